@@ -1,4 +1,4 @@
-//! A bank: clerks move money between accounts, and an auditor sees that none is made or lost.
+//! A bank: tellers move money between accounts, and an auditor sees that none is made or lost.
 //!
 //! Shows operations side by side, `add`, errors, scans, and what to do when it is not known whether a
 //! transaction has committed: run it again. If its receipt is there already, it had happened.
@@ -18,7 +18,7 @@ impl<D: Database> Bank<'_, D> {
     /// Moves money, once for each receipt, however often it is asked for.
     async fn transfer(&self, receipt: &str, from: &[u8], to: &[u8], cents: i64) -> Result<()> {
         let &Bank(db, accounts, receipts) = self;
-        let transfer = async |tx: &D::CatalogTransaction<'_>| {
+        let transfer = async |tx: &D::Transaction<'_>| {
             let (left, ..) = tokio::try_join!(
                 tx.add(accounts, from, -cents),
                 tx.add(accounts, to, cents),
@@ -36,7 +36,7 @@ impl<D: Database> Bank<'_, D> {
     }
 
     /// Makes transfers of its own, and returns how many were refused.
-    async fn clerk(&self, name: &str) -> Result<u32> {
+    async fn teller(&self, name: &str) -> Result<u32> {
         let mut refused = 0;
         for round in 0..100 {
             let (from, to) = (OWNERS[round % 4], OWNERS[(round * round + 1) % 4]);
@@ -52,19 +52,19 @@ impl<D: Database> Bank<'_, D> {
 async fn run<D: Database>(db: &D) -> Result<()> {
     let bank = Bank(db, db.table("bank.accounts")?, db.table("bank.receipts")?);
     let Bank(_, accounts, receipts) = bank;
-    let open = async |tx: &D::CatalogTransaction<'_>| {
+    let open = async |tx: &D::Transaction<'_>| {
         let old = tx.scan(receipts, Scan::all()).await?;
         old.iter().try_for_each(|(receipt, _)| tx.delete(receipts, receipt))?;
         OWNERS.iter().try_for_each(|it| tx.put(accounts, it, &CENTS.to_le_bytes()))
     };
-    let sum = async |tx: &D::CatalogTransaction<'_>| {
+    let sum = async |tx: &D::Transaction<'_>| {
         let rows = tx.scan(accounts, Scan::all()).await?;
         Ok(rows.iter().map(|row| i64::from_le_bytes(row.1.try_into().unwrap())).sum())
     };
     // What a body has seen is so only once it has committed: judge what it returns.
     let audit = async || db.transact(sum).await.map(|all: i64| assert_eq!(all, CENTS * 4));
     db.transact(open).await?;
-    let refused = tokio::try_join!(bank.clerk("erin"), bank.clerk("frank"), audit())?;
+    let refused = tokio::try_join!(bank.teller("erin"), bank.teller("frank"), audit())?;
     audit().await?;
     println!("200 transfers, {} of them refused; nothing was made or lost", refused.0 + refused.1);
     Ok(())

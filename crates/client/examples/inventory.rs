@@ -16,7 +16,7 @@ impl<D: Database> Warehouse<'_, D> {
     async fn order(&self, customer: &str, number: u32, items: &[(&str, i64)]) -> Result<()> {
         let &Warehouse(db, stock, orders) = self;
         let order = tuple::encode((customer, number));
-        let place = async |tx: &D::CatalogTransaction<'_>| {
+        let place = async |tx: &D::Transaction<'_>| {
             let keys: Vec<_> = items.iter().map(|(item, _)| (stock, item.as_bytes())).collect();
             tx.prefetch(&keys);
             if tx.get(orders, &order).await?.is_some() {
@@ -42,7 +42,7 @@ impl<D: Database> Warehouse<'_, D> {
     async fn last(&self, customer: &str) -> Result<Vec<u32>> {
         let &Warehouse(db, _, orders) = self;
         let all = tuple::encode((customer,));
-        let look = async |tx: &D::CatalogTransaction<'_>| {
+        let look = async |tx: &D::Transaction<'_>| {
             let last = tx.scan(orders, Scan::prefix(&all).reverse().limit(3)).await?;
             let number = |key| tuple::decode::<(String, u32)>(key).expect("our key").1;
             Ok(last.iter().map(|(key, _)| number(key)).collect())
@@ -54,7 +54,7 @@ impl<D: Database> Warehouse<'_, D> {
 async fn run<D: Database>(db: &D) -> Result<()> {
     let (stock, orders) = (db.table("inventory.stock")?, db.table("inventory.orders")?);
     let shop = Warehouse(db, stock, orders);
-    let open = async |tx: &D::CatalogTransaction<'_>| {
+    let open = async |tx: &D::Transaction<'_>| {
         let old = tx.scan(orders, Scan::all()).await?;
         old.iter().try_for_each(|(order, _)| tx.delete(orders, order))?;
         let fill = |(item, n): (&str, i64)| tx.put(stock, item.as_bytes(), &n.to_le_bytes());

@@ -13,10 +13,7 @@ struct Queue<'d, D>(&'d D, TableId, TableId, TableId);
 
 impl<D: Database> Queue<'_, D> {
     /// Takes a step until its outcome is known: one that, taken twice, is taken once.
-    async fn step<T>(
-        &self,
-        step: impl AsyncFn(&D::CatalogTransaction<'_>) -> Result<T>,
-    ) -> Result<T> {
+    async fn step<T>(&self, step: impl AsyncFn(&D::Transaction<'_>) -> Result<T>) -> Result<T> {
         loop {
             match self.0.transact(&step).await {
                 Err(Error::Unknown(_)) => {}
@@ -28,7 +25,7 @@ impl<D: Database> Queue<'_, D> {
     /// So many jobs wait now; what was there before is gone.
     async fn fill(&self, count: u32) -> Result<()> {
         let &Queue(_, jobs, held, done) = self;
-        self.step(async |tx: &D::CatalogTransaction<'_>| {
+        self.step(async |tx: &D::Transaction<'_>| {
             for table in [jobs, held, done] {
                 let rows = tx.scan(table, Scan::prefix(b"mail")).await?;
                 rows.iter().try_for_each(|(key, _)| tx.delete(table, key))?;
@@ -42,7 +39,7 @@ impl<D: Database> Queue<'_, D> {
     /// Does what the worker holds, or else the oldest job, until there is none; returns how many.
     async fn work(&self, worker: &[u8]) -> Result<i64> {
         let &Queue(_, jobs, held, done) = self;
-        let take = async |tx: &D::CatalogTransaction<'_>| {
+        let take = async |tx: &D::Transaction<'_>| {
             let oldest = tx.scan(jobs, Scan::prefix(b"mail").limit(1));
             let (mine, oldest) = tokio::try_join!(tx.get(held, worker), oldest)?;
             let (None, [(key, job)]) = (mine, &oldest[..]) else { return Ok(mine.is_some()) };
@@ -50,7 +47,7 @@ impl<D: Database> Queue<'_, D> {
             tx.put(held, worker, job)?;
             Ok(true)
         };
-        let finish = async |tx: &D::CatalogTransaction<'_>| {
+        let finish = async |tx: &D::Transaction<'_>| {
             let holds = tx.get(held, worker).await?.is_some();
             tx.delete(held, worker)?;
             tx.add(done, worker, i64::from(holds)).await
@@ -59,7 +56,7 @@ impl<D: Database> Queue<'_, D> {
             tokio::task::yield_now().await; // Here a job would be done.
             self.step(finish).await?;
         }
-        self.step(async |tx: &D::CatalogTransaction<'_>| tx.add(done, worker, 0).await).await
+        self.step(async |tx: &D::Transaction<'_>| tx.add(done, worker, 0).await).await
     }
 }
 

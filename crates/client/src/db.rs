@@ -201,7 +201,7 @@ fn hash_seed() -> u64 {
 }
 
 impl Database for Db {
-    type CatalogTransaction<'db> = Transaction<'db>;
+    type Transaction<'db> = Transaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         Db::table(self, name)

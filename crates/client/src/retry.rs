@@ -43,7 +43,7 @@ impl LocalRetries {
         Ok(())
     }
 
-    /// [`pause`](Retries::pause) without an executor.
+    /// [`pause`](LocalRetries::pause) without an executor.
     pub(crate) fn pause_blocking(&mut self, error: Error) -> Result<()> {
         let conflict = match error {
             Error::Aborted(Aborted::Conflict(conflict)) => conflict,

@@ -32,8 +32,8 @@ pub use crate::execution::request_rows::{
 };
 use crate::operation::{Operation, OperationResult};
 use bytes::Bytes;
-use shoal_consensus::manager::Configuration;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::Configuration;
+use shoal_cluster::topology::Topology;
 use shoal_types::{CallSession, Error, RequestId, ShardId, WorkerId};
 use std::sync::Arc;
 

@@ -16,9 +16,8 @@ use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
-use shoal_consensus::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
-use shoal_consensus::stream;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
+use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
@@ -52,7 +51,7 @@ pub struct Setup<O> {
     /// What clients can call by name.
     pub procedures: Arc<Procedures>,
     /// How streams pace themselves.
-    pub streams: stream::StreamOptions,
+    pub streams: shoal_log::StreamOptions,
     /// The engine's configuration.
     pub options: O,
 }

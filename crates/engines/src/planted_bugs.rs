@@ -56,7 +56,7 @@ pub enum PlantedBug {
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
     /// Streams are cut where the store may still change (M6).
-    CutUnabsorbed,
+    CutUnstable,
     /// A copy of a shard has what is not committed (M6).
     CopyUncommitted,
     /// A replica that takes a copy keeps rows that the copy has not (M6).
@@ -103,9 +103,9 @@ pub enum PlantedBug {
     /// A coordinator draws clocks of its own shards in an epoch that closed meanwhile (M8).
     CertifyAfterClose,
     /// A stream counts as stable while pieces of it wait for locks of other workers (M6).
-    AbsorbBlocked,
+    StableWhileBlocked,
     /// A stream counts as stable by what its own worker covers, wherever the other workers are (M6).
-    AbsorbAlone,
+    StableAlone,
     /// A copy claims all up to the greatest clock of one stream, wherever the other streams are (M6).
     CopyFromOneStream,
     /// A node goes on to learn about a shard after it has said what it knows of it (M9).
@@ -122,8 +122,8 @@ pub struct PlantedBugs {
 // A build without the feature has no place where a bug could stand.
 #[cfg(not(feature = "planted"))]
 const _: () = {
-    assert!(size_of::<Faults>() == 0);
-    assert!(!Faults::NONE.has(Fault::SkipRemoteValidation));
+    assert!(size_of::<PlantedBugs>() == 0);
+    assert!(!PlantedBugs::NONE.has(PlantedBug::SkipRemoteValidation));
 };
 
 impl PlantedBugs {

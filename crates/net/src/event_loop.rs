@@ -18,11 +18,11 @@ use crate::counters::LoopCounters;
 use crate::frame::FrameKind;
 use crate::listener;
 use crate::loop_state::{LoopArrival, LoopState};
+use crate::loop_timer::LoopTimer;
 use crate::mailbox::{HandedOverConnections, Handle, HandleShared, LoopMailbox, NetworkControl};
 use crate::outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
 use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
-use crate::timer::LoopTimer;
 use bytes::Bytes;
 use crossbeam_utils::CachePadded;
 use shoal_types::{NodeId, Time, WorkerId};
@@ -356,7 +356,7 @@ impl<C: Core> EventLoop<'_, C> {
                 loop_state.links.borrow_mut().insert(peer.node, link);
             }
             NetworkControl::RemovePeer(node) => loop_state.forget_peer(node),
-            NetworkControl::SetWeather(node, link_faults) => {
+            NetworkControl::SetLinkFaults(node, link_faults) => {
                 let links = loop_state.links.borrow();
                 let meant = |link: &&Rc<PeerLink>| node.is_none_or(|node| link.peer.node == node);
                 links
@@ -450,7 +450,7 @@ impl<C: Core> EventLoop<'_, C> {
             match output {
                 CoreOutput::ToPeer(node, frame) => to_peer(loop_state, now, node, frame, false),
                 CoreOutput::ToPeerUrgent(node, frame) => {
-                    to_peer(loop_state, now, node, frame, true)
+                    to_peer(loop_state, now, node, frame, true);
                 }
                 CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),

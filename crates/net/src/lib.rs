@@ -50,6 +50,7 @@ mod handshake;
 mod listener;
 mod log;
 mod loop_state;
+mod loop_timer;
 mod mailbox;
 mod outbox;
 mod peer_link;
@@ -57,7 +58,6 @@ mod queue;
 mod reason;
 mod secret;
 mod stream;
-mod timer;
 pub mod tls;
 
 pub use clock::SystemClock;

@@ -60,7 +60,7 @@ pub(crate) enum NetworkControl {
     SetPeer(PeerConfig),
     RemovePeer(NodeId),
     /// Of one peer, or of all.
-    SetWeather(Option<NodeId>, LinkFaults),
+    SetLinkFaults(Option<NodeId>, LinkFaults),
 }
 
 /// What other threads leave for one loop.
@@ -215,12 +215,12 @@ impl<M> Handle<M> {
     /// Cuts or slows the ways to and from a peer, or makes them as they were. Frames only: connections
     /// stay, as they would in a network that loses all for a while.
     pub fn set_link_faults(&self, node: NodeId, link_faults: LinkFaults) {
-        self.control(&NetworkControl::SetWeather(Some(node), link_faults));
+        self.control(&NetworkControl::SetLinkFaults(Some(node), link_faults));
     }
 
     /// Makes all ways as they were.
     pub fn heal(&self) {
-        self.control(&NetworkControl::SetWeather(None, LinkFaults::default()));
+        self.control(&NetworkControl::SetLinkFaults(None, LinkFaults::default()));
     }
 
     fn control(&self, control: &NetworkControl) {

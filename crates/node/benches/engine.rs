@@ -5,9 +5,7 @@
 //! `cargo bench -p shoal-node --bench engine [-- SECONDS] [ENGINE]`
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
@@ -41,7 +39,7 @@ impl<E: Engine> Bench<E> {
         let setup = Setup {
             topology: Arc::new(topology.expect("a valid topology")),
             procedures: Arc::new(Procedures::new()),
-            streams: stream::StreamOptions::default(),
+            streams: shoal_log::StreamOptions::default(),
             options,
         };
         let worker = |node| {

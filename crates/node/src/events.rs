@@ -1,7 +1,6 @@
 //! What happens to a worker of a node, and what it wants done.
 
-use shoal_consensus::manager::{Generation, Incarnation, ToManager, ToNode};
-use shoal_consensus::stream;
+use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
 use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engines::engine::StepOutput;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
@@ -23,7 +22,7 @@ pub enum WorkerMessage<M> {
         /// In which of its processes the sender says so.
         incarnation: Incarnation,
         /// What it says.
-        message: stream::StreamMessage,
+        message: shoal_log::StreamMessage,
     },
 }
 
@@ -52,7 +51,7 @@ pub enum WorkerEvent<M> {
         message: ToNode,
     },
     /// Each of the worker's streams may take so many more of its changes for durable: where storages are
-    /// [late](shoal_consensus::stream::MemoryStorage::late).
+    /// [late](shoal_log::MemoryStorage::late).
     Persisted {
         /// How many.
         changes: usize,
@@ -87,7 +86,7 @@ pub enum WorkerEffect<M> {
         message: ToManager,
     },
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
-    /// a shard than what is left of that, or it was [away](shoal_consensus::manager::Member::is_behind) for too long.
+    /// a shard than what is left of that, or it was [away](shoal_cluster::manager::ManagerClient::is_behind) for too long.
     Superseded,
     /// Come back with [`WorkerEvent::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.

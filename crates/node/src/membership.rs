@@ -1,15 +1,13 @@
 //! What the workers of a node know alike of the cluster: the configuration, and how long the node may act
-//! on it. One of them, which hosts the [`Member`](shoal_consensus::manager::Member), hears it from the
+//! on it. One of them, which hosts the [`Member`](shoal_cluster::manager::Member), hears it from the
 //! manager; the others look here.
 //!
 //! Order matters: a configuration is published before the lease that was granted for it. A worker reads
 //! the lease first and the configuration's version after it, so a lease never lasts longer for an old
 //! leadership than it was granted to that.
 
-use shoal_consensus::manager::{
-    Configuration, Incarnation, Knowledge, ManagerOptions, StateMachine,
-};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Configuration, Incarnation, Knowledge, ManagerOptions, StateMachine};
+use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

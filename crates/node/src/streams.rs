@@ -6,12 +6,10 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::membership::KnownConfiguration;
 use super::worker::Worker;
-use shoal_consensus::manager::{Assignment, Incarnation};
-use shoal_consensus::stream::{
-    self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage,
-};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Assignment, Incarnation};
+use shoal_cluster::topology::Topology;
 use shoal_engines::Engine;
+use shoal_log::{self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -55,7 +53,7 @@ impl HostedStream {
         topology: &Topology,
         shard: ShardId,
         node: NodeId,
-        options: stream::StreamOptions,
+        options: shoal_log::StreamOptions,
         storage: MemoryStorage,
     ) -> HostedStream {
         let start = storage.log().start();
@@ -88,7 +86,7 @@ impl HostedStream {
 
     /// So many entries may be cut for all those who have just got a snapshot: to cut what they need next would make
     /// them need another one.
-    fn takers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
+    fn receivers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
         if self.receivers.is_empty() {
             return u64::MAX;
         }
@@ -125,7 +123,7 @@ impl HostedStream {
 }
 
 impl<E: Engine> Worker<E> {
-    /// Takes up or lays down offices as the configuration says.
+    /// Begins or ends leaderships as the configuration says.
     pub(super) fn follow_streams(
         &mut self,
         now: Time,
@@ -135,11 +133,11 @@ impl<E: Engine> Worker<E> {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
-            let members = stream::StreamEvent::Members { members: assignment.members() };
+            let members = shoal_log::StreamEvent::Members { members: assignment.members() };
             self.stream_step(now, shard, members, effects);
             let votes = known.is_admitted(self.node)
                 && assignment.full_voters().any(|voter| voter == self.node);
-            self.stream_step(now, shard, stream::StreamEvent::Votes { votes }, effects);
+            self.stream_step(now, shard, shoal_log::StreamEvent::Votes { votes }, effects);
             for replica in assignment.voters.iter().chain(&assignment.learners) {
                 self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
@@ -153,7 +151,7 @@ impl<E: Engine> Worker<E> {
             if before != leadership
                 && let Some((ballot, _)) = leadership
             {
-                let event = stream::StreamEvent::Lead { ballot, continues };
+                let event = shoal_log::StreamEvent::Lead { ballot, continues };
                 self.stream_step(now, shard, event, effects);
             }
         }
@@ -171,7 +169,7 @@ impl<E: Engine> Worker<E> {
             let held = self.streams.get_mut(&shard).expect("held");
             if held.stream.storage().pending() > 0 {
                 held.stream.storage_mut().persist(changes);
-                self.stream_step(now, shard, stream::StreamEvent::Persisted, effects);
+                self.stream_step(now, shard, shoal_log::StreamEvent::Persisted, effects);
             }
         }
     }
@@ -197,7 +195,7 @@ impl<E: Engine> Worker<E> {
         if before.is_some_and(|before| before > instance) {
             held.incarnations.insert(replica, before.unwrap_or(instance));
         } else if before.is_some_and(|before| before < instance) {
-            self.stream_step(now, shard, stream::StreamEvent::Reborn { replica }, effects);
+            self.stream_step(now, shard, shoal_log::StreamEvent::Reborn { replica }, effects);
         }
     }
 
@@ -207,7 +205,7 @@ impl<E: Engine> Worker<E> {
         now: Time,
         from: NodeId,
         (shard, incarnation): (ShardId, Incarnation),
-        message: stream::StreamMessage,
+        message: shoal_log::StreamMessage,
         effects: &mut WorkerEffects<E::Message>,
     ) {
         let Some(held) = self.streams.get(&shard) else {
@@ -229,14 +227,14 @@ impl<E: Engine> Worker<E> {
             self.bad_messages += 1;
             return;
         }
-        if let stream::StreamMessage::Snapshot { length, state, .. } = &message
+        if let shoal_log::StreamMessage::Snapshot { length, state, .. } = &message
             && !self.engine.may_restore(shard, from, length.0, state)
         {
             self.strays += 1; // It is asked for again.
             return;
         }
         self.meet(now, shard, from, incarnation, effects);
-        let event = stream::StreamEvent::Received { from, message };
+        let event = shoal_log::StreamEvent::Received { from, message };
         self.stream_step(now, shard, event, effects);
     }
 
@@ -246,22 +244,21 @@ impl<E: Engine> Worker<E> {
         from: NodeId,
         known: &KnownConfiguration,
         assignment: &Assignment,
-        message: &stream::StreamMessage,
+        message: &shoal_log::StreamMessage,
     ) -> bool {
         let ballot = message.ballot();
         let changes = !self.membership.is_fixed();
         let unheard = changes && ballot.epoch > known.configuration.epoch;
         let says = match message {
             // A replica would have promised another ballot, or begun anew.
-            stream::StreamMessage::Rejected { .. } | stream::StreamMessage::Snapshot { .. } => {
-                changes
-            }
-            stream::StreamMessage::Prepare { .. }
-            | stream::StreamMessage::Promise { .. }
-            | stream::StreamMessage::Fetch { .. }
-            | stream::StreamMessage::Append { .. }
-            | stream::StreamMessage::Accepted { .. }
-            | stream::StreamMessage::Decide { .. } => true,
+            shoal_log::StreamMessage::Rejected { .. }
+            | shoal_log::StreamMessage::Snapshot { .. } => changes,
+            shoal_log::StreamMessage::Prepare { .. }
+            | shoal_log::StreamMessage::Promise { .. }
+            | shoal_log::StreamMessage::Fetch { .. }
+            | shoal_log::StreamMessage::Append { .. }
+            | shoal_log::StreamMessage::Accepted { .. }
+            | shoal_log::StreamMessage::Decide { .. } => true,
         };
         says && assignment.holds(from)
             && assignment.holds(ballot.node)
@@ -273,7 +270,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         shard: ShardId,
-        event: stream::StreamEvent,
+        event: shoal_log::StreamEvent,
         effects: &mut WorkerEffects<E::Message>,
     ) {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
@@ -288,11 +285,11 @@ impl<E: Engine> Worker<E> {
         }
         for effect in wanted {
             match effect {
-                stream::StreamEffect::Send { to, message } => {
+                shoal_log::StreamEffect::Send { to, message } => {
                     let message = WorkerMessage::Stream { shard, incarnation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
-                stream::StreamEffect::Leading { ballot, length } => {
+                shoal_log::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
                     news.push_back(shoal_engines::EngineEvent::Leading {
                         shard,
@@ -300,23 +297,26 @@ impl<E: Engine> Worker<E> {
                         length: length.0,
                     });
                 }
-                stream::StreamEffect::Deposed { by } => {
+                shoal_log::StreamEffect::Deposed { by } => {
                     held.own_from = None;
                     news.push_back(shoal_engines::EngineEvent::Deposed { shard, by });
                 }
-                stream::StreamEffect::Decided { length } => held.decided(shard, length, news),
-                stream::StreamEffect::Timer { at } => held.timer = Some(at),
-                stream::StreamEffect::SnapshotWanted { to } => {
+                shoal_log::StreamEffect::Decided { length } => held.decided(shard, length, news),
+                shoal_log::StreamEffect::Timer { at } => held.timer = Some(at),
+                shoal_log::StreamEffect::SnapshotWanted { to } => {
                     // Where nodes never begin anew, or begin with the first entry, entries are cut only when every
                     // replica has them: a replica that asks for one again has said what is not so, now or before.
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
                         false => {
-                            news.push_back(shoal_engines::EngineEvent::SnapshotWanted { shard, to })
+                            news.push_back(shoal_engines::EngineEvent::SnapshotWanted {
+                                shard,
+                                to,
+                            });
                         }
                     }
                 }
-                stream::StreamEffect::Restored { length, state } => {
+                shoal_log::StreamEffect::Restored { length, state } => {
                     held.told = length.0;
                     news.push_back(shoal_engines::EngineEvent::Restored { shard, state });
                 }
@@ -339,12 +339,12 @@ impl<E: Engine> Worker<E> {
             None => return,
             Some(stable) => {
                 let retained = held.stream.storage().log().tail(self.retain_bytes).0;
-                let taken = held.takers_have(now, self.retain_bytes);
+                let taken = held.receivers_have(now, self.retain_bytes);
                 everywhere.max(retained.min(taken)).min(held.told).min(stable)
             }
         };
         if before.saturating_sub(held.stream.start().0) >= self.trim_entries {
-            let trim = stream::StreamEvent::Trim { before: LogLength(before) };
+            let trim = shoal_log::StreamEvent::Trim { before: LogLength(before) };
             self.stream_step(now, shard, trim, effects);
         }
     }

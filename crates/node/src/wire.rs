@@ -13,8 +13,7 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use shoal_consensus::manager::{Generation, Incarnation};
-    use shoal_consensus::stream;
+    use shoal_cluster::manager::{Generation, Incarnation};
     use shoal_engines::mako;
     use shoal_engines::two_phase_commit;
     use shoal_types::wire::check::withstands;
@@ -23,7 +22,7 @@ mod tests {
 
     fn rejected() -> WorkerMessage<mako::MakoMessage> {
         let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
-        let message = stream::StreamMessage::Rejected { ballot, promised: ballot };
+        let message = shoal_log::StreamMessage::Rejected { ballot, promised: ballot };
         WorkerMessage::Stream { shard: ShardId(3), incarnation: Incarnation(4), message }
     }
 

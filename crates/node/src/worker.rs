@@ -18,13 +18,13 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::membership::{KnownConfiguration, ManagerRequest, Membership};
 use super::streams::HostedStream;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
 };
-use shoal_consensus::stream::{self, LogLength, MemoryStorage, Stream};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::Engine;
 use shoal_engines::engine::Setup;
+use shoal_log::{LogLength, MemoryStorage, Stream};
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -267,7 +267,7 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
             WorkerEvent::Timer => self.on_timer(now, effects),
             WorkerEvent::Nudged => {
-                self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects)
+                self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects);
             }
         }
         self.pass_news(now, effects);
@@ -312,7 +312,7 @@ impl<E: Engine> Worker<E> {
         for effect in wanted {
             match effect {
                 ManagerClientEffect::Send { message } => {
-                    effects.effects.push(WorkerEffect::Tell { message })
+                    effects.effects.push(WorkerEffect::Tell { message });
                 }
                 ManagerClientEffect::Configured { configuration } => {
                     let incarnation = incarnation.expect("it has joined");
@@ -402,7 +402,7 @@ impl<E: Engine> Worker<E> {
             })
             .collect();
         for shard in due {
-            self.stream_step(now, shard, stream::StreamEvent::Timer, effects);
+            self.stream_step(now, shard, shoal_log::StreamEvent::Timer, effects);
         }
         if self.timer.engine.take_if(|at| *at <= now).is_some() {
             self.engine_step(now, shoal_engines::EngineEvent::Timer, effects);
@@ -468,14 +468,19 @@ impl<E: Engine> Worker<E> {
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
                 shoal_engines::EngineEffect::Propose { shard, entry } => {
-                    self.stream_step(now, shard, stream::StreamEvent::Propose { entry }, effects);
+                    self.stream_step(
+                        now,
+                        shard,
+                        shoal_log::StreamEvent::Propose { entry },
+                        effects,
+                    );
                 }
                 shoal_engines::EngineEffect::Snapshot { shard, to, length, state } => {
                     if let Some(held) = self.streams.get_mut(&shard) {
                         held.give(now, to, length);
                     }
                     let event =
-                        stream::StreamEvent::Snapshot { to, length: LogLength(length), state };
+                        shoal_log::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
                 }
                 shoal_engines::EngineEffect::Reply { to, reply } => {
@@ -498,7 +503,7 @@ impl<E: Engine> Worker<E> {
                     self.say(ManagerRequest::Held { shard, held }, effects);
                 }
                 shoal_engines::EngineEffect::Nudge { worker } => {
-                    effects.effects.push(WorkerEffect::Nudge { worker })
+                    effects.effects.push(WorkerEffect::Nudge { worker });
                 }
             }
         }

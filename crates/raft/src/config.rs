@@ -3,7 +3,7 @@
 use crate::member::LogMember;
 use bytes::Bytes;
 use openraft::{LeaderId, SnapshotPolicy};
-use shoal_consensus::manager::{Command, Term};
+use shoal_cluster::manager::{Command, Term};
 use shoal_types::NodeId;
 use std::sync::Arc;
 use std::time::Duration;

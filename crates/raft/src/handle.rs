@@ -8,7 +8,7 @@ use crate::store::Committed;
 use bytes::Bytes;
 use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
 use openraft::{ChangeMembers, Snapshot};
-use shoal_consensus::manager::{ManagerOptions, StateMachine, Term};
+use shoal_cluster::manager::{ManagerOptions, StateMachine, Term};
 use shoal_types::NodeId;
 use shoal_types::wire::Malformed;
 use std::collections::BTreeSet;
@@ -166,7 +166,7 @@ impl RaftHandle {
     }
 
     /// Begins a cluster of these members, of which this is one; the others are told. One that has begun already
-    /// keeps what it has. Once for a cluster, with members that are [new](Handle::is_new).
+    /// keeps what it has. Once for a cluster, with members that are [new](RaftHandle::is_new).
     ///
     /// # Errors
     /// [`ChangeError`] if they cannot be a cluster, or this replica has stopped.
@@ -233,7 +233,7 @@ impl RaftHandle {
         Some(has.map_or(0, |last| last.index + 1))
     }
 
-    /// [Changes](Handle::change_members) the members of one node for another. The outgoing may be dead. Where both are
+    /// [Changes](RaftHandle::change_members) the members of one node for another. The outgoing may be dead. Where both are
     /// of the same node, that has lost a volume and made another.
     ///
     /// # Errors

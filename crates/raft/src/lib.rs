@@ -6,7 +6,7 @@
 //!      of one owner                         ▲                        │
 //!                                           └──── committed ──── Storage
 //! ```
-//! What the manager asks of its log (`shoal_consensus::manager::Log`) is kept like this:
+//! What the manager asks of its log (`shoal_cluster::manager::Log`) is kept like this:
 //!
 //! 1. *One order, told to every replica from the first command on, or from a machine that has applied those before.*
 //!    The library's state machine holds a machine of the manager and writes its image down every so many
@@ -23,8 +23,8 @@
 //! A replica says that it leads when the library says so and an entry of its own term was told: then
 //! everything that former leaders committed was told, too. That it leads no more it may learn late.
 //!
-//! A replica that restarts with its storage is what it was. One that lost it is no member: [members](Member) are volumes of the log, and
-//! what is asked of a lost one is answered by none. It has to be [replaced](Handle::replace), by another volume on
+//! A replica that restarts with its storage is what it was. One that lost it is no member: [members](LogMember) are volumes of the log, and
+//! what is asked of a lost one is answered by none. It has to be [replaced](RaftHandle::replace), by another volume on
 //! the same node or elsewhere.
 //!
 //! If a majority of the members is lost for good, another log [begins with](begin_with) what is remembered.

@@ -10,7 +10,7 @@ use crate::member::{LogMember, LogMembers};
 use crate::storage::{Cell, RaftStorage};
 use crate::store::MachineSnapshot;
 use openraft::{CommittedLeaderId, SnapshotMeta, StoredMembership};
-use shoal_consensus::manager::StateMachine;
+use shoal_cluster::manager::StateMachine;
 use shoal_types::wire;
 use std::collections::BTreeSet;
 use std::io;
@@ -64,11 +64,11 @@ mod tests {
     use crate::storage::InMemoryDisk;
     use crate::{RaftOptions, Transport, Unreachable, Volume};
     use bytes::Bytes;
-    use shoal_consensus::manager::{
+    use shoal_cluster::manager::{
         self, Action, CarriedLog, Command, Generation, HeardEpochs, Incarnation, ProcessInstance,
         Recollection, Term,
     };
-    use shoal_consensus::topology::Topology;
+    use shoal_cluster::topology::Topology;
     use shoal_types::{ClusterId, NodeId, Time};
     use std::sync::Arc;
 

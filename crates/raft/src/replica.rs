@@ -9,7 +9,7 @@ use crate::storage::RaftStorage;
 use crate::store::{self, Committed, CommittedMachine, LogStore};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
 use openraft::{LeaderId, RaftMetrics, ServerState};
-use shoal_consensus::manager::{self, CarriedLog, Command, StateMachine, Term};
+use shoal_cluster::manager::{self, CarriedLog, Command, StateMachine, Term};
 use shoal_types::{NodeId, Time, wire};
 use std::fmt::Display;
 use std::pin::Pin;
@@ -69,8 +69,8 @@ impl CounterCells {
 
 /// The replica's side for the owner of a `Manager<Mailbox>`.
 ///
-/// The owner waits for [`news`](Replica::news) beside its other events; after every step of the
-/// manager, and at news, it calls [`exchange`](Replica::exchange); if there was something, it steps the
+/// The owner waits for [`news`](RaftReplica::news) beside its other events; after every step of the
+/// manager, and at news, it calls [`exchange`](RaftReplica::exchange); if there was something, it steps the
 /// manager with `Event::Log`.
 ///
 /// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
@@ -106,8 +106,8 @@ enum ReplicaCommand {
 /// process left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
 /// that its node has been. `first` is the manager's machine before the first command of the log.
 ///
-/// Such a one does nothing until it is [initialised](Handle::initialise), or others make it
-/// [a member](Handle::change_members).
+/// Such a one does nothing until it is [initialised](RaftHandle::initialise), or others make it
+/// [a member](RaftHandle::change_members).
 ///
 /// # Errors
 /// [`Stopped`] if the storage cannot be read, or does not have the whole log.

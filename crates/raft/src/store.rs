@@ -14,7 +14,7 @@ use openraft::{
     AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogId,
     RaftLogReader, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError, StoredMembership,
 };
-use shoal_consensus::manager::{self, StateMachine};
+use shoal_cluster::manager::{self, StateMachine};
 use shoal_types::wire::{self, Malformed};
 use std::fmt::Debug;
 use std::io;
@@ -352,7 +352,7 @@ impl RaftSnapshotBuilder<Types> for SnapshotWriter {
 }
 
 /// The command of an entry, if it has one.
-pub fn command(entry: Entry) -> Option<shoal_consensus::manager::Command> {
+pub fn command(entry: Entry) -> Option<shoal_cluster::manager::Command> {
     match entry.payload {
         EntryPayload::Normal(command) => Some(command),
         EntryPayload::Blank | EntryPayload::Membership(_) => None,
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
     use crate::storage::{DiskStorage, InMemoryDisk};
     use openraft::testing::{StoreBuilder, Suite};
-    use shoal_consensus::topology::Topology;
+    use shoal_cluster::topology::Topology;
     use tempfile::TempDir;
 
     struct InMemory;

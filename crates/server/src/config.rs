@@ -28,7 +28,7 @@
 //! ```
 
 use serde::Deserialize;
-use shoal_consensus::topology::{Topology, TopologyError};
+use shoal_cluster::topology::{Topology, TopologyError};
 use shoal_engines::client::{REQUESTS_TABLE, requests_table};
 use shoal_engines::mako;
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};

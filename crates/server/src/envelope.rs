@@ -1,7 +1,7 @@
 //! What a frame from node to node says.
 
 use bytes::Bytes;
-use shoal_consensus::manager::{ToManager, ToNode};
+use shoal_cluster::manager::{ToManager, ToNode};
 use shoal_node::WorkerMessage;
 use shoal_raft::{LogMembers, Volume};
 use shoal_types::{coded_enum, coded_struct};
@@ -99,7 +99,7 @@ coded_enum!(Envelope<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_consensus::manager::{Incarnation, ProcessInstance};
+    use shoal_cluster::manager::{Incarnation, ProcessInstance};
     use shoal_engines::mako;
     use shoal_raft::LogMember;
     use shoal_types::NodeId;

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_well_if_it_has_what_its_offices_take() {
+    fn a_node_is_well_if_it_has_what_it_needs_for_its_shards() {
         says(Some(leader(true, true, Some(7))), None);
         says(Some(leader(false, false, Some(0))), None);
         says(None, Some("worker 1 does not answer"));

@@ -5,9 +5,8 @@ use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
-use shoal_consensus::stream;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::Directory;
 use shoal_engines::engine::Setup;
 use shoal_engines::execution::Limits;
@@ -238,7 +237,7 @@ fn chance() -> Result<u64, ServerStartError> {
 
 fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::NetworkConfig {
     let NodeConfig { node, topology, .. } = config;
-    let datacenter = |node: &shoal_consensus::topology::Node| DatacenterNumber(node.datacenter.0);
+    let datacenter = |node: &shoal_cluster::topology::Node| DatacenterNumber(node.datacenter.0);
     let others = topology.nodes().iter().filter(|other| other.id != *node);
     let peers = others.map(|other| PeerConfig {
         node: other.id,
@@ -260,9 +259,9 @@ fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::
 }
 
 /// How streams pace themselves over such a distance.
-fn streams(round_trip: Duration) -> stream::StreamOptions {
-    let options = stream::StreamOptions::default();
-    stream::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
+fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
+    let options = shoal_log::StreamOptions::default();
+    shoal_log::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
 fn manager_options(round_trip: Duration) -> ManagerOptions {

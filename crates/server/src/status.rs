@@ -4,7 +4,7 @@ use crate::manager::InputSender;
 use crate::worker_host::WorkerHost;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_consensus::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
+use shoal_cluster::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
 use shoal_engines::Engine;
 use shoal_engines::engine::{EngineCounters, ShardProgress};
 use shoal_net::SharedClusterId;

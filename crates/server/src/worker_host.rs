@@ -8,7 +8,7 @@ use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, T
 use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
-use shoal_consensus::manager::{ManagerClient, ToManager, ToNode};
+use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
 use shoal_engines::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
 use shoal_engines::engine::Task;
 use shoal_engines::{Engine, LocalDatabase, WorkerPlace};
@@ -80,7 +80,7 @@ impl Isolation {
     fn set(&self, isolated: bool) -> bool {
         if isolated {
             self.others.iter().for_each(|node| {
-                self.worker_hosts.set_link_faults(*node, shoal_net::LinkFaults::CUT)
+                self.worker_hosts.set_link_faults(*node, shoal_net::LinkFaults::CUT);
             });
         } else {
             self.worker_hosts.heal();
@@ -170,7 +170,7 @@ impl<E: Engine> WorkerHost<E> {
                             node = %self.node,
                             "this node was away for so long that the managers keep no more how epochs ended of which it has \
                              something in memory: it ends, and has to begin anew without memory"
-                        )
+                        );
                     }
                     None => tracing::error!(
                         node = %self.node, "another process of this node is admitted: it ends"
@@ -292,7 +292,7 @@ impl<E: Engine> WorkerHost<E> {
         };
         match envelope {
             Envelope::Worker(message) => {
-                self.take(now, WorkerEvent::Received { from, message }, out)
+                self.take(now, WorkerEvent::Received { from, message }, out);
             }
             // The node that says it was a manager then, and what it says was true.
             Envelope::ToNode(message) if self.manager_inputs.is_some() => {
@@ -303,7 +303,7 @@ impl<E: Engine> WorkerHost<E> {
                 self.post(ManagerInput::FromNode { from, version, message });
             }
             Envelope::Ask { number, question } => {
-                self.post(ManagerInput::Ask { from, number, question })
+                self.post(ManagerInput::Ask { from, number, question });
             }
             Envelope::Answer { number, answer } => {
                 self.post(ManagerInput::Answer { from, number, answer });

@@ -1,6 +1,6 @@
 //! Asking nodes where everything is, and how they are.
 
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{Directory, FromClient, ToClient};
 use shoal_net::CloseReason;
 use shoal_net::client::{Access, ClientConnection, ConnectError, connect};

@@ -5,8 +5,8 @@ use crate::clock::now;
 use crate::managers::ChangeError;
 use crate::report::StatusReport;
 use serde::Serialize;
-use shoal_consensus::manager::{Loss, LossStage};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Loss, LossStage};
+use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
 use shoal_net::client::Access;
 use shoal_server::{FromOperator, LossStatus, NodeStatus, ToOperator};
@@ -112,7 +112,7 @@ impl Acceptance {
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
             return Err(ChangeError::Refused("the managers say something else".to_owned()));
         };
-        let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_consensus::manager::LostEnd)| {
+        let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_cluster::manager::LostEnd)| {
             let (held, end) = (lost.held?, lost.end?);
             (end > held).then_some(EpochGap { epoch: epoch.0, held: held.0, durable: end.0 })
         };

@@ -6,7 +6,7 @@ use crate::losses::listed;
 use crate::managers::{ChangeError, ReplacementEnd};
 use crate::report::StatusReport;
 use serde::Serialize;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
 use shoal_net::client::Access;
 use shoal_server::{

@@ -45,7 +45,7 @@ impl RemoteDatabase {
 }
 
 impl Database for RemoteDatabase {
-    type CatalogTransaction<'db> = ClusterTransaction;
+    type Transaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.cluster.table(name)

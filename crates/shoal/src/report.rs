@@ -4,7 +4,7 @@ use crate::ask;
 use crate::terminal::tables;
 use crate::{losses, managers};
 use serde::Serialize;
-use shoal_consensus::topology::{Node, Topology};
+use shoal_cluster::topology::{Node, Topology};
 use shoal_net::SystemClock;
 use shoal_net::client::Access;
 use shoal_server::{FollowerStatus, NodeStatus, ShardStatus};
@@ -402,8 +402,8 @@ mod tests {
         assert_eq!((well, missing.as_deref()), (false, Some("n1 does not answer")));
         let (well, missing) = damaged(|report| report.nodes[0] = node(0, false));
         assert_eq!((well, missing.as_deref()), (false, Some("nobody leads S0")));
-        type ClusterDamage = fn(&mut NodeStatus);
-        let damages: [(ClusterDamage, &str); 3] = [
+        type Damage = fn(&mut NodeStatus);
+        let damages: [(Damage, &str); 3] = [
             (|node| node.lease_ms = Some(0), "n2 has no lease"),
             (|node| node.revision = 4, "n2 does not know of the latest configuration"),
             (|node| node.empty = 1, "1 replicas do not vote yet"),

@@ -5,7 +5,7 @@ use crate::inside::InsideClients;
 use crate::local::{ClusterPlan, InProcessCluster};
 use crate::remote::RemoteDatabase;
 use shoal_client::ClusterOptions;
-use shoal_consensus::topology::Partitioning;
+use shoal_cluster::topology::Partitioning;
 use shoal_sim::catalog::Catalog;
 use shoal_types::{Database, Error};
 use shoal_workloads::bench::{

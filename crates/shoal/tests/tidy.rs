@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 13] = [
+const PLAN: [(&str, &[&str]); 14] = [
     ("types", &[]),
     ("fuzz", &["types"]),
     ("store", &["types"]),
-    ("consensus", &["types"]),
-    ("engines", &["store", "consensus"]),
+    ("log", &["types"]),
+    ("cluster", &["log"]),
+    ("engines", &["store", "cluster"]),
     ("node", &["engines"]),
-    ("raft", &["consensus"]),
+    ("raft", &["cluster"]),
     ("net", &["types"]),
     ("client", &["engines", "net"]),
     ("workloads", &["types"]),
@@ -26,7 +27,7 @@ const PLAN: [(&str, &[&str]); 13] = [
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 5] = ["types", "store", "consensus", "engines", "node"];
+const PURE: [&str; 6] = ["types", "store", "log", "cluster", "engines", "node"];
 
 /// The one crate that may say `unsafe`.
 const UNSAFE: &str = "store";
@@ -51,6 +52,28 @@ const OUTSIDE: [&str; 9] = [
 
 /// Pronouns for persons that nothing in the code stands for.
 const PRONOUNS: [&str; 6] = ["whoever", "whatever", "whom", "nobody", "somebody", "everybody"];
+
+/// Words for which the field has a standard term: each stands beside it in no name, comment, message or page.
+const RETIRED: [(&str, &str); 18] = [
+    ("desk", "runtime, manager inbox"),
+    ("clerk", "task driver"),
+    ("errand", "local command"),
+    ("errands", "local commands"),
+    ("seat", "worker host"),
+    ("seats", "worker hosts"),
+    ("reign", "leadership"),
+    ("reigns", "leaderships"),
+    ("office", "leadership"),
+    ("offices", "leaderships"),
+    ("hub", "worker context, loop state"),
+    ("courier", "RPC"),
+    ("weather", "fault schedule, link faults"),
+    ("giver", "sender"),
+    ("taker", "receiver"),
+    ("exhibition", "results"),
+    ("absorbed", "stable"),
+    ("burial", "death"),
+];
 
 /// Features that put planted bugs into a build.
 const PLANTING: [&str; 3] = ["planted", "faults", "early-clock"];
@@ -210,6 +233,7 @@ fn arrows(file: &File) -> Vec<String> {
         if line.starts_with('[') {
             section = line.trim_matches(['[', ']']);
         } else if section.ends_with("dependencies") && !section.ends_with("dev-dependencies") {
+            let name = name.strip_prefix("shoal-").unwrap_or(name);
             let own = PLAN.iter().any(|(other, _)| *other == name);
             if (own && !allowed.contains(&name)) || foreign(name) {
                 complaints.push(file.complain(number, &format!("`{house}` may not use `{name}`")));
@@ -289,6 +313,25 @@ fn pronouns(file: &File) -> Vec<String> {
         false => return Vec::new(),
     };
     file.complain_of(&text, &PRONOUNS, "name the thing in the code that is meant")
+}
+
+/// Names, comments, messages and pages use the standard terms of the field.
+fn retired(file: &File) -> Vec<String> {
+    let is_history = file.path == "CHANGELOG.md" || file.path.ends_with("tests/tidy.rs");
+    if is_history || !(file.is_rust() || file.path.ends_with(".md")) {
+        return Vec::new();
+    }
+    let mut text = String::with_capacity(file.text.len());
+    for c in file.text.chars() {
+        if c.is_uppercase() {
+            text.push(' '); // The words of `SomeName`.
+        }
+        text.extend(c.to_lowercase().map(|c| if c == '_' { ' ' } else { c }));
+    }
+    let complaints = RETIRED.iter().flat_map(|&(word, term)| {
+        file.complain_of(&text, &[word], &format!("the term is: {term}"))
+    });
+    complaints.collect()
 }
 
 /// What is left to do is an issue, or it is not left.
@@ -389,6 +432,7 @@ fn the_tree_keeps_the_rules() {
         headers,
         sizes,
         pronouns,
+        retired,
         promises,
         whitespace,
     ];
@@ -417,8 +461,8 @@ fn arrows_down_the_plan_are_seen() {
     sees(
         arrows,
         manifest,
-        "[dependencies]\nclient.workspace = true\n",
-        "[dependencies]\ntypes.workspace = true\n",
+        "[dependencies]\nshoal-client.workspace = true\n",
+        "[dependencies]\nshoal-types.workspace = true\n",
     );
     sees(
         arrows,
@@ -429,20 +473,20 @@ fn arrows_down_the_plan_are_seen() {
     sees(
         arrows,
         manifest,
-        "[target.'cfg(unix)'.dependencies]\nnode = {}\n",
+        "[target.'cfg(unix)'.dependencies]\nshoal-node = {}\n",
         "[dependencies]\nlibc = {}\n",
     );
     sees(
         arrows,
         "crates/workloads/Cargo.toml",
-        "[dependencies]\nstore = {}\n",
-        "[dependencies]\ntypes = {}\n",
+        "[dependencies]\nshoal-store = {}\n",
+        "[dependencies]\nshoal-types = {}\n",
     );
     sees(
         arrows,
         "crates/client/Cargo.toml",
-        "[dependencies]\nsim = {}\n",
-        "[dependencies]\nstore = {}\n",
+        "[dependencies]\nshoal-sim = {}\n",
+        "[dependencies]\nshoal-store = {}\n",
     );
     assert_ne!(arrows(&File::new("crates/attic/Cargo.toml", "")), [""; 0]);
 }
@@ -453,21 +497,33 @@ fn planted_bugs_that_nothing_asked_for_are_seen() {
     sees(
         unasked_bugs,
         manifest,
-        "[dependencies]\nengines = { workspace = true, features = [\"planted\"] }\n",
-        "[dev-dependencies]\nengines = { workspace = true, features = [\"planted\"] }\n",
+        "[dependencies]\nshoal-engines = { workspace = true, features = [\"planted\"] }\n",
+        "[dev-dependencies]\nshoal-engines = { workspace = true, features = [\"planted\"] }\n",
     );
     sees(
         unasked_bugs,
         manifest,
         "[features]\ndefault = [\"planted\"]\n",
-        "[features]\nplanted = [\"engines/planted\"]\n",
+        "[features]\nplanted = [\"shoal-engines/planted\"]\n",
     );
     sees(
         unasked_bugs,
         "crates/engines/Cargo.toml",
-        "[features]\npoints = [\"store/early-clock\"]\n",
-        "[features]\n# \"early-clock\" is not for all.\nplanted = [\"store/early-clock\"]\n",
+        "[features]\npoints = [\"shoal-store/early-clock\"]\n",
+        "[features]\n# \"early-clock\" is not for all.\nplanted = [\"shoal-store/early-clock\"]\n",
     );
+}
+
+#[test]
+fn retired_words_are_seen() {
+    sees(
+        retired,
+        "crates/a/src/a.rs",
+        "struct WorkerSeat;\n",
+        "struct WorkerHost; // foreign, official\n",
+    );
+    sees(retired, "crates/a/src/a.rs", "let own_reign = 1;\n", "let sovereign = 1;\n");
+    sees(retired, "docs/a.md", "The hub.\n", "A hubbub.\n");
 }
 
 #[test]
@@ -551,7 +607,7 @@ fn missing_pages_and_idle_dependencies_are_seen() {
     let crates = ["types".to_owned(), "store".to_owned()];
     assert_eq!(tour("# Tour\n\n## `types`: words\n\n## `store`: data\n", &crates), [""; 0]);
     assert_eq!(tour("# Tour\n\n## `types`: words\n", &crates).len(), 1);
-    let manifest = "[workspace.dependencies]\ntypes = { path = \"x\" }\nserde = \"1\"\n\n[profile.dev]\nx = 1\n";
+    let manifest = "[workspace.dependencies]\nshoal-types = { path = \"x\" }\nserde = \"1\"\n\n[profile.dev]\nx = 1\n";
     assert_eq!(reasons(manifest, "| JSON | `serde` |"), [""; 0]);
     assert_eq!(reasons(manifest, "serde_json").len(), 1);
     let uses_serde =

@@ -25,7 +25,7 @@ impl Catalog {
 }
 
 impl Database for Catalog {
-    type CatalogTransaction<'db> = ModelTransaction;
+    type Transaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         let mut names = self.names.borrow_mut();
@@ -38,7 +38,7 @@ impl Database for Catalog {
 
     async fn transact<T>(
         &self,
-        _body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        _body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         Err(Error::reject("a catalogue knows the names of tables and nothing that is in them"))
     }

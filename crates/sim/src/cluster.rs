@@ -3,10 +3,10 @@
 
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
-use shoal_consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
-use shoal_consensus::stream::MemoryStorage;
+use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_engines::engine::Setup;
 use shoal_engines::{Engine, WorkerPlace};
+use shoal_log::MemoryStorage;
 use shoal_node::{Membership, Worker, WorkerEvent, WorkerOrigin};
 use shoal_store::Store;
 use shoal_types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};

@@ -109,7 +109,7 @@ coverage! {
     /// A leader was cut off until its successor was.
     diverged = "one leader back, the next cut off",
     /// A leader failed when a replica without memory was about to be given copies.
-    giver_struck = "leader fails while a copy begins",
+    sender_struck = "leader fails while a copy begins",
     /// A shard lost a majority of its voters at once.
     majority_lost = "majority of a shard lost",
     /// A transaction ended for want of a shard, and its error names that.
@@ -234,7 +234,7 @@ impl Coverage {
         self.interleaved = work.interleaved;
         self.forgot_behind = work.forgot_behind;
         self.diverged = work.diverged;
-        self.giver_struck = work.givers_struck;
+        self.sender_struck = work.senders_struck;
         self.majority_lost = work.majorities_lost;
         self.for_want_of_shard = outcomes.for_want_of_shard;
         self.full = outcomes.full;

@@ -4,7 +4,7 @@
 use crate::clock::NodeClock;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::ManagersPlan;
-use shoal_consensus::manager::{LogPace, ManagerOptions};
+use shoal_cluster::manager::{LogPace, ManagerOptions};
 use shoal_types::{Random, ShardId};
 use std::time::Duration;
 

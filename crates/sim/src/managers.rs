@@ -7,11 +7,11 @@
 
 use crate::clock::NodeClock;
 use crate::violation::Violation;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     Applied, Ask, CarriedLog, ClusterChange, Configuration, LogPace, Manager, ManagerEffect,
     ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
 };
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 use std::sync::Arc;

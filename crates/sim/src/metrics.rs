@@ -91,7 +91,7 @@ counts! {
         /// Leaders that were cut off until another one was.
         diverged,
         /// Leaders that failed when a replica without memory was about to be given copies.
-        givers_struck,
+        senders_struck,
         /// Shards that lost a majority of their voters at once.
         majorities_lost,
         /// Facts that engines let checkers see.

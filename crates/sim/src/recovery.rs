@@ -1,7 +1,7 @@
 //! How far the recovery of each shard is, as an observer of the whole cluster knows: so that the next
 //! failure can be put right into it, and so that it is known that this was done.
 
-use shoal_consensus::manager::{Applied, Configuration};
+use shoal_cluster::manager::{Applied, Configuration};
 use shoal_engines::{Observation, WorkerPlace};
 use shoal_types::{Ballot, NodeId, ShardId};
 

@@ -262,7 +262,7 @@ impl<E: Subject> PreparedRun<E> {
     fn perform(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         self.load()?;
         self.enter(scenario);
-        self.simulation.set_weather(scenario.fault_schedule);
+        self.simulation.set_fault_schedule(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);
         self.simulation.break_connections(scenario.broken_percent);
         if E::FOLLOWS_EPOCHS {

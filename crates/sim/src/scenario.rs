@@ -14,7 +14,7 @@ use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
 use crate::run::SPARES;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Database, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
 use shoal_workloads::micro::Micro;

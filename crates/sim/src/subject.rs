@@ -5,9 +5,8 @@ use crate::checks::Rules;
 use crate::managers::ManagersPlan;
 use crate::run::{RunOptions, RunReport, run};
 #[cfg(feature = "planted")]
-use shoal_consensus::manager;
-use shoal_consensus::stream;
-use shoal_consensus::topology::Partitioning;
+use shoal_cluster::manager;
+use shoal_cluster::topology::Partitioning;
 #[cfg(feature = "planted")]
 use shoal_engines::PlantedBugs;
 use shoal_engines::client::requests_table;
@@ -53,7 +52,7 @@ pub enum AnyPlantedBug {
     /// A replica without memory is appointed to lead (M4).
     AppointEmpty,
     /// A node that restarted takes up what it led in its former process (M4).
-    KeepOffice,
+    KeepLeadership,
 }
 
 impl AnyPlantedBug {
@@ -84,7 +83,7 @@ impl AnyPlantedBug {
         ("roll-back-by-clock", AnyPlantedBug::Engine(PlantedBug::RollBackByClock)),
         ("keep-dead-locks", AnyPlantedBug::Engine(PlantedBug::KeepDeadLocks)),
         ("silence-resolves", AnyPlantedBug::Engine(PlantedBug::SilenceResolves)),
-        ("cut-unabsorbed", AnyPlantedBug::Engine(PlantedBug::CutUnabsorbed)),
+        ("cut-unstable", AnyPlantedBug::Engine(PlantedBug::CutUnstable)),
         ("copy-uncommitted", AnyPlantedBug::Engine(PlantedBug::CopyUncommitted)),
         ("copy-keeps-deleted", AnyPlantedBug::Engine(PlantedBug::CopyKeepsDeleted)),
         ("copy-by-clock", AnyPlantedBug::Engine(PlantedBug::CopyByClock)),
@@ -107,8 +106,8 @@ impl AnyPlantedBug {
         ("certify-after-close", AnyPlantedBug::Engine(PlantedBug::CertifyAfterClose)),
         ("safe-clock-past-parts", AnyPlantedBug::Engine(PlantedBug::SafeClockPastParts)),
         ("end-between-parts", AnyPlantedBug::Engine(PlantedBug::EndBetweenParts)),
-        ("absorb-blocked", AnyPlantedBug::Engine(PlantedBug::AbsorbBlocked)),
-        ("absorb-alone", AnyPlantedBug::Engine(PlantedBug::AbsorbAlone)),
+        ("stable-while-blocked", AnyPlantedBug::Engine(PlantedBug::StableWhileBlocked)),
+        ("stable-alone", AnyPlantedBug::Engine(PlantedBug::StableAlone)),
         ("copy-from-one-stream", AnyPlantedBug::Engine(PlantedBug::CopyFromOneStream)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
@@ -124,7 +123,7 @@ impl AnyPlantedBug {
         ("appoint-hasty", AnyPlantedBug::AppointHasty),
         ("lease-from-reply", AnyPlantedBug::LeaseFromReply),
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
-        ("keep-office", AnyPlantedBug::KeepOffice),
+        ("keep-leadership", AnyPlantedBug::KeepLeadership),
     ];
 
     /// The bug of this name.
@@ -201,7 +200,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AppointHasty => manager.appoint_hasty = true,
         AnyPlantedBug::LeaseFromReply => manager.lease_from_reply = true,
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
-        AnyPlantedBug::KeepOffice => manager.keep_office = true,
+        AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
     }
 }
 
@@ -224,12 +223,12 @@ pub fn streams(
     random: &mut Random,
     round_trip: Duration,
     cuts: StreamCuts,
-) -> stream::StreamOptions {
+) -> shoal_log::StreamOptions {
     let window_entries = one_of(random, &[16, 256, 4096]);
     let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
     let retry_after = retry_after(random, round_trip);
-    let faults = stream::StreamPlantedBugs::default();
+    let faults = shoal_log::StreamPlantedBugs::default();
     let mut apart = random.fork(1);
     let retain_bytes = one_of(&mut apart, &[0, 1 << 10, 64 << 10]);
     let trim_entries = match cuts {
@@ -238,7 +237,7 @@ pub fn streams(
         // More than a step appends: checkers look at entries when it is over.
         StreamCuts::Early => one_of(&mut apart, &[8, 16, 64]),
     };
-    stream::StreamOptions {
+    shoal_log::StreamOptions {
         window_entries,
         window_bytes,
         window_bytes_max: 4 * window_bytes,

@@ -16,7 +16,7 @@ use std::ops::{Bound, RangeBounds};
 pub trait Database: Clone + 'static {
     /// What the body of a transaction works with. It borrows the database, so that beginning one
     /// counts no references.
-    type CatalogTransaction<'db>: Transaction
+    type Transaction<'db>: Transaction
     where
         Self: 'db;
 
@@ -38,7 +38,7 @@ pub trait Database: Clone + 'static {
     /// the database's retry budget; an error it returns rolls the transaction back.
     fn transact<T>(
         &self,
-        body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> impl Future<Output = Result<T>>;
 }
 

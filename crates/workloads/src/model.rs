@@ -54,7 +54,7 @@ impl Model {
 }
 
 impl Database for Model {
-    type CatalogTransaction<'db> = ModelTransaction;
+    type Transaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         let mut data = self.lock();
@@ -76,7 +76,7 @@ impl Database for Model {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut open = Open::new(self.lock());
         let value = body(&open.transaction).await?;

@@ -30,7 +30,7 @@ const ATTEMPTS_MAX: u32 = 100;
 /// Those of the database, and the last abort where there is no end to them.
 pub(crate) async fn insist<D: Database, T>(
     db: &D,
-    mut body: impl AsyncFnMut(&D::CatalogTransaction<'_>) -> Result<T>,
+    mut body: impl AsyncFnMut(&D::Transaction<'_>) -> Result<T>,
 ) -> Result<T> {
     let mut attempts = 0;
     loop {

@@ -13,7 +13,7 @@ use super::transaction::{ClusterTransaction, OperationTimeout};
 use crate::db::Db;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::WorkerPlace;
 use shoal_engines::client::{Directory, SessionEnd};
 use shoal_types::{
@@ -282,7 +282,7 @@ impl Cluster {
 }
 
 impl Database for Cluster {
-    type CatalogTransaction<'db> = ClusterTransaction;
+    type Transaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         Cluster::table(self, name)

@@ -174,7 +174,7 @@ impl NodeConnection {
             // This client has not asked for it.
             ToClient::Status(_) | ToClient::Isolated(_) => {}
             ToClient::Reply(ClientReply::Called { id, result }) => {
-                client_shared.answers.deliver(id, result)
+                client_shared.answers.deliver(id, result);
             }
             ToClient::Reply(ClientReply::CallsOpened { token, result }) => {
                 client_shared.opened.deliver(token, result);

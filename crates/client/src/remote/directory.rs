@@ -6,8 +6,8 @@
 
 use super::environment::ClientEnvironment;
 use super::lock;
-use shoal_consensus::manager::Outage;
-use shoal_consensus::topology::{Home, Topology};
+use shoal_cluster::manager::Outage;
+use shoal_cluster::topology::{Home, Topology};
 use shoal_engines::client::Directory;
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ mod tests {
     use super::super::sockets::Sockets;
     use super::*;
     use crate::Access;
-    use shoal_consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
+    use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 
     fn world() -> Arc<dyn ClientEnvironment> {
         Arc::new(Sockets::new(Access::open("reef")))

@@ -11,7 +11,7 @@ use super::lock;
 use super::session::{StepError, StepReply};
 use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
-use shoal_consensus::topology::Homes;
+use shoal_cluster::topology::Homes;
 use shoal_engines::WorkerPlace;
 use shoal_engines::client::SessionEnd;
 use shoal_engines::operation::{Operation, OperationResult, OwnedScan};

@@ -1,7 +1,6 @@
 //! Churn: however much is written, memory returns to a steady state.
 
-use client::{Db, Error, Options, TableId};
-use shoal_client as client;
+use shoal_client::{Db, Error, Options, TableId};
 use shoal_types::{Random, Rejected};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,9 +1,8 @@
 //! However a transaction ends (error, panic, a dropped future, too many attempts) nothing of it
 //! happened, nothing stays locked, and its place is free for the next.
 
-use client::{Aborted, Conflict, Db, Error, Options, Rejected, Scan, TableId};
 use futures_executor::block_on;
-use shoal_client as client;
+use shoal_client::{Aborted, Conflict, Db, Error, Options, Rejected, Scan, TableId};
 use shoal_types::KeyExcerpt;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};

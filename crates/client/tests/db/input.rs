@@ -1,8 +1,7 @@
 //! Bad input and limits: each is an error that names itself, and the transaction can go on.
 
-use client::{Db, Error, Options, Rejected, Scan, TableId, limits};
 use futures_executor::block_on;
-use shoal_client as client;
+use shoal_client::{Db, Error, Options, Rejected, Scan, TableId, limits};
 use std::ops::Bound;
 
 fn db() -> (Db, TableId) {

@@ -3,9 +3,8 @@
 //! that order on ordered maps, every operation answers what it answered here.
 
 use crate::model::{Model, Op, Outcome, Range, Subject, TABLES, draw};
-use client::{Aborted, Db, Error, Options, TableId, Transaction};
 use futures_executor::block_on;
-use shoal_client as client;
+use shoal_client::{Aborted, Db, Error, Options, TableId, Transaction};
 use shoal_store::{StoreBug, StoreBugs};
 use shoal_types::Random;
 

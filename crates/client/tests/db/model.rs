@@ -1,8 +1,7 @@
 //! The model: ordered maps. Operations that it and every kind of transaction can do, with outcomes
 //! that compare.
 
-use client::{BlockingTransaction, Error, Rejected, Rows, Scan, TableId, Transaction};
-use shoal_client as client;
+use shoal_client::{BlockingTransaction, Error, Rejected, Rows, Scan, TableId, Transaction};
 use shoal_types::Random;
 use std::collections::BTreeMap;
 use std::ops::{Bound, DerefMut};

@@ -1,7 +1,6 @@
 //! Tasks and threads: futures can be spawned, transactions and clones of a database can be sent.
 
-use client::{Db, Error, Result, Scan, TableId, Transaction};
-use shoal_client as client;
+use shoal_client::{Db, Error, Result, Scan, TableId, Transaction};
 use std::thread;
 
 fn db() -> (Db, TableId) {

@@ -2,10 +2,9 @@
 //! transaction ends and by whichever interface it came.
 
 use crate::model::{Model, Op, Range, Subject, TABLES, Value};
-use client::{Db, Error, TableId};
 use futures_executor::block_on;
 use proptest::prelude::*;
-use shoal_client as client;
+use shoal_client::{Db, Error, TableId};
 use std::ops::Bound;
 
 /// How a transaction ends, and by which interface it comes.

@@ -1,7 +1,6 @@
 //! What was read stays as it was until the transaction ends, also if others change it meanwhile.
 
-use client::{Db, Options, Scan};
-use shoal_client as client;
+use shoal_client::{Db, Options, Scan};
 use shoal_store::{StoreBug, StoreBugs};
 use shoal_types::Random;
 use std::hint::black_box;
@@ -18,7 +17,7 @@ enum Churn {
     ComeAndGo,
 }
 
-fn write(db: &Db, table: client::TableId, churn: Churn, random: &mut Random) {
+fn write(db: &Db, table: shoal_client::TableId, churn: Churn, random: &mut Random) {
     let key = [random.below(KEYS.into()) as u8];
     let value = vec![random.below(256) as u8; random.below(300) as usize];
     let delete = churn == Churn::ComeAndGo && random.chance(1, 2);

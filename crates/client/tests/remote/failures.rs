@@ -1,4 +1,4 @@
-//! Nodes that hang, go, change their office, or say what makes no sense.
+//! Nodes that hang, go, lose their leadership, or send malformed messages.
 
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};

@@ -3,8 +3,8 @@
 use crate::served::{config, options, topology};
 use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
-use shoal_consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{ClientReply, ClientRequest, Directory, FromClient, ToClient};
 use shoal_engines::operation::{Operation, OperationResult};
 use shoal_net::{Core, CoreInput, Network, Outbox, listen};

@@ -3,8 +3,7 @@
 use crate::SECRET;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, Db};
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::client::{ClientId, Directory, FromClient, ToClient, requests_table};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
@@ -105,7 +104,8 @@ impl Reef {
             (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
         let topology = Arc::new(topology(&listeners, workers, tables));
         let procedures = Arc::new(procedures);
-        let (streams, options) = (stream::StreamOptions::default(), mako::MakoOptions::default());
+        let (streams, options) =
+            (shoal_log::StreamOptions::default(), mako::MakoOptions::default());
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let started = listeners.into_iter().zip((0..).map(NodeId));
         let started = started.map(|(listener, own)| {

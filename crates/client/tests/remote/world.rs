@@ -4,7 +4,7 @@ use shoal_client::environment::{
     ClientEnvironment, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
 };
 use shoal_client::{Cause, Cluster, ClusterId, ClusterOptions, NodeId, ShardId};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::WorkerPlace;
 use shoal_engines::client::Directory;
 use shoal_types::{Aborted, Awaited, Error, Random, Time};

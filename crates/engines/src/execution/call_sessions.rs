@@ -204,10 +204,10 @@ impl CallSessions {
         let CallSession { home, since, incarnation, worker, serial } = session;
         let granted =
             self.granted.get_mut(&home).filter(|granted| granted.leadership == leadership)?;
-        let of_reign = (since, incarnation) == (leadership.since, leadership.incarnation.0)
+        let of_leadership = (since, incarnation) == (leadership.since, leadership.incarnation.0)
             || self.faults.has(PlantedBug::ReuseSessionNumbers);
         let at = serial.checked_sub(granted.oldest)?;
-        let at = usize::try_from(at).ok().filter(|_| of_reign && worker == self.worker)?;
+        let at = usize::try_from(at).ok().filter(|_| of_leadership && worker == self.worker)?;
         granted.known.get_mut(at)
     }
 

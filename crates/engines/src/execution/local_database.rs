@@ -59,7 +59,7 @@ impl LocalDatabase {
 }
 
 impl Database for LocalDatabase {
-    type CatalogTransaction<'db> = CoordinatorTransaction;
+    type Transaction<'db> = CoordinatorTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         let table = self.worker_context.topology.table(name);

@@ -22,7 +22,7 @@ use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
 use bytes::Bytes;
-use shoal_consensus::topology::Partitioning;
+use shoal_cluster::topology::Partitioning;
 use shoal_types::{
     Aborted, CallSession, Database, Error, RequestId, Result, Scan, ShardId, Transaction as _,
     Unknown, WorkerId,

@@ -129,11 +129,11 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// Does what tasks want of any engine, and gives the first of what they ask of this one.
     pub(crate) fn next_ask(&mut self, effects: &mut EngineEffects<M>) -> Option<EngineRequest> {
-        while let Some(local_command) = self.worker_context.next_errand() {
+        while let Some(local_command) = self.worker_context.next_local_command() {
             match local_command {
                 LocalCommand::Sleep { until, slot } => self.sleeping.add(until, slot),
                 LocalCommand::Reply { to, reply } => {
-                    effects.push(EngineEffect::Reply { to, reply })
+                    effects.push(EngineEffect::Reply { to, reply });
                 }
                 LocalCommand::Relay { to, relay } => {
                     effects.push(EngineEffect::Send { to, message: M::relay(relay) });

@@ -1,6 +1,6 @@
 //! The numbers of a worker's transactions, and which of them are over.
 
-use shoal_consensus::manager::Incarnation;
+use shoal_cluster::manager::Incarnation;
 use std::collections::VecDeque;
 
 /// A process has room for so many transactions: at a million a second, for half a year. A node may have a
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_life_goes_on_after_the_last() {
+    fn a_new_process_goes_on_after_the_last() {
         let mut sequences = Sequences::default();
         sequences.begin_instance(Incarnation(1));
         assert_eq!(sequences.begin(), 0);

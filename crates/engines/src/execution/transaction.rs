@@ -14,7 +14,7 @@ use crate::planted_bugs::PlantedBugs;
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
-use shoal_consensus::topology::{Home, Homes};
+use shoal_cluster::topology::{Home, Homes};
 use shoal_types::limits::{check_key, check_value};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};

@@ -11,8 +11,8 @@ use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slows;
 use crate::watermarks::Watermarks;
-use shoal_consensus::manager::{Configuration, Incarnation};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Configuration, Incarnation};
+use shoal_cluster::topology::Topology;
 use shoal_store::Size;
 use shoal_types::{
     Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
@@ -371,7 +371,7 @@ impl WorkerContext {
     }
 
     /// What is to be done first.
-    pub(crate) fn next_errand(&self) -> Option<LocalCommand> {
+    pub(crate) fn next_local_command(&self) -> Option<LocalCommand> {
         self.local_commands.borrow_mut().pop_front()
     }
 

@@ -121,7 +121,7 @@ impl Mako {
                 remote_branches.answer(home, shard, answers, dependencies.seen_by(shard));
                 match self.coordinator.transactions.remove(&sequence) {
                     Some(CoordinatedTransaction::Certifying(draining)) => {
-                        self.drain(draining, effects)
+                        self.drain(draining, effects);
                     }
                     other => {
                         self.coordinator.transactions.extend(other.map(|it| (sequence, it)));

@@ -9,7 +9,7 @@ use super::{CommitWaiter, Mako, MakoEffects};
 use crate::engine::EngineEffect;
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
-use shoal_consensus::manager::Configuration;
+use shoal_cluster::manager::Configuration;
 use shoal_types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
 };

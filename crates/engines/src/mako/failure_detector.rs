@@ -13,7 +13,7 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
-use shoal_consensus::manager::Configuration;
+use shoal_cluster::manager::Configuration;
 use shoal_types::{Epoch, NodeId, Time};
 use std::time::Duration;
 
@@ -231,8 +231,8 @@ impl Mako {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_consensus::manager::{Incarnation, ManagerOptions, StateMachine};
-    use shoal_consensus::topology::Topology;
+    use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
+    use shoal_cluster::topology::Topology;
     use shoal_types::WorkerId;
     use std::sync::Arc;
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_life_has_left_hangs_at_once() {
+    fn what_a_former_process_has_left_hangs_at_once() {
         let topology = Arc::new(Topology::symmetric(1, 2, 1, 0, 1));
         let machine = StateMachine::new(topology, ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());

@@ -141,7 +141,7 @@ impl FollowerReplay {
         self.stable.push(said);
     }
 
-    /// The store has absorbed what another replica's has, and what it says stands for the entries up to there.
+    /// The store has all that is stable in another replica's, and what it says stands for the entries up to there.
     pub(super) fn restore(&mut self, extent: StreamExtent) {
         let (shard, before) = (self.shard, &self.extent);
         assert!(extent.length > before.length, "{shard} has {before:?}, and gets {extent:?}");
@@ -264,14 +264,14 @@ impl FollowerReplay {
         watermarks: &Watermarks,
         faults: PlantedBugs,
     ) {
-        if self.is_through() || faults.has(PlantedBug::AbsorbBlocked) {
+        if self.is_through() || faults.has(PlantedBug::StableWhileBlocked) {
             let known = KnownEpochs { watermarks, finals: self.extent.finals };
             self.stable.advance(replica, worker, known, faults);
         }
         let (shard, greatest, applied) = (self.shard, self.stable.greatest(), self.applied());
         assert!(
             greatest <= applied,
-            "M6: {worker} of {shard} absorbed {greatest}, and has replayed all up to {applied} only"
+            "M6: {worker} of {shard} is stable up to {greatest}, and has replayed all up to {applied} only"
         );
     }
 

@@ -279,7 +279,7 @@ pub(super) fn installed(
 mod tests {
     use super::*;
     use crate::execution::Limits;
-    use shoal_consensus::topology::Topology;
+    use shoal_cluster::topology::Topology;
     use shoal_types::{NodeId, WorkerId};
 
     /// Two epochs end in one entry; something hangs of the first, and the shard was out in the second.

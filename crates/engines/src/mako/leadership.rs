@@ -18,7 +18,7 @@ use super::{Mako, MakoEffects, MakoMessage};
 use crate::execution::participant_table::BranchHeader;
 use crate::mako::message::MakoRequest;
 use crate::observation::Observation;
-use shoal_consensus::manager::{Configuration, Incarnation};
+use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 
 /// A request to a shard that is being recovered.
@@ -120,7 +120,7 @@ impl Mako {
     /// may lead their streams still; what this one comes to from now on is not their leadership's, whether it ever led or not.
     pub(super) fn promised(&self, shard: ShardId, ballot: Ballot) {
         let before = Epoch(ballot.epoch.0.saturating_sub(1));
-        self.shared.replica(shard).expect("held").end_reign(before);
+        self.shared.replica(shard).expect("held").end_leadership(before);
     }
 
     /// Lays down the lead of a shard: what has been certified and is not durable may be lost. What was
@@ -128,7 +128,7 @@ impl Mako {
     fn step_down(&mut self, at: usize, effects: &mut MakoEffects) {
         let Some(leader_state) = &self.leader_shards[at].leader_state else { return };
         let shard = self.leader_shards[at].lead.shard;
-        self.shared.replica(shard).expect("held").end_reign(leader_state.since);
+        self.shared.replica(shard).expect("held").end_leadership(leader_state.since);
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
         self.leader_shards[at].resign();

@@ -100,7 +100,7 @@ use message::MakoReply;
 use participant::MakoBranch;
 use replay_budget::ReplayBudget;
 use rollback_collection::RollbackCollection;
-use shoal_consensus::manager::{Configuration, HeardEpochs, Loss};
+use shoal_cluster::manager::{Configuration, HeardEpochs, Loss};
 use shoal_store::Store;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use slices::PausedCertification;
@@ -249,17 +249,17 @@ impl Engine for Mako {
                 self.receive(from, message, effects);
             }
             EngineEvent::Client { from, request } if holds_lease => {
-                self.runtime.request(from, request)
+                self.runtime.request(from, request);
             }
             // The client asks again, here or elsewhere.
             EngineEvent::Received { .. } | EngineEvent::Client { .. } => {
-                self.runtime.counters.dropped += 1
+                self.runtime.counters.dropped += 1;
             }
             EngineEvent::Configured { configuration, incarnation } => {
                 self.configured(&configuration, incarnation, effects);
             }
             EngineEvent::Leading { shard, ballot, length } => {
-                self.lead(shard, ballot, length, effects)
+                self.lead(shard, ballot, length, effects);
             }
             EngineEvent::Deposed { shard, by: _ } => self.deposed(shard, effects),
             EngineEvent::Promised { shard, ballot } => self.promised(shard, ballot),

@@ -82,7 +82,7 @@ impl Mako {
             None => {}
             Some(PausedCertification::Own(sequence)) => self.go_on_own(sequence, effects),
             Some(PausedCertification::Branch(from, header)) => {
-                self.go_on_branch(from, &header, effects)
+                self.go_on_branch(from, &header, effects);
             }
         }
     }

@@ -11,7 +11,7 @@
 //! ```
 //! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
 //! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
-//! the sender had absorbed every stream of the shard when it began, or up to which a whole copy that it took itself
+//! every stream of the shard was stable at the sender when it began, or up to which a whole copy that it took itself
 //! had brought everything.
 //!
 //! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
@@ -222,8 +222,8 @@ impl SnapshotSender {
 /// Giving.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
-    fn absorbed_extent(&self, at: usize) -> &StreamExtent {
-        match self.options().faults.has(PlantedBug::CutUnabsorbed) {
+    fn stable_extent(&self, at: usize) -> &StreamExtent {
+        match self.options().faults.has(PlantedBug::CutUnstable) {
             true => &self.follower_replays[at].extent,
             false => self.follower_replays[at].stable.extent(),
         }
@@ -236,7 +236,7 @@ impl Mako {
         let snapshot_senders =
             self.snapshot_senders.iter().filter(|snapshot_sender| snapshot_sender.at == at);
         let given = snapshot_senders.map(|snapshot_sender| snapshot_sender.length);
-        given.fold(self.absorbed_extent(at).length, u64::min)
+        given.fold(self.stable_extent(at).length, u64::min)
     }
 
     /// A replica needs entries of this worker's stream of `shard` that are cut.
@@ -249,10 +249,10 @@ impl Mako {
             return snapshot_sender.ask_again(now);
         }
         let replica = self.shared.replica(shard).expect("held");
-        let extent = self.absorbed_extent(at).clone();
+        let extent = self.stable_extent(at).clone();
         let faults = self.options().faults;
         // What this worker's extent says may stand for a copy that this node took itself: then the other workers
-        // may not have absorbed their streams so far.
+        // may not have stable streams up to there.
         let cut = match faults.has(PlantedBug::CopyFromOneStream) {
             true => extent.greatest,
             false => replica.covered().max(replica.floor().whole()),

@@ -1,4 +1,4 @@
-//! How much of a stream its replica's store has absorbed: every piece up to there is replayed or rejected, and
+//! How much of a stream is stable in the store of its replica: every piece up to there is replayed or rejected, and
 //! nothing of it can change any more. The stream may be cut there, and a snapshot begins there.
 //!
 //! ```text
@@ -130,7 +130,7 @@ pub(super) struct StablePrefix {
 }
 
 impl StablePrefix {
-    /// What the store has absorbed.
+    /// What is stable in the store.
     pub(super) fn extent(&self) -> &StreamExtent {
         &self.extent
     }
@@ -150,7 +150,7 @@ impl StablePrefix {
         self.ahead.push_back(said);
     }
 
-    /// The store is what another replica had absorbed.
+    /// The store is what was stable at another replica.
     pub(super) fn restore(&mut self, extent: StreamExtent) {
         *self = StablePrefix { extent, ..StablePrefix::default() };
     }
@@ -158,7 +158,7 @@ impl StablePrefix {
     /// Absorbs what can be now. All that is covered is replayed.
     ///
     /// # Panics
-    /// If it absorbs more than all streams of the shard cover (M6): the cut of a copy would not.
+    /// If more is stable than all streams of the shard cover (M6): the cut of a copy would not.
     pub(super) fn advance(
         &mut self,
         replica: &ShardReplica,
@@ -179,12 +179,12 @@ impl StablePrefix {
             true => replica.cover(worker, ahead[*covered - 1].safe),
             false => replica.covered(),
         };
-        let alone = faults.has(PlantedBug::AbsorbAlone).then(|| replica.covered_by(worker));
+        let alone = faults.has(PlantedBug::StableAlone).then(|| replica.covered_by(worker));
         let cut = alone.unwrap_or(cut);
-        let is_absorbed = |said: &EntryContents| {
+        let is_stable = |said: &EntryContents| {
             said.needs.greatest() <= cut || faults.has(PlantedBug::CutCovered)
         };
-        while *covered > 0 && is_absorbed(&ahead[0]) {
+        while *covered > 0 && is_stable(&ahead[0]) {
             let said = ahead.pop_front().expect("it is covered");
             let forget = extent.finals;
             extent.extend(replica.shard, &said, forget);
@@ -194,7 +194,7 @@ impl StablePrefix {
         let all = replica.covered();
         assert!(
             *greatest <= all,
-            "M6: {worker} of {} absorbed {greatest}, and its streams are covered up to {all}",
+            "M6: {worker} of {} is stable up to {greatest}, and its streams are covered up to {all}",
             replica.shard
         );
     }

@@ -2,7 +2,7 @@
 
 use super::replay_floor::ReplayFloor;
 use crate::execution::Limits;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,14 +18,14 @@ pub(crate) struct ShardReplica {
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Box<[AtomicU64]>,
-    /// Up to which clock the store has absorbed each worker's stream; see `mako/stable.rs`.
+    /// Up to which clock the stream of each worker is stable; see `mako/stable_prefix.rs`.
     covered: Box<[AtomicU64]>,
     /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
     floor: RwLock<ReplayFloor>,
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
     wanted: AtomicU64,
-    /// Reigns of this node that began in this epoch or before are over, as some worker knows. The others
+    /// Leaderships of this node that began in this epoch or before are over, as some worker knows. The others
     /// may hear of it later, and their own streams' acknowledgements still come: `progress` means what
     /// was followed by then.
     over: AtomicU32,
@@ -84,19 +84,19 @@ impl ShardReplica {
         least(&self.progress)
     }
 
-    /// Worker `worker` has absorbed its stream up to `clock`. Returns up to where all have: what has such a
+    /// Worker `worker` has a stable stream up to `clock`. Returns up to where all have: what has such a
     /// clock, or a lesser one, is in the store for good.
     pub(crate) fn cover(&self, worker: WorkerId, clock: Clock) -> Clock {
         self.covered[worker.0 as usize].fetch_max(clock.0, Ordering::AcqRel);
         self.covered()
     }
 
-    /// Up to where one worker has absorbed its stream.
+    /// Up to where the stream of one worker is stable.
     pub(crate) fn covered_by(&self, worker: WorkerId) -> Clock {
         Clock(self.covered[worker.0 as usize].load(Ordering::Acquire))
     }
 
-    /// Up to where all workers have absorbed their streams.
+    /// Up to where the streams of all workers are stable.
     pub(crate) fn covered(&self) -> Clock {
         least(&self.covered)
     }
@@ -113,7 +113,7 @@ impl ShardReplica {
 
     /// A worker does not take part, or no longer, in leads that began in this epoch or before. To be said before it
     /// follows another leader.
-    pub(crate) fn end_reign(&self, since: Epoch) {
+    pub(crate) fn end_leadership(&self, since: Epoch) {
         self.over.fetch_max(since.0, Ordering::AcqRel);
     }
 
@@ -158,7 +158,7 @@ impl ShardReplica {
         self.wanted.fetch_max(clock.0, Ordering::AcqRel) < clock.0
     }
 
-    /// See [`want`](Replica::want).
+    /// See [`want`](ShardReplica::want).
     pub(crate) fn wanted(&self) -> Clock {
         Clock(self.wanted.load(Ordering::Acquire))
     }

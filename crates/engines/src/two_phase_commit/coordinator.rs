@@ -165,7 +165,7 @@ impl TwoPhaseCommit {
                 return self.abort(it, error, effects);
             }
             (CommitPhase::Locking, TwoPhaseCommitReply::Locked { clock }) => {
-                it.drawn.push((shard, clock))
+                it.drawn.push((shard, clock));
             }
             (CommitPhase::Validating, TwoPhaseCommitReply::Validated) => {
                 // One that only read has nothing more to do.
@@ -197,7 +197,7 @@ impl TwoPhaseCommit {
         match it.phase {
             CommitPhase::Locking if it.waiting == 0 => self.validate_all(it, effects),
             CommitPhase::Validating if it.waiting == 0 && it.undurable == 0 => {
-                self.decide(it, effects)
+                self.decide(it, effects);
             }
             _ => self.wait(it),
         }

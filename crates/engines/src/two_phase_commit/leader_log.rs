@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::execution::Limits;
     use crate::replication::in_flight_clocks::InFlight;
-    use shoal_consensus::topology::{Partitioning, Topology};
+    use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);

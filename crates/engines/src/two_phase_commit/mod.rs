@@ -241,7 +241,7 @@ impl TwoPhaseCommit {
     ) {
         match message {
             TwoPhaseCommitMessage::Request { header, request } => {
-                self.serve(from, &header, request, effects)
+                self.serve(from, &header, request, effects);
             }
             TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
                 let fits = |asked: &TwoPhaseCommitMessage| message::answers(asked, &reply);
@@ -271,7 +271,7 @@ impl TwoPhaseCommit {
         for waiter in waiters {
             match waiter {
                 RecordWaiter::Branch(transaction) => {
-                    self.branch_is_durable(at, transaction, effects)
+                    self.branch_is_durable(at, transaction, effects);
                 }
                 RecordWaiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
                 RecordWaiter::Decided(sequence) => self.is_decided(sequence, effects),

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::execution::Limits;
     use bytes::Bytes;
-    use shoal_consensus::topology::{Partitioning, Topology};
+    use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_types::{Epoch, NodeId, TableId, WorkerId};
 
     fn followed() -> PreparedReplay {

@@ -5,8 +5,7 @@ use super::*;
 use crate::operation::{Operation, OperationResult};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Clock, Database, Result, TableId, Transaction};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -36,7 +35,7 @@ impl Hand {
         let setup = Setup {
             topology: Arc::new(topology),
             procedures: Arc::new(Procedures::new()),
-            streams: stream::StreamOptions::default(),
+            streams: shoal_log::StreamOptions::default(),
             options: TwoPhaseCommitOptions::default(),
         };
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use shoal_consensus::manager::{ManagerOptions, StateMachine};
+use shoal_cluster::manager::{ManagerOptions, StateMachine};
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::{decode, encode};
 use shoal_types::{

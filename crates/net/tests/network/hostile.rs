@@ -268,7 +268,7 @@ fn is_well_amid(node: &Node, flood: usize) {
 }
 
 #[test]
-fn a_peer_with_another_secret_or_in_a_former_life_stays_out() {
+fn a_peer_with_another_secret_or_in_a_former_process_stays_out() {
     let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
     let at_node = vec![peer(0, node.address())];
     let stranger = Node::alone(NetworkConfig {

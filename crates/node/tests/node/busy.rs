@@ -1,7 +1,5 @@
 //! A worker that has a lot to do: it still lets work in, and its transactions do not get in each other's way.
-
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{Mako, MakoOptions};
@@ -20,7 +18,7 @@ fn worker() -> Worker<Mako> {
     let setup = Setup {
         topology: Arc::new(topology),
         procedures: Arc::new(Procedures::new()),
-        streams: stream::StreamOptions::default(),
+        streams: shoal_log::StreamOptions::default(),
         options: MakoOptions::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));
@@ -40,7 +38,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
         for effect in effects.effects {
             match effect {
                 WorkerEffect::Timer { at } => {
-                    *timer = Some(timer.map_or(at, |before| at.min(before)))
+                    *timer = Some(timer.map_or(at, |before| at.min(before)));
                 }
                 WorkerEffect::Reply { reply, .. } => {
                     begun = matches!(reply, ClientReply::Began { result: Ok(_), .. });

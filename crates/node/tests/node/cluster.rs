@@ -2,8 +2,7 @@
 //! else.
 
 use crate::common::{Row, carried, rows};
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::two_phase_commit::TwoPhaseCommit;
@@ -44,7 +43,7 @@ impl<E: Engine> Cluster<E> {
         let topology = Arc::new(topology.expect("a valid topology"));
         let workers = topology.workers();
         let procedures = Arc::new(Procedures::new());
-        let streams = stream::StreamOptions::default();
+        let streams = shoal_log::StreamOptions::default();
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let mut cluster = Cluster {
             topology: Arc::clone(&topology),

@@ -1,11 +1,10 @@
 //! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
 
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     self, Action, Command, Generation, HeardEpochs, Incarnation, LeadershipClaim, ManagerClient,
     ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
 };
-use shoal_consensus::stream;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako, MakoOptions};
 use shoal_engines::{Engine, Procedures};
@@ -43,7 +42,7 @@ fn worker() -> Worker<Mako> {
     let setup = Setup {
         topology,
         procedures: Arc::new(Procedures::new()),
-        streams: stream::StreamOptions::default(),
+        streams: shoal_log::StreamOptions::default(),
         options: MakoOptions::default(),
     };
     let shared = Mako::share(&setup, NodeId(1));
@@ -125,9 +124,13 @@ fn a_ballot_that_is_promised_tells_of_its_epoch() {
 /// A leader of a later epoch prepares.
 fn prepare(worker: &mut Worker<Mako>) {
     let ballot = Ballot { epoch: Epoch(5), node: NodeId(2) };
-    let (accepted_ballot, none) = (Ballot::default(), stream::LogLength(0));
-    let message =
-        stream::StreamMessage::Prepare { ballot, accepted_ballot, accepted: none, decided: none };
+    let (accepted_ballot, none) = (Ballot::default(), shoal_log::LogLength(0));
+    let message = shoal_log::StreamMessage::Prepare {
+        ballot,
+        accepted_ballot,
+        accepted: none,
+        decided: none,
+    };
     let message = WorkerMessage::Stream { shard: S, incarnation: Incarnation(1), message };
     step(worker, WorkerEvent::Received { from: NodeId(2), message });
 }

@@ -1,8 +1,7 @@
 //! Copies of calls, and of beginnings, that come late, when much has happened since.
 
 use bytes::Bytes;
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, requests_table,
 };
@@ -56,7 +55,7 @@ impl<E: Engine> Alone<E> {
         let setup = Setup {
             topology: Arc::new(topology),
             procedures: Arc::new(Procedures::new().with("take", take).with("fill", fill)),
-            streams: stream::StreamOptions::default(),
+            streams: shoal_log::StreamOptions::default(),
             options,
         };
         let shared = E::share(&setup, NodeId(0));

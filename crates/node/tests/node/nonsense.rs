@@ -6,15 +6,15 @@
 //! ballots are trusted for; but no node stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
 
-use shoal_consensus::manager::Incarnation;
-use shoal_consensus::stream::{self, LogLength};
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::manager::Incarnation;
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::client::{self, ClientId, ClientRequest, Relay, requests_table};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
 use shoal_engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
 use shoal_engines::{Engine, Procedures, TransactionId};
+use shoal_log::LogLength;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use shoal_types::{
     Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
@@ -442,7 +442,7 @@ impl Forge for TwoPhaseCommit {
 }
 
 /// What a stream is told: by strangers under ballots that no node has, by liars under the leader's.
-fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::StreamMessage {
+fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> shoal_log::StreamMessage {
     let length = |random: &mut Random| LogLength(number(random));
     let appointed = Ballot { epoch: EPOCH, node: leader };
     let foreign = Ballot { epoch: Epoch(2 + random.below(8) as u32), node: node(random) };
@@ -453,7 +453,7 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::S
     match random.below(6) {
         0 => {
             let entries = (0..random.below(3)).map(|_| vec![b'x'].into()).collect();
-            stream::StreamMessage::Promise {
+            shoal_log::StreamMessage::Promise {
                 ballot,
                 accepted_ballot,
                 accepted,
@@ -465,12 +465,12 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::S
         }
         1 => {
             let messages = random.next_u64() >> random.below(64);
-            stream::StreamMessage::Fetch { ballot, accepted_ballot, from, messages }
+            shoal_log::StreamMessage::Fetch { ballot, accepted_ballot, from, messages }
         }
         2 => {
             let (next, until) = (length(random), length(random));
             let round = random.below(3);
-            stream::StreamMessage::Accepted {
+            shoal_log::StreamMessage::Accepted {
                 ballot,
                 length: accepted,
                 next,
@@ -480,13 +480,18 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::S
                 votes,
             }
         }
-        3 => stream::StreamMessage::Snapshot {
+        3 => shoal_log::StreamMessage::Snapshot {
             ballot: appointed,
             length: accepted,
             state: bytes(random).into(),
         },
-        4 => stream::StreamMessage::Rejected { ballot: appointed, promised: foreign },
-        _ => stream::StreamMessage::Prepare { ballot: foreign, accepted_ballot, accepted, decided },
+        4 => shoal_log::StreamMessage::Rejected { ballot: appointed, promised: foreign },
+        _ => shoal_log::StreamMessage::Prepare {
+            ballot: foreign,
+            accepted_ballot,
+            accepted,
+            decided,
+        },
     }
 }
 
@@ -521,7 +526,7 @@ impl<E: Forge> Cluster<E> {
         let setup = Setup {
             topology: Arc::clone(&topology),
             procedures: Arc::new(Procedures::new().with("note", note)),
-            streams: stream::StreamOptions::default(),
+            streams: shoal_log::StreamOptions::default(),
             options: E::Options::default(),
         };
         let mut cluster = Cluster {

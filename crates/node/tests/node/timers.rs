@@ -1,7 +1,5 @@
 //! A worker that waits for something always has a timer on its way.
-
-use shoal_consensus::stream;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{Mako, MakoOptions};
 use shoal_engines::{Engine, Procedures};
@@ -35,7 +33,7 @@ fn a_timer_that_goes_off_too_early_is_asked_for_again() {
     let setup = Setup {
         topology: Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
         procedures: Arc::new(Procedures::new()),
-        streams: stream::StreamOptions::default(),
+        streams: shoal_log::StreamOptions::default(),
         options: MakoOptions::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));

@@ -10,7 +10,7 @@ use crate::store::MachineSnapshot;
 use bytes::{BufMut, Bytes, BytesMut};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
-use shoal_consensus::manager::Command;
+use shoal_cluster::manager::Command;
 use shoal_types::wire::{Coded, Input, Malformed, put_count};
 use std::collections::BTreeSet;
 

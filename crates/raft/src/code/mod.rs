@@ -1,6 +1,6 @@
 //! The forms of what is the library's: votes, entries and the two requests of Raft, for the wire and the
 //! disk. The library is foreign here, and so is [`Coded`]; hence a trait between them. What is in the
-//! entries has its form in `consensus`, and the rules of all forms are those of [`shoal_types::wire`].
+//! entries has its form in `shoal-cluster`, and the rules of all forms are those of [`shoal_types::wire`].
 
 mod message;
 #[cfg(test)]

@@ -8,10 +8,10 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, V
 use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, Term,
 };
-use shoal_consensus::topology::Partitioning;
+use shoal_cluster::topology::Partitioning;
 use shoal_types::wire::{self, Malformed};
 use shoal_types::{ClusterId, NodeId, ShardId, Time};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn drawn() -> ClusterId {
     ClusterId::new(9).expect("not 0")
 }
 
-/// A few; `consensus` tests all of them.
+/// A few; `shoal-log` and `shoal-cluster` test all of them.
 fn commands() -> impl Strategy<Value = Command> {
     (0..3, any::<[u64; 3]>(), ".{0,20}").prop_map(|(variant, [term, at, number], name)| {
         let heard = HeartbeatRecord {

@@ -2,8 +2,8 @@
 
 use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
-use shoal_consensus::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
-use shoal_consensus::topology::Partitioning;
+use shoal_cluster::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
+use shoal_cluster::topology::Partitioning;
 use shoal_raft::{
     COMMAND_BYTES_MAX, LogMember, REQUEST_BYTES_MAX, RequestRefusal, Transport, Unreachable, Volume,
 };

@@ -1,7 +1,7 @@
 //! The usual courses of things.
 
 use crate::world::{World, first, nodes};
-use shoal_consensus::manager::{CarriedLog, Term};
+use shoal_cluster::manager::{CarriedLog, Term};
 use shoal_raft::{DiskStorage, InMemoryDisk, RaftOptions, Volume};
 use shoal_types::NodeId;
 use std::collections::BTreeSet;
@@ -201,9 +201,9 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
         let Some(term) = mailbox.term else { continue };
         let command = proposed.get_or_insert_with(|| {
             let drawn = shoal_types::ClusterId::new(1).expect("not 0");
-            let action = shoal_consensus::manager::Action::Take { drawn };
+            let action = shoal_cluster::manager::Action::Take { drawn };
             let command =
-                shoal_consensus::manager::Command { term, at: shoal_types::Time(5), action };
+                shoal_cluster::manager::Command { term, at: shoal_types::Time(5), action };
             mailbox.proposed.push_back(command.clone());
             command
         });

@@ -1,11 +1,11 @@
 //! Managers, each over its replica, in virtual time; and what must hold of them at any time.
 
 use crate::network::Network;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Incarnation, Manager, ManagerEffect,
     ManagerEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager,
 };
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_raft::{InMemoryDisk, LogMember, RaftHandle, RaftReplica, Volume};
 use shoal_types::{ClusterId, NodeId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ pub struct World {
     /// The longest that anybody was told.
     order: Vec<Command>,
     /// Who led in which term, in which of its processes.
-    reigns: BTreeMap<Term, (NodeId, u64)>,
+    leaders: BTreeMap<Term, (NodeId, u64)>,
     /// When that was first seen.
     begun: BTreeMap<Term, Time>,
     /// How often a replica led for certain.
@@ -73,7 +73,7 @@ impl World {
             test_replicas: BTreeMap::new(),
             disks: BTreeMap::new(),
             order: Vec::new(),
-            reigns: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             begun: BTreeMap::new(),
             certain: 0,
             lives: 0,
@@ -244,15 +244,15 @@ impl World {
             }
             if let Some(term) = test_replica.manager.log_mut().term {
                 // What former leaders committed it was told; and there is nothing yet of its own.
-                let is_new = !self.reigns.contains_key(&term);
+                let is_new = !self.leaders.contains_key(&term);
                 assert!(
                     !is_new || test_replica.told.len() >= self.order.len(),
                     "{node} leads too early"
                 );
-                let reign = *self.reigns.entry(term).or_insert((*node, test_replica.instance));
-                assert_eq!(reign, (*node, test_replica.instance), "two lead in term {term}");
+                let leader = *self.leaders.entry(term).or_insert((*node, test_replica.instance));
+                assert_eq!(leader, (*node, test_replica.instance), "two lead in term {term}");
                 let later = self
-                    .reigns
+                    .leaders
                     .range(term..)
                     .nth(1)
                     .filter(|(_, by)| by.1 == test_replica.instance);

@@ -124,7 +124,7 @@ impl PendingChange {
         self.task.0.is_finished()
     }
 
-    /// How far it is, for the operator that asks now; what came of it, if it [is over](Change::is_over).
+    /// How far it is, for the operator that asks now; what came of it, if it [is over](PendingChange::is_over).
     pub(super) async fn ask(&mut self, log: &shoal_raft::RaftHandle, now: Time) -> ToOperator {
         self.asked = now;
         if self.is_over() {

@@ -1,6 +1,6 @@
 //! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
 
-use shoal_consensus::manager::StateMachine;
+use shoal_cluster::manager::StateMachine;
 use shoal_raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
 use shoal_types::ClusterId;
 use shoal_types::wire::{decode, encode};

@@ -3,7 +3,7 @@
 use super::rpc::Rpc;
 use crate::envelope::Envelope;
 use crate::worker_host::WorkerCommand;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     CarriedLog, Manager, ManagerEffect, ManagerEvent, StateMachine, ToNode,
 };
 use shoal_net::SystemClock;

@@ -10,7 +10,7 @@ use super::rpc::Rpc;
 use super::{ManagerInput, ManagerPlan, SharedStatus};
 use crate::envelope::{Envelope, Hosting, RpcReply, RpcRequest};
 use crate::worker_host::WorkerCommand;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     self, Ask, Assignment, CarriedLog, Manager, ManagerEvent, StateMachine, ToManager,
 };
 use shoal_net::SystemClock;
@@ -207,7 +207,7 @@ impl ManagerInbox {
                 self.rpc.send(from, &Envelope::Answer { number, answer });
             }
             ManagerInput::Answer { from, number, answer } => {
-                self.rpc.answered(from, number, answer)
+                self.rpc.answered(from, number, answer);
             }
             ManagerInput::Members { from, members } => {
                 let version = members.version;

@@ -22,7 +22,7 @@
 //! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
 //!    that their volumes are new (`bootstrap.rs`). When one has a log, or any node has heard of managers, there is a
 //!    cluster, and who has nothing waits to be let in.
-//! 3. *A cluster is itself.* Its first manager draws its identity (`shoal_consensus::manager::Action::Take`). A node learns it
+//! 3. *A cluster is itself.* Its first manager draws its identity (`shoal_cluster::manager::Action::Take`). A node learns it
 //!    from its managers, keeps it in its folder, and from then on talks with no node of another (`shoal_net::Identity`). So a node
 //!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
 //! 4. *Who was dropped ends its manager*, and sets its volume aside, when it hears of a committed list without it; but
@@ -48,8 +48,8 @@ use crate::envelope::{RpcReply, RpcRequest};
 use crate::worker_host::WorkerCommand;
 use folder::ManagerFolder;
 use inbox::ManagerInbox;
-use shoal_consensus::manager::{ManagerOptions, ToManager};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{ManagerOptions, ToManager};
+use shoal_cluster::topology::Topology;
 use shoal_net::SystemClock;
 use shoal_raft::LogMembers;
 use shoal_types::{ClusterId, NodeId, Random, Time};
@@ -285,7 +285,7 @@ impl Drop for StopWorkersOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_consensus::manager::{Incarnation, ProcessInstance, Revision, StateMachine};
+    use shoal_cluster::manager::{Incarnation, ProcessInstance, Revision, StateMachine};
 
     fn heartbeat(round: u64) -> ToManager {
         let (instance, incarnation, known) = (ProcessInstance(1), Incarnation(1), Revision(0));

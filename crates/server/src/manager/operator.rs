@@ -1,6 +1,6 @@
 //! What operators ask of a node, and what they are told. They have proved to know the secret of the nodes.
 
-use shoal_consensus::manager::Loss;
+use shoal_cluster::manager::Loss;
 use shoal_raft::ChangeError;
 use shoal_types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
 
@@ -229,7 +229,7 @@ coded_enum!(OperatorRefusal {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use shoal_consensus::manager::{Incarnation, LossStage, LostEnd};
+    use shoal_cluster::manager::{Incarnation, LossStage, LostEnd};
     use shoal_types::wire::check::withstands;
     use shoal_types::wire::{decode, encode};
     use shoal_types::{Clock, Epoch};

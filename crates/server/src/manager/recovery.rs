@@ -1,5 +1,5 @@
 //! The managers' majority is lost: the one that is hosted here asks all nodes what they remember, and goes on alone. What
-//! makes that safe is said in `consensus/src/manager/recovery.rs`.
+//! makes that safe is said in `cluster/src/manager/recovery.rs`.
 //!
 //! ```text
 //!  operator ── CheckRecovery ──►  ask all nodes                    ──► what would be lost
@@ -14,7 +14,7 @@
 use super::inbox::ManagerInbox;
 use super::operator::{OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 use crate::envelope::Envelope;
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine, ToNode,
 };
 use shoal_raft::{LogMember, Stopped};
@@ -294,10 +294,10 @@ impl ManagerInbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_consensus::manager::{
+    use shoal_cluster::manager::{
         Action, Command, HeardEpochs, Incarnation, ProcessInstance, Term,
     };
-    use shoal_consensus::topology::Topology;
+    use shoal_cluster::topology::Topology;
     use shoal_types::ClusterId;
 
     fn told(pledged: Generation) -> Recollection {
@@ -357,7 +357,7 @@ mod tests {
     fn it_costs_no_more_than_was_accepted() {
         let mut machine = StateMachine::new(
             Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
-            shoal_consensus::manager::ManagerOptions::default(),
+            shoal_cluster::manager::ManagerOptions::default(),
         );
         let mut apply = |action| {
             let command = Command { term: Term(1), at: Time(1), action };

@@ -1,7 +1,7 @@
 //! A cluster in this process, and a client that speaks to it in frames.
 
 use bytes::Bytes;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::Procedures;
 use shoal_engines::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
 use shoal_net::client::{Access, ClientConnection, Role, connect};

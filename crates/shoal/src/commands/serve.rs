@@ -114,7 +114,7 @@ fn filter(value: Result<String, VarError>) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::topology::Topology;
+    use shoal_cluster::topology::Topology;
 
     #[test]
     fn the_topology_of_the_help_is_one() {

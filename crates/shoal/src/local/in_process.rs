@@ -33,7 +33,7 @@ impl InProcessCluster {
         let managers = topology.nodes().iter().filter(|node| names.contains(&node.name));
         let managers: Vec<NodeId> = managers.map(|node| node.id).collect();
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
-        let config = |node: &shoal_consensus::topology::Node| {
+        let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
             let (protocol, mako) = (plan.protocol, plan.mako.clone());

@@ -1,7 +1,7 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_consensus::topology::{Partitioning, Topology, TopologyError};
+use shoal_cluster::topology::{Partitioning, Topology, TopologyError};
 use shoal_engines::mako;
 use shoal_server::Protocol;
 use std::io;

@@ -32,7 +32,7 @@ pub async fn wait_ready(addresses: &[String]) -> Result<StatusReport, String> {
     }
 }
 
-/// Waits until the cluster in `folder` [is whole](Report::missing_of_whole). For each node of `killed`, whose
+/// Waits until the cluster in `folder` [is whole](StatusReport::missing_of_whole). For each node of `killed`, whose
 /// process was killed, another has to be in its place.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ pub struct Nervous(pub Db);
 pub struct NervousTransaction<'t>(&'t Transaction<'t>);
 
 impl shoal_types::Database for Nervous {
-    type CatalogTransaction<'db> = NervousTransaction<'db>;
+    type Transaction<'db> = NervousTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.0.table(name)

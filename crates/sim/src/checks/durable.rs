@@ -10,7 +10,7 @@
 //! decides.
 
 use bytes::Bytes;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -51,7 +51,7 @@ use records::Records;
 use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engines::{Observation, WorkerPlace};
 use shoal_types::{

@@ -2,7 +2,7 @@
 //! version, newest or not, that was rolled back.
 
 use super::installed::{Installed, Rows};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_store::{CopyPart, Store, WalkPlace};
 use shoal_types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
 use std::collections::BTreeMap;

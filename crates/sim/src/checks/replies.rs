@@ -8,7 +8,7 @@
 
 use super::durable::Durable;
 use bytes::Bytes;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, read_request_row,
     request_key, request_row,

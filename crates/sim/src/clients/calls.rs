@@ -7,7 +7,7 @@ use super::ledger::Ledger;
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use bytes::Bytes;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::LocalDatabase;
 use shoal_engines::engine::Task;
 use shoal_types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};

@@ -143,7 +143,7 @@ impl Ledger {
             // Nothing has happened, and other transactions may have more luck.
             Error::Rejected(Rejected::MemoryFull { .. }) => books.outcomes.full += 1,
             Error::Rejected(_) => {
-                books.complaints.push((at, format!("{scenario_clients}: {error}")))
+                books.complaints.push((at, format!("{scenario_clients}: {error}")));
             }
         }
     }

@@ -67,7 +67,7 @@ fn connect(
 }
 
 impl Database for OutsideClient {
-    type CatalogTransaction<'db> = ClusterTransaction;
+    type Transaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.cluster.table(name)

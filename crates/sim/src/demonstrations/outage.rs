@@ -14,7 +14,7 @@ use super::watched::Watched;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::managers::ManagersPlan;
-use shoal_consensus::manager::{self, LogPace};
+use shoal_cluster::manager::{self, LogPace};
 use shoal_engines::mako::{self, Mako, StampForm};
 use shoal_types::{Random, ShardId, Time};
 use shoal_workloads::placed::PlacedMicro;

@@ -3,7 +3,7 @@
 
 use super::watched::{ShardSet, Touched};
 use crate::simulation::Sighting;
-use shoal_consensus::manager::Applied;
+use shoal_cluster::manager::Applied;
 use shoal_engines::{Observation, TransactionId, WorkerPlace};
 use shoal_types::{Clock, Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
@@ -243,7 +243,7 @@ impl FailureRecord {
         let Some(failed) = &mut self.failed else { return };
         match applied {
             Applied::Died(node) if *node == failed.leader => {
-                self.reach(RecoveryStep::LeaseOut, now)
+                self.reach(RecoveryStep::LeaseOut, now);
             }
             Applied::Raised(epoch) => {
                 failed.epoch.get_or_insert(*epoch);

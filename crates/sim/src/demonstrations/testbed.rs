@@ -11,8 +11,7 @@ use crate::metrics::Engines;
 use crate::network::Delay;
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::Subject;
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::engine::{Engine, Setup, Task};
 use shoal_engines::execution::Limits;
 use shoal_engines::{Procedures, WorkerPlace};
@@ -192,7 +191,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)
             .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())
             .map_err(|error| error.to_string())?;
-        let streams = stream::StreamOptions::default();
+        let streams = shoal_log::StreamOptions::default();
         let (topology, procedures) = (Arc::new(topology), Arc::new(Procedures::new()));
         let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
         let setup = Setup { topology, procedures, streams, options };

@@ -2,7 +2,7 @@
 //! records be paid for.
 
 use crate::cpu;
-use shoal_consensus::topology::{Home, Homes, Topology};
+use shoal_cluster::topology::{Home, Homes, Topology};
 use shoal_engines::LocalDatabase;
 use shoal_types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 use std::cell::Cell;
@@ -135,7 +135,7 @@ impl Watched {
 }
 
 impl Database for Watched {
-    type CatalogTransaction<'db> = WatchedTransaction<'db>;
+    type Transaction<'db> = WatchedTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.db.table(name)
@@ -143,7 +143,7 @@ impl Database for Watched {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.began.set(None);
         self.db

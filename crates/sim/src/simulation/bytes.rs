@@ -1,18 +1,16 @@
 //! How many bytes of data a message carries, for what they cost. All that is large goes through streams, in copies of
 //! shards, or in what coordinators and clients ask; headers cost nothing here.
-
-use shoal_consensus::stream;
 use shoal_engines::client::ClientRequest;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 
 fn of_message<M>(message: &WorkerMessage<M>) -> u64 {
     let WorkerMessage::Stream { message, .. } = message else { return 0 };
     match message {
-        stream::StreamMessage::Append { entries, .. }
-        | stream::StreamMessage::Promise { entries, .. } => {
+        shoal_log::StreamMessage::Append { entries, .. }
+        | shoal_log::StreamMessage::Promise { entries, .. } => {
             entries.iter().map(|entry| entry.len() as u64).sum()
         }
-        stream::StreamMessage::Snapshot { state, .. } => state.len() as u64,
+        shoal_log::StreamMessage::Snapshot { state, .. } => state.len() as u64,
         _ => 0,
     }
 }

@@ -8,7 +8,7 @@ use crate::fault_schedule::{
 };
 use crate::recovery::ShardRecoveryStage;
 use crate::violation::Violation;
-use shoal_consensus::manager::Configuration;
+use shoal_cluster::manager::Configuration;
 use shoal_engines::{Engine, WorkerPlace};
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
@@ -24,7 +24,7 @@ const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
 impl<E: Engine + 'static> Simulation<E> {
     /// Lets things go wrong from now on.
-    pub fn set_weather(&mut self, fault_schedule: FaultSchedule) {
+    pub fn set_fault_schedule(&mut self, fault_schedule: FaultSchedule) {
         self.network.set_troubles(fault_schedule.troubles);
         if fault_schedule.every_ns > 0 {
             let pause = fault_schedule.pause_ns(&mut self.random);
@@ -127,7 +127,7 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn fall_as_planned(&mut self, scheduled_fault: ScheduledFault, until: Time) {
         if let Some(fault_schedule) = self.fault_schedule {
             self.note(|now, trace| {
-                trace.note(now, format_args!("{scheduled_fault:?} until {until}"))
+                trace.note(now, format_args!("{scheduled_fault:?} until {until}"));
             });
             self.fall(scheduled_fault, until, &fault_schedule);
         }
@@ -248,7 +248,7 @@ impl<E: Engine + 'static> Simulation<E> {
             match way {
                 LostDirection::Out => {}
                 LostDirection::In | LostDirection::Both if is_late => {
-                    self.network.clog(end, node, until)
+                    self.network.clog(end, node, until);
                 }
                 LostDirection::In | LostDirection::Both => self.network.cut(end, node, until),
             }
@@ -322,11 +322,11 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn remember(&mut self, truth: &Configuration) {
         let nodes: Vec<NodeId> = self.forgetful.keys().copied().collect();
         for node in nodes {
-            let admitted = self.lives_as_known(node, truth);
+            let admitted = self.is_admitted_as_known(node, truth);
             let known = self.forgetful.entry(node).or_default();
             let is_news = admitted && !std::mem::replace(known, *known || admitted);
             if is_news {
-                self.may_strike_giver(node, truth);
+                self.may_strike_sender(node, truth);
             }
             let known = self.forgetful.entry(node).or_default();
             if *known && !truth.shards.iter().any(|it| it.empty.contains_key(&node)) {
@@ -336,7 +336,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Is the process of a node the one that the managers have admitted, and does it know?
-    pub(super) fn lives_as_known(&self, node: NodeId, truth: &Configuration) -> bool {
+    pub(super) fn is_admitted_as_known(&self, node: NodeId, truth: &Configuration) -> bool {
         let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
         let manager_client = self.cluster.worker(host).and_then(|worker| worker.manager_client());
         let own = manager_client.and_then(|client| client.incarnation());
@@ -484,7 +484,7 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// A node without memory is admitted, and is about to be given copies: perhaps the leader of one of its shards
     /// fails meanwhile.
-    fn may_strike_giver(&mut self, receiver: NodeId, truth: &Configuration) {
+    fn may_strike_sender(&mut self, receiver: NodeId, truth: &Configuration) {
         let Some(fault_schedule) = self.fault_schedule else { return };
         let emptied = truth.shards.iter().filter(|it| it.empty.contains_key(&receiver));
         let leaders: Vec<NodeId> = emptied.map(|it| it.leader).collect();
@@ -495,7 +495,7 @@ impl<E: Engine + 'static> Simulation<E> {
             return;
         }
         self.strikes += 1;
-        self.work.givers_struck += 1;
+        self.work.senders_struck += 1;
         let soon = self.random.below(fault_schedule.longest_ns / 4 + 2);
         self.queue.push(Time(self.now.0 + soon), SimulationEvent::Strike { node: leader });
     }

@@ -40,7 +40,7 @@ impl<E: Engine + 'static> Simulation<E> {
                 }
                 Fate::Gone => self.take_memory(voter, None),
                 Fate::CutOff => {
-                    self.part(voter.0 as usize, Isolation::All, LostDirection::Both, Time::MAX)
+                    self.part(voter.0 as usize, Isolation::All, LostDirection::Both, Time::MAX);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::violation::Violation;
-use shoal_consensus::manager::{Configuration, ManagerEvent, ToManager};
+use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
 use shoal_engines::{Engine, WorkerPlace};
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
@@ -152,10 +152,10 @@ impl<E: Engine + 'static> Simulation<E> {
 
     fn note_applied(
         &mut self,
-        applied: &shoal_consensus::manager::Applied,
+        applied: &shoal_cluster::manager::Applied,
         truth: &Configuration,
     ) -> Result<(), Violation> {
-        use shoal_consensus::manager::Applied;
+        use shoal_cluster::manager::Applied;
         if !matches!(applied, Applied::Changed(_)) {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }
@@ -163,7 +163,7 @@ impl<E: Engine + 'static> Simulation<E> {
             watcher(self.now, Sighting::Applied(applied));
         }
         let is_known = match applied {
-            Applied::Appointed { ballot, .. } => self.lives_as_known(ballot.node, truth),
+            Applied::Appointed { ballot, .. } => self.is_admitted_as_known(ballot.node, truth),
             _ => false,
         };
         if let Some(checks) = &mut self.checks {

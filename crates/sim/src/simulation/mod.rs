@@ -17,6 +17,7 @@
 //! | `losing.rs` | a shard loses a majority of its voters |
 //! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
 //! | `client_processes.rs` | clients outside, and their connections |
+//! | `persistence.rs` | storages that lag behind memory |
 //! | `late.rs` | copies of requests that come very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
@@ -29,6 +30,7 @@ mod interleaved;
 mod late;
 mod losing;
 mod management;
+mod persistence;
 mod seen;
 
 use crate::checks::{Checks, Rules};
@@ -48,8 +50,8 @@ use crate::trace::EventTrace;
 use crate::violation::Violation;
 use client_processes::ConnectedProcess;
 use late::LateCopies;
-use shoal_consensus::manager::{Applied, Incarnation, ToManager, ToNode};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{ClientId, ClientRequest, ToClient};
 use shoal_engines::engine::{Setup, Task};
 use shoal_engines::{Engine, LocalDatabase, Observation, WorkerPlace};
@@ -549,7 +551,7 @@ impl<E: Engine + 'static> Simulation<E> {
             SimulationEvent::ToManager { manager, from, message } => {
                 let Some(managers) = &self.managers else { return Ok(()) };
                 let at = managers.local(self.now, manager as usize);
-                let event = shoal_consensus::manager::ManagerEvent::Received { from, at, message };
+                let event = shoal_cluster::manager::ManagerEvent::Received { from, at, message };
                 self.manager_step(manager as usize, Some(event))
             }
             SimulationEvent::ToNode { node, message } => {
@@ -683,36 +685,6 @@ impl<E: Engine + 'static> Simulation<E> {
         self.take_effect(simulated_worker, end)?;
         self.await_persistence(simulated_worker);
         Ok(())
-    }
-
-    /// What the streams of a worker have changed becomes durable some time later, where storages are late.
-    fn await_persistence(&mut self, simulated_worker: usize) {
-        let state = &mut self.cluster.simulated_workers[simulated_worker];
-        let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {
-            return;
-        };
-        let mut streams = self.topology.shards_of(state.place.node);
-        let pending = |shard| worker.stream(shard).is_some_and(|it| it.storage().pending() > 0);
-        if !state.persists && streams.any(pending) {
-            state.persists = true;
-            let instance = self.cluster.instances[state.place.node.0 as usize];
-            let at = Time(self.now.0 + 1 + self.random.below(self.persistence_ns));
-            self.queue.push(
-                at,
-                SimulationEvent::Persisted { simulated_worker: simulated_worker as u32, instance },
-            );
-        }
-    }
-
-    fn persist(&mut self, simulated_worker: usize, instance: u32) -> Result<(), Violation> {
-        let node = self.cluster.simulated_workers[simulated_worker].place.node;
-        if self.cluster.instances[node.0 as usize] != instance || !self.cluster.is_up(node) {
-            return Ok(());
-        }
-        self.cluster.simulated_workers[simulated_worker].persists = false;
-        let all = self.random.chance(1, 2);
-        let changes = if all { usize::MAX } else { 1 + self.random.below(4) as usize };
-        self.reach(simulated_worker, WorkerEvent::Persisted { changes })
     }
 
     /// For how long the step that is under way stands still, before what it sends leaves.

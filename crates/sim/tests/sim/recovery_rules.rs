@@ -1,7 +1,7 @@
 //! The rules of recovery, broken by hand: a checker that cannot fail checks nothing.
 
 use bytes::Bytes;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::checks::{Checks, Moment, Rules};
 use shoal_types::{

@@ -1,7 +1,7 @@
 //! Each rule, broken by hand: a checker that cannot fail checks nothing.
 
 use bytes::Bytes;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
 };
@@ -256,7 +256,7 @@ fn m8_a_clock_that_was_drawn_after_its_epoch_had_closed_is_not_used() {
 }
 
 #[test]
-fn m10_the_cut_of_a_copy_is_not_above_what_its_giver_has() {
+fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
     let given = |cut, epochs| Observation::Given {
         shard: S0,
         cut: Clock(cut),

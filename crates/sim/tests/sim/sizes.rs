@@ -1,7 +1,7 @@
 //! Where bytes and keys have a price, a step that handles too many of them costs a node its lease.
 
-use shoal_consensus::manager::{self, LogPace};
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::manager::{self, LogPace};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::{Procedures, WorkerPlace};
@@ -76,8 +76,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
         rules: None,
         managers: Some(managers),
     };
-    let (procedures, streams) =
-        (Arc::new(Procedures::new()), shoal_consensus::stream::StreamOptions::default());
+    let (procedures, streams) = (Arc::new(Procedures::new()), shoal_log::StreamOptions::default());
     let setup = Setup { topology, procedures, streams, options };
     let mut simulation = Simulation::<Mako>::new(&setup, world, 1);
     assert_eq!(simulation.run_while_not(PATIENCE, Simulation::is_led), Ok(true));

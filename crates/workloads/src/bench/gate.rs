@@ -65,7 +65,7 @@ pub(super) fn is_over(error: &Error) -> bool {
 }
 
 impl<D: Database> Database for Gated<D> {
-    type CatalogTransaction<'db> = D::CatalogTransaction<'db>;
+    type Transaction<'db> = D::Transaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.db.table(name)
@@ -73,7 +73,7 @@ impl<D: Database> Database for Gated<D> {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.runs.set(0);
         self.db
@@ -100,7 +100,7 @@ mod tests {
     struct Stubborn(Model);
 
     impl Database for Stubborn {
-        type CatalogTransaction<'db> = <Model as Database>::CatalogTransaction<'db>;
+        type Transaction<'db> = <Model as Database>::Transaction<'db>;
 
         fn table(&self, name: &str) -> Result<TableId> {
             self.0.table(name)
@@ -108,7 +108,7 @@ mod tests {
 
         async fn transact<T>(
             &self,
-            mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+            mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
         ) -> Result<T> {
             loop {
                 let result = self.0.transact(&mut body).await;

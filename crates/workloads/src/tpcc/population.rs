@@ -101,7 +101,7 @@ impl<D: Database> Loader<'_, D> {
     async fn in_chunks(
         &mut self,
         ids: RangeInclusive<u32>,
-        mut write: impl FnMut(&D::CatalogTransaction<'_>, &mut Random, u32) -> Result<u64>,
+        mut write: impl FnMut(&D::Transaction<'_>, &mut Random, u32) -> Result<u64>,
     ) -> Result<()> {
         for first in ids.clone().step_by(CHUNK) {
             let last = first.saturating_add(CHUNK as u32 - 1).min(*ids.end());

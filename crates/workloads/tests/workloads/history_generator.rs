@@ -33,7 +33,7 @@ const CONFLICT: Error =
     Error::Aborted(Aborted::Conflict(Conflict::RangeChanged { table: TableId(0) }));
 
 impl Database for Flaky {
-    type CatalogTransaction<'db> = ModelTransaction;
+    type Transaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.inner.table(name)
@@ -41,7 +41,7 @@ impl Database for Flaky {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         loop {
             let luck = self.random.lock().expect("no panic").below(100);

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use shoal_consensus::manager::Incarnation;
+use shoal_cluster::manager::Incarnation;
 use shoal_types::{Aborted, Epoch, NodeId};
 
 const S: ShardId = ShardId(1);
@@ -104,7 +104,7 @@ fn rows_are_dropped_when_they_were_kept_for_long_or_are_too_many() {
 
 /// A former leader that went on to try would do so for ever, where it serves no shard.
 #[test]
-fn a_reign_that_is_over_drops_no_rows() {
+fn a_leadership_that_is_over_drops_no_rows() {
     let mut sessions = worker(2);
     grant(&mut sessions, 3, Time::ZERO);
     let at = sessions.next_due().expect("one is over");
@@ -113,7 +113,7 @@ fn a_reign_that_is_over_drops_no_rows() {
 }
 
 #[test]
-fn earlier_reigns_may_have_left_rows() {
+fn earlier_leaderships_may_have_left_rows() {
     let mut sessions = worker(2);
     let leadership = leadership(7);
     sessions.grant(Time::ZERO, S, leadership);

@@ -2,10 +2,10 @@
 //! all nodes agree how the epochs of that time ended (design §5, "Accepting the loss of shard d").
 
 use super::cluster::{Cluster, Coming, Fate, MS};
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, LossStage, Outage, StateMachine,
 };
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::{PlantedBug, PlantedBugs, mako};
 use shoal_node::WorkerMessage;
 use shoal_types::{Clock, NodeId, ShardId, Time};

@@ -2,15 +2,15 @@
 //! lost.
 
 use crate::common::{Row, carried, rows};
-use shoal_consensus::manager::{
+use shoal_cluster::manager::{
     self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
 };
-use shoal_consensus::stream::{self, MemoryStorage};
-use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako, MakoShared};
 use shoal_engines::{Engine, Observation, Procedures};
+use shoal_log::MemoryStorage;
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -145,10 +145,10 @@ impl Cluster {
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
         // A node that comes back with its disk reads its streams from the beginning.
-        let streams = stream::StreamOptions {
+        let streams = shoal_log::StreamOptions {
             retry_after: 20 * MS,
             trim_entries: u64::MAX,
-            ..stream::StreamOptions::default()
+            ..shoal_log::StreamOptions::default()
         };
         let mut engine = mako::MakoOptions::default();
         engine.limits.retry_after = 20 * MS;
@@ -366,7 +366,7 @@ impl Cluster {
                     }
                 }
                 manager::ManagerEffect::Timer { at } => {
-                    self.send(at - self.now, Coming::ManagerTimer)
+                    self.send(at - self.now, Coming::ManagerTimer);
                 }
                 manager::ManagerEffect::Answer { .. } => {}
                 manager::ManagerEffect::Applied(applied) => {

@@ -2,8 +2,7 @@
 //! again before their epoch is settled, and gives copies of its store (rule M10).
 
 use super::cluster::{Cluster, Coming, Fate, MS};
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Home, Topology};
+use shoal_cluster::topology::{Home, Topology};
 use shoal_engines::Engine;
 use shoal_node::WorkerMessage;
 use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
@@ -114,13 +113,12 @@ fn gives_what_it_certified(seed: u64, change: Undecided) {
     let (former, other) = (cluster.leader(S), cluster.leader(T));
     let keys = cluster.notes(former, change);
     let committed = cluster.rows(former, S);
-    cluster.filter =
-        Some(Box::new(move |(from, worker), _, message| match message {
-            WorkerMessage::Stream {
-                shard, message: stream::StreamMessage::Append { .. }, ..
-            } if from == former && worker == FIRST && *shard == S => Fate::Drop,
-            _ => Fate::Pass,
-        }));
+    cluster.filter = Some(Box::new(move |(from, worker), _, message| match message {
+        WorkerMessage::Stream {
+            shard, message: shoal_log::StreamMessage::Append { .. }, ..
+        } if from == former && worker == FIRST && *shard == S => Fate::Drop,
+        _ => Fate::Pass,
+    }));
     cluster.certify(former, &keys, change);
     cluster.run(cluster.now + 15 * MS);
     assert_ne!(cluster.rows(former, S), committed, "nothing was certified");

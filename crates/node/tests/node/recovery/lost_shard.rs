@@ -2,8 +2,8 @@
 //! deadline, and others go on (rules M11 and M12).
 
 use super::cluster::{Cluster, Coming, MS};
-use shoal_consensus::manager;
-use shoal_consensus::topology::{Home, Topology};
+use shoal_cluster::manager;
+use shoal_cluster::topology::{Home, Topology};
 use shoal_engines::{Engine, PlantedBug, PlantedBugs};
 use shoal_types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;

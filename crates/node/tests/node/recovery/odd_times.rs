@@ -3,8 +3,7 @@
 
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
 use super::scenarios::nine;
-use shoal_consensus::stream;
-use shoal_consensus::topology::{Home, Topology};
+use shoal_cluster::topology::{Home, Topology};
 use shoal_engines::Engine;
 use shoal_engines::mako::{self, message::MakoRequest};
 use shoal_node::{WorkerEvent, WorkerMessage};
@@ -16,7 +15,7 @@ const X: ShardId = ShardId(0);
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
 
-fn stream_of(message: &WorkerMessage<mako::MakoMessage>) -> Option<&stream::StreamMessage> {
+fn stream_of(message: &WorkerMessage<mako::MakoMessage>) -> Option<&shoal_log::StreamMessage> {
     match message {
         WorkerMessage::Stream { shard, message, .. } if *shard == X => Some(message),
         _ => None,
@@ -89,8 +88,8 @@ fn half_deposed(
 ) -> Filter {
     Box::new(move |(from, worker), to, message| {
         let Some(message) = stream_of(message) else { return Fate::Pass };
-        let append = matches!(message, stream::StreamMessage::Append { .. });
-        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
+        let append = matches!(message, shoal_log::StreamMessage::Append { .. });
+        let accepted = matches!(message, shoal_log::StreamMessage::Accepted { .. });
         let (of_old, to_old) = (from == old, to == old);
         if heir.get().is_none() {
             return match worker {
@@ -129,7 +128,7 @@ fn a_lock_of_another_worker_is_not_waited_for() {
             return Fate::Drop;
         }
         let Some(message) = stream_of(message) else { return Fate::Pass };
-        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
+        let accepted = matches!(message, shoal_log::StreamMessage::Accepted { .. });
         match worker {
             A if known.get().is_none() && to == old && accepted => Fate::Drop,
             B if known.get().is_some() && (from == old || to == old) => Fate::Drop,
@@ -329,7 +328,7 @@ fn catch_up_late(seed: u64) {
     cluster.crash(slow);
     cluster.filter = Some(Box::new(move |(from, worker), to, message| {
         let Some(message) = stream_of(message).filter(|_| to == leader) else { return Fate::Pass };
-        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
+        let accepted = matches!(message, shoal_log::StreamMessage::Accepted { .. });
         match worker {
             B if from == quick && !quick_speaks.get() => Fate::Drop,
             B if from == slow && accepted && !slow_speaks.get() => Fate::Hold,

@@ -1,7 +1,7 @@
 //! The leader crashes between the parts of one transaction: its successor drops or completes all of them.
 
 use super::cluster::{Cluster, Coming, MS};
-use shoal_consensus::topology::{Home, Topology};
+use shoal_cluster::topology::{Home, Topology};
 use shoal_engines::Engine;
 use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::collections::BTreeSet;

@@ -7,8 +7,8 @@
 
 use super::cluster::{ACCOUNTS, Cluster, Coming, Fate, MS};
 use bytes::Bytes;
-use shoal_consensus::manager;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::manager;
+use shoal_cluster::topology::Topology;
 use shoal_engines::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
 use shoal_engines::engine::Setup;
 use shoal_engines::mako;

@@ -1,7 +1,7 @@
 //! Named bad times, and random ones.
 
 use super::cluster::{Cluster, MS};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::Observation;
 use shoal_types::{NodeId, ShardId, Time};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Replicas that lack what streams have no more.
 
 use super::cluster::{Cluster, Fate, MS};
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::mako;
 use shoal_node::WorkerMessage;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
@@ -142,7 +142,7 @@ fn parts_that_come_late_do_no_harm() {
 }
 
 #[test]
-fn a_giver_that_is_cut_off_leaves_half_a_copy() {
+fn a_sender_that_is_cut_off_leaves_half_a_copy() {
     let mut cluster = cluster(2, 7);
     let (sender_node, away) = (cluster.leader(S), cluster.follower());
     cluster.crash(away);

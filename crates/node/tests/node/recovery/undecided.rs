@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, Fate, MS};
 use super::lost_shard::Told;
 use crate::common::Row;
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::mako::message::MakoRequest;
 use shoal_engines::{Engine, PlantedBug, PlantedBugs, mako};
 use shoal_node::WorkerMessage;

@@ -92,18 +92,18 @@ impl Show {
         };
         let path = self.report.as_deref().or(self.what.report());
         path.map_or(Ok(()), reserve)?;
-        let mut exhibitions = Vec::new();
+        let mut all_results = Vec::new();
         for demonstration in self.what.demonstrations() {
             let results = demonstration.show(&orders).map_err(CommandError::Database)?;
             bar.aside(|| print(&results.to_string()))?;
-            exhibitions.push(results);
+            all_results.push(results);
         }
         bar.finish();
         if let Some(path) = path {
-            write(path, &report::html(&exhibitions, self.seed))?;
+            write(path, &report::html(&all_results, self.seed))?;
             print(&format!("the report is {}\n", path.display()))?;
         }
-        let holds = exhibitions.iter().all(DemonstrationResults::holds);
+        let holds = all_results.iter().all(DemonstrationResults::holds);
         print(if holds { "every target was met\n" } else { "a target was MISSED\n" })?;
         Ok(if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
     }

@@ -2,7 +2,7 @@
 
 mod toy;
 
-use shoal_consensus::topology::Topology;
+use shoal_cluster::topology::Topology;
 use shoal_engines::Procedures;
 use shoal_engines::engine::Setup;
 use shoal_sim::checks::Rules;
@@ -15,8 +15,6 @@ use shoal_types::Time;
 use std::sync::Arc;
 use std::time::Duration;
 use toy::{Options, Toy};
-
-use shoal_sim as sim;
 
 const MS: u64 = 1_000_000;
 
@@ -34,7 +32,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         managers: None,
     };
     let procedures = Arc::new(Procedures::new());
-    let streams = shoal_consensus::stream::StreamOptions::default();
+    let streams = shoal_log::StreamOptions::default();
     let setup = Setup { topology, procedures, streams, options };
     Simulation::new(&setup, world, seed)
 }
@@ -61,7 +59,7 @@ fn hopping(seed: u64) -> Simulation<Toy> {
         },
         ..FaultSchedule::default()
     };
-    simulation.set_weather(fault_schedule);
+    simulation.set_fault_schedule(fault_schedule);
     simulation.run_until(Time(200 * MS)).unwrap();
     simulation
 }

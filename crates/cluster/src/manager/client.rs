@@ -1,0 +1,682 @@
+//! A node's side: it joins, sends heartbeats, knows how long its lease is, and what the
+//! configuration is; it repeats what the manager has to know.
+//!
+//! A member that restarts knows nothing of its former process; the manager tells it all.
+
+use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
+use super::configuration::{Configuration, Revision};
+use super::loss::{Knowledge, LossStage};
+use super::message::{ToManager, ToNode};
+use super::options::ManagerOptions;
+use super::recovery::{Generation, HeardEpochs, Recollection};
+use super::state_machine::CLOSING_MAX;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
+const HEARTBEATS_MAX: usize = 256;
+
+/// What happens to a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ManagerClientEvent {
+    /// A manager says something.
+    Received(ToNode),
+    /// The node's owner says how a closed epoch ended on a shard that it leads. Once for each
+    /// appointment; dropped and counted if that is not asked of this node. The owner may have heard from another node
+    /// that the epoch is closed, before the manager says so here: then it is said until that is known.
+    Report {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
+    },
+    /// The node's owner says that something hangs in the open epoch, on a shard that it leads. Once for
+    /// each epoch; dropped and counted if that is over.
+    Close {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// The node's owner says that an empty replica of a shard that it leads has all that was there
+    /// when its ballot began, accepted under that ballot. Dropped and counted if the configuration
+    /// does not call it empty, or speaks of another ballot or process by now: what was decided after the base of an earlier
+    /// ballot, with help that the replica has forgotten, it may lack.
+    CaughtUp {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: NodeId,
+        /// The ballot.
+        ballot: Ballot,
+        /// The replica's process.
+        incarnation: Incarnation,
+    },
+    /// The node has stopped to learn about a shard whose majority is lost. Once for each such loss; repeated here until the
+    /// configuration says that it is known.
+    Known {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss.
+        begun: Epoch,
+        /// What the node knows of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// The survivors of such a shard are prepared, by this node. Once for each appointment.
+    Held {
+        /// The shard.
+        shard: ShardId,
+        /// They have all of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
+    },
+    /// A manager that has lost the majority of the others asks what is remembered.
+    Recall {
+        /// The generation of managers that it is to begin.
+        generation: Generation,
+        /// Whether this node is to have no other managers from now on.
+        pledges: bool,
+        /// What the node's owner has heard of epochs beyond the configuration.
+        heard: HeardEpochs,
+    },
+    /// The time of a [`ManagerClientEffect::Timer`] has come; also the first event. Too early does no harm.
+    Timer,
+}
+
+/// What a member wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ManagerClientEffect {
+    /// Tell every replica of the manager, or the one that leads if that is known. It may get lost.
+    Send {
+        /// What.
+        message: ToManager,
+    },
+    /// The configuration has changed; each revision once, in their order. Some may be missed.
+    Configured {
+        /// The new one.
+        configuration: Arc<Configuration>,
+    },
+    /// An FVW, each once; one of a later epoch may come before. After the configuration that has it.
+    Final {
+        /// Final.
+        watermark: VectorWatermark,
+    },
+    /// This process is over: another one is admitted, or it [is behind](ManagerClient::is_behind). It holds no lease any more.
+    Superseded,
+    /// Bring [`ManagerClientEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
+    Timer {
+        /// When.
+        at: Time,
+    },
+}
+
+/// Something to be said until it is heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RepeatedRequest {
+    claim: LeadershipClaim,
+    message: ToManager,
+    again: Time,
+}
+
+/// What a pending message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RequestTopic {
+    Report(Epoch, ShardId),
+    Close(Epoch),
+    CaughtUp(ShardId, NodeId),
+    Held(ShardId),
+}
+
+/// No node has missed the ends of so many epochs: at one a minute, of two years.
+const MISSED_MAX: u32 = 1 << 20;
+
+/// A node, as it sees itself. See the [module](super).
+///
+/// Invariants: the lease was granted at a revision that is not above that of the configuration, by managers of its
+/// generation; and to no earlier generation than that of its configuration is it pledged.
+#[derive(Debug)]
+pub struct ManagerClient {
+    me: NodeId,
+    instance: ProcessInstance,
+    lost: bool,
+    options: ManagerOptions,
+    /// 0 until it is told.
+    incarnation: Incarnation,
+    is_superseded: bool,
+    /// See [`ManagerClient::is_behind`].
+    is_behind: bool,
+    /// The cluster that this node belongs to; `None` until it has joined one.
+    cluster: Option<ClusterId>,
+    configuration: Option<Arc<Configuration>>,
+    /// No word of managers of an earlier generation counts.
+    pledged: Generation,
+    /// The last epoch that is closed, as far as this node knows,
+    closed: Epoch,
+    /// and those up to it whose FVW the owner was not told.
+    untold: BTreeSet<Epoch>,
+    round: u64,
+    /// Heartbeats without an answer: their numbers, and when they were sent.
+    sent: VecDeque<(u64, Time)>,
+    /// The latest heartbeat that was granted, and when it was sent.
+    granted: Option<(u64, Time)>,
+    next_heartbeat: Time,
+    pending: BTreeMap<RequestTopic, RepeatedRequest>,
+    /// What the node knows of shards whose majority is lost, and the epoch that began with each loss.
+    known: BTreeMap<ShardId, (Epoch, Knowledge)>,
+    timer: Option<Time>,
+    bad_messages: u64,
+    late_messages: u64,
+}
+
+impl ManagerClient {
+    /// A node that begins a process. `instance` is drawn at random; `lost` says that promises, streams and
+    /// data of the former process are lost, which is of no account in the first.
+    ///
+    /// # Panics
+    /// If `options` makes no sense.
+    #[must_use]
+    pub fn new(
+        me: NodeId,
+        instance: ProcessInstance,
+        lost: bool,
+        options: ManagerOptions,
+    ) -> ManagerClient {
+        options.check();
+        ManagerClient {
+            me,
+            instance,
+            lost,
+            options,
+            incarnation: Incarnation(0),
+            is_superseded: false,
+            is_behind: false,
+            cluster: None,
+            configuration: None,
+            pledged: Generation(0),
+            closed: Epoch(0),
+            untold: BTreeSet::new(),
+            round: 0,
+            sent: VecDeque::new(),
+            granted: None,
+            next_heartbeat: Time::ZERO,
+            pending: BTreeMap::new(),
+            known: BTreeMap::new(),
+            timer: None,
+            bad_messages: 0,
+            late_messages: 0,
+        }
+    }
+
+    /// The same, of a node that has joined this cluster in a former process: it joins no other.
+    #[must_use]
+    pub fn of(self, cluster: Option<ClusterId>) -> ManagerClient {
+        ManagerClient { cluster, ..self }
+    }
+
+    /// Same state, same event: same effects, added to `effects`. `now` never decreases.
+    pub fn step(
+        &mut self,
+        now: Time,
+        event: ManagerClientEvent,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        if self.is_superseded {
+            return;
+        }
+        match event {
+            ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
+            ManagerClientEvent::Report { shard, epoch, watermark } => {
+                self.on_report(now, shard, epoch, watermark, effects);
+            }
+            ManagerClientEvent::Close { shard, epoch } => {
+                let message = |claim| ToManager::Close { claim, epoch };
+                self.say(now, RequestTopic::Close(epoch), shard, message, effects);
+            }
+            ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation } => {
+                self.on_caught_up(now, (shard, replica), (ballot, incarnation), effects);
+            }
+            ManagerClientEvent::Known { shard, begun, knowledge } => {
+                self.known.insert(shard, (begun, knowledge));
+                self.tell_known(effects);
+            }
+            ManagerClientEvent::Held { shard, held } => {
+                let message = |claim| ToManager::Held { claim, held };
+                self.say(now, RequestTopic::Held(shard), shard, message, effects);
+            }
+            ManagerClientEvent::Recall { generation, pledges, heard } => {
+                self.recall((generation, pledges), heard, effects);
+            }
+            ManagerClientEvent::Timer => {
+                self.timer = None;
+                self.on_timer(now, effects);
+            }
+        }
+        self.arm(now, effects);
+        self.assert_invariants();
+    }
+
+    /// Whether the node may act on its configuration at this time (rule M7). Ask whenever it does:
+    /// nothing tells when that ends.
+    #[must_use]
+    pub fn holds_lease(&self, now: Time) -> bool {
+        self.lease_end().is_some_and(|end| now < end)
+    }
+
+    /// When the lease ends, if it is not renewed.
+    #[must_use]
+    pub fn lease_end(&self) -> Option<Time> {
+        let (_, sent) = self.granted.filter(|_| !self.is_superseded)?;
+        Some(sent + self.options.lease_at_node())
+    }
+
+    /// Whether the node may act as the leader of a shard at this time.
+    #[must_use]
+    pub fn leads(&self, shard: ShardId, now: Time) -> bool {
+        self.claim(shard).is_some() && self.holds_lease(now)
+    }
+
+    /// Whether the node's promises and acceptances for a shard may count: it is admitted, votes there,
+    /// and remembers. Until then it answers none, for it may have forgotten what it said.
+    #[must_use]
+    pub fn votes(&self, shard: ShardId) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let admitted = configuration.nodes.get(self.me.0 as usize);
+        admitted.is_some_and(|standing| standing.incarnation == self.incarnation)
+            && configuration.shard(shard).is_some_and(|it| it.full_voters().any(|id| id == self.me))
+    }
+
+    /// The configuration, as far as this node knows.
+    #[must_use]
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        self.configuration.as_ref()
+    }
+
+    /// Which process of the node this is; `None` before the manager has said so.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        Some(self.incarnation).filter(|incarnation| *incarnation > Incarnation(0))
+    }
+
+    /// How many things each table holds, by the name of the table.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("epochs whose end is not known", self.untold.len()),
+            ("heartbeats without an answer", self.sent.len()),
+            ("what the manager is to hear", self.pending.len()),
+        ]
+    }
+
+    /// Is this process over since the manager keeps no more how an epoch ended, of which it has something in memory?
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Has it pledged to managers that have not told it their configuration yet?
+    #[must_use]
+    pub fn is_recalled(&self) -> bool {
+        let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
+        generation.is_some_and(|generation| generation < self.pledged)
+    }
+
+    /// Messages that no correct manager sends.
+    #[must_use]
+    pub fn bad_messages(&self) -> u64 {
+        self.bad_messages
+    }
+
+    /// Messages about what is over, and words of the owner that were not asked for.
+    #[must_use]
+    pub fn late_messages(&self) -> u64 {
+        self.late_messages
+    }
+
+    fn revision(&self) -> Revision {
+        self.configuration.as_ref().map_or(Revision(0), |configuration| configuration.revision)
+    }
+
+    /// The leadership of this node, if the configuration says that it leads.
+    fn claim(&self, shard: ShardId) -> Option<LeadershipClaim> {
+        let assignment = self.configuration.as_ref()?.shard(shard)?;
+        let (node, incarnation) = (self.me, self.incarnation);
+        let leads = (assignment.leader, assignment.incarnation) == (node, incarnation);
+        leads.then_some(LeadershipClaim { node, incarnation, shard, ballot: assignment.ballot })
+    }
+
+    fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<ManagerClientEffect>) {
+        match message {
+            ToNode::Stranger { instance, incarnation } => {
+                self.on_stranger(instance, incarnation, effects);
+            }
+            ToNode::Welcome { instance, incarnation, configuration } => {
+                if instance != self.instance || self.incarnation > Incarnation(0) {
+                    self.late_messages += 1;
+                } else if incarnation == Incarnation(0)
+                    || configuration.revision == Revision(0)
+                    || !self.is_possible(&configuration)
+                {
+                    self.bad_messages += 1;
+                } else {
+                    self.incarnation = incarnation;
+                    self.adopt(&configuration, effects);
+                    self.next_heartbeat = now;
+                    self.on_timer(now, effects);
+                }
+            }
+            ToNode::Granted { generation, incarnation, round, revision, configuration } => {
+                let newer = configuration.as_ref();
+                if generation < self.pledged && !self.options.faults.serve_former_managers {
+                    self.late_messages += 1;
+                    return;
+                }
+                self.on_granted(now, (incarnation, round), revision, newer, effects);
+            }
+            // Its owner has heard nothing beyond the configuration.
+            ToNode::Recall { generation, pledges } => {
+                self.recall((generation, pledges), HeardEpochs::default(), effects);
+            }
+            ToNode::Configured { configuration } => {
+                // Before the welcome it is not known which incarnation this is.
+                if self.incarnation > Incarnation(0) {
+                    self.adopt(&configuration, effects);
+                }
+            }
+            ToNode::Reported { claim, epoch } => {
+                let topic = RequestTopic::Report(epoch, claim.shard);
+                if self.pending.get(&topic).is_some_and(|pending| pending.claim == claim) {
+                    self.pending.remove(&topic);
+                } else {
+                    self.late_messages += 1;
+                }
+            }
+        }
+    }
+
+    fn on_stranger(
+        &mut self,
+        instance: ProcessInstance,
+        incarnation: Incarnation,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        if instance != self.instance {
+            self.late_messages += 1; // To a former process.
+        } else if self.incarnation == Incarnation(0) {
+            let (after, lost) = (incarnation, self.lost);
+            effects.push(ManagerClientEffect::Send {
+                message: ToManager::Join { instance, after, lost },
+            });
+        } else if incarnation > self.incarnation {
+            self.is_superseded = true;
+            effects.push(ManagerClientEffect::Superseded);
+        } else {
+            self.late_messages += 1; // From before the welcome.
+        }
+    }
+
+    fn on_granted(
+        &mut self,
+        now: Time,
+        (incarnation, round): (Incarnation, u64),
+        revision: Revision,
+        newer: Option<&Arc<Configuration>>,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let mine = incarnation == self.incarnation && incarnation > Incarnation(0);
+        let asked = self.sent.iter().find(|(sent, _)| *sent == round).copied();
+        let Some((_, sent)) = asked.filter(|_| mine) else {
+            self.late_messages += 1; // Answered before, or to a former process.
+            return;
+        };
+        let faults = self.options.faults;
+        if !faults.grant_without_configuration {
+            newer.into_iter().for_each(|newer| self.adopt(newer, effects));
+            if self.revision() < revision {
+                self.bad_messages += 1; // It should have brought the configuration.
+                return;
+            }
+        }
+        self.sent.retain(|(other, _)| *other > round);
+        let from = if faults.lease_from_reply { now } else { sent };
+        self.granted = self.granted.max(Some((round, from)));
+    }
+
+    /// Can a correct manager of this node's cluster have made it, as far as epochs go?
+    fn is_possible(&self, configuration: &Configuration) -> bool {
+        if self.cluster.is_some() && configuration.cluster != self.cluster {
+            return false;
+        }
+        if configuration.generation < self.pledged && !self.options.faults.serve_former_managers {
+            return false;
+        }
+        let Configuration { epoch, settled, forgotten, ends, finals, shards, .. } = configuration;
+        let first = ends.keys().next().copied().unwrap_or(*epoch);
+        let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
+        ends.len() <= CLOSING_MAX
+            && settled.0.checked_add(1) == Some(first.0)
+            && forgotten <= settled
+            && ends.keys().all(|closed| closed < epoch)
+            && ends.values().all(|ends| ends.len() == shards.len())
+            && finals.iter().all(is_closed)
+            && epoch.0 <= self.closed.0.saturating_add(MISSED_MAX)
+    }
+
+    /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
+    /// manager counts.
+    fn adopt(
+        &mut self,
+        configuration: &Arc<Configuration>,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let is_later = self.configuration.is_some() && configuration.generation > self.pledged;
+        if configuration.revision <= self.revision() && !is_later {
+            return; // Known, or overtaken.
+        }
+        if !self.is_possible(configuration) {
+            self.bad_messages += 1;
+            return;
+        }
+        if is_later {
+            // The managers were recovered without this process: what it has in memory counts no more.
+            (self.is_superseded, self.granted) = (true, None);
+            effects.push(ManagerClientEffect::Superseded);
+            return;
+        }
+        self.pledged = configuration.generation.max(self.pledged);
+        if self.lacks_final(configuration) {
+            (self.is_superseded, self.is_behind) = (true, true);
+            effects.push(ManagerClientEffect::Superseded);
+            return;
+        }
+        if self.configuration.is_none() {
+            // What a process has to know of earlier epochs its streams tell.
+            self.closed = configuration.forgotten;
+        }
+        self.cluster = configuration.cluster;
+        self.configuration = Some(Arc::clone(configuration));
+        effects.push(ManagerClientEffect::Configured { configuration: Arc::clone(configuration) });
+        while self.closed.0 + 1 < configuration.epoch.0 {
+            self.closed.0 += 1;
+            self.untold.insert(self.closed);
+        }
+        let known = self.untold.iter().filter_map(|epoch| configuration.last(*epoch));
+        effects.extend(known.map(|watermark| ManagerClientEffect::Final { watermark }));
+        self.untold.retain(|epoch| configuration.last(*epoch).is_none());
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
+        self.pending = pending;
+    }
+
+    /// Does this process lack an FVW that is kept no more? What it has in memory of that epoch nothing can judge.
+    fn lacks_final(&self, configuration: &Configuration) -> bool {
+        let Some(before) = &self.configuration else { return false };
+        let lacking = self.untold.first().copied().unwrap_or(before.epoch);
+        lacking <= configuration.forgotten
+    }
+
+    /// Says what is remembered, and pledges: no lease of an earlier generation outlasts this, and none is granted (M7).
+    fn recall(
+        &mut self,
+        (generation, pledges): (Generation, bool),
+        heard: HeardEpochs,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        if pledges && generation > self.pledged {
+            self.pledged = generation;
+            self.granted = None;
+            self.sent.clear();
+        }
+        let told = Recollection {
+            instance: self.instance,
+            incarnation: self.incarnation,
+            pledged: self.pledged,
+            configuration: self.configuration.clone(),
+            heard,
+        };
+        effects
+            .push(ManagerClientEffect::Send { message: ToManager::Recalled { generation, told } });
+    }
+
+    /// Tells what the node knows of shards whose majority is lost, as long as the configuration asks for it.
+    fn tell_known(&mut self, effects: &mut Vec<ManagerClientEffect>) {
+        let (me, incarnation) = (self.me, self.incarnation);
+        let Some(configuration) = &self.configuration else { return };
+        self.known.retain(|shard, (begun, _)| {
+            let loss = configuration.shard(*shard).and_then(|it| it.loss.as_ref());
+            loss.is_some_and(|loss| {
+                let asks = loss.stage == LossStage::Asking && loss.begun == *begun;
+                asks && !loss.has_told(me, incarnation)
+            })
+        });
+        for (shard, (begun, knowledge)) in &self.known {
+            let (shard, begun, knowledge) = (*shard, *begun, knowledge.clone());
+            let message = ToManager::Known { incarnation, shard, begun, knowledge };
+            effects.push(ManagerClientEffect::Send { message });
+        }
+    }
+
+    /// Whether the configuration still asks for this, from this leadership.
+    fn is_wanted(&self, topic: RequestTopic, claim: &LeadershipClaim) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let Some(assignment) = configuration.shard(claim.shard) else { return false };
+        let asked = match topic {
+            // Its owner may have heard of an epoch, and how it ended, before its manager said so.
+            RequestTopic::Report(epoch, shard) => {
+                configuration.epoch <= epoch || configuration.lacks_end(epoch, shard)
+            }
+            RequestTopic::Close(epoch) => configuration.epoch <= epoch,
+            RequestTopic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
+            RequestTopic::Held(_) => {
+                let loss = assignment.loss.as_ref();
+                loss.is_some_and(|loss| loss.stage == LossStage::Preparing)
+            }
+        };
+        asked && self.claim(claim.shard) == Some(*claim)
+    }
+
+    fn on_report(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let topic = RequestTopic::Report(epoch, shard);
+        let message = |claim| ToManager::Report { claim, epoch, watermark };
+        self.say(now, topic, shard, message, effects);
+    }
+
+    fn on_caught_up(
+        &mut self,
+        now: Time,
+        (shard, replica): (ShardId, NodeId),
+        (ballot, incarnation): (Ballot, Incarnation),
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let standing = self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize));
+        let current = standing.is_some_and(|standing| standing.incarnation == incarnation);
+        if !current || self.claim(shard).is_none_or(|claim| claim.ballot != ballot) {
+            self.late_messages += 1;
+            return;
+        }
+        let topic = RequestTopic::CaughtUp(shard, replica);
+        let message = |claim| ToManager::CaughtUp { claim, replica, incarnation };
+        self.say(now, topic, shard, message, effects);
+    }
+
+    /// Says something as the leader of a shard, now and until it is heard.
+    fn say(
+        &mut self,
+        now: Time,
+        topic: RequestTopic,
+        shard: ShardId,
+        message: impl FnOnce(LeadershipClaim) -> ToManager,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let Some(claim) = self.claim(shard).filter(|claim| self.is_wanted(topic, claim)) else {
+            self.late_messages += 1;
+            return;
+        };
+        let message = message(claim);
+        let again = now + self.options.retry_after;
+        effects.push(ManagerClientEffect::Send { message: message.clone() });
+        self.pending.insert(topic, RepeatedRequest { claim, message, again });
+    }
+
+    fn on_timer(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {
+        if self.next_heartbeat <= now {
+            self.next_heartbeat = self.next_beat(now);
+            self.round += 1;
+            self.sent.push_back((self.round, now));
+            if self.sent.len() > HEARTBEATS_MAX {
+                self.sent.pop_front();
+            }
+            let (instance, incarnation) = (self.instance, self.incarnation);
+            let (round, known) = (self.round, self.revision());
+            let granted = self.granted.map_or(0, |(granted, _)| granted);
+            let message = ToManager::Heartbeat { instance, incarnation, round, granted, known };
+            effects.push(ManagerClientEffect::Send { message });
+            self.tell_known(effects);
+        }
+        for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {
+            pending.again = now + self.options.retry_after;
+            effects.push(ManagerClientEffect::Send { message: pending.message.clone() });
+        }
+    }
+
+    /// Heartbeats are due at multiples of the time between them: nodes whose clocks agree send them together, and who
+    /// hears them is woken once.
+    fn next_beat(&self, now: Time) -> Time {
+        let every = self.options.heartbeat_every.as_nanos() as u64;
+        Time((now.0 / every + 1).saturating_mul(every))
+    }
+
+    fn assert_invariants(&self) {
+        for (topic, pending) in &self.pending {
+            assert!(self.is_wanted(*topic, &pending.claim), "says what nobody asks: {self:?}");
+        }
+        let joined = self.incarnation > Incarnation(0);
+        assert!(self.granted.is_none() || joined, "a lease before it joined: {self:?}");
+        assert_eq!(self.configuration.is_some(), joined, "joins with a configuration: {self:?}");
+        let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
+        let is_former = generation.is_some_and(|generation| generation < self.pledged);
+        let is_faulty = self.options.faults.serve_former_managers;
+        assert!(
+            !is_former || self.granted.is_none() || is_faulty,
+            "M7: a lease of former managers: {self:?}"
+        );
+        assert!(generation <= Some(self.pledged), "managers it has not pledged to: {self:?}");
+    }
+
+    /// One timer is on its way, for the next heartbeat; the rest is repeated with one.
+    fn arm(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {
+        if self.timer.is_none() {
+            let at = self.next_heartbeat.max(now);
+            self.timer = Some(at);
+            effects.push(ManagerClientEffect::Timer { at });
+        }
+    }
+}

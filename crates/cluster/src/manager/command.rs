@@ -1,0 +1,209 @@
+//! What managers agree on: the commands of the replicated log, in order.
+
+use super::loss::Knowledge;
+use crate::topology::Partitioning;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::Revision;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(super) use number;
+
+number!(/** A term of one manager, in one process of it; a later one is higher. 0 belongs to none. */ Term(u64));
+number!(/** One instance of a node's process, drawn at random at its start. Only for equality. */ ProcessInstance(u64));
+number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
+number!(/** A request to change something, numbered by who asks. */ Ask(u64));
+
+/// A command, and who proposed it when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The term of the manager that proposed it. Void if a later term has begun.
+    pub term: Term,
+    /// That manager's clock, read when it proposed; except for [`Action::Take`], after its own `Take`
+    /// was applied to its own machine.
+    pub at: Time,
+    /// What to do.
+    pub action: Action,
+}
+
+/// The last heartbeat that a node's manager took, this term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeartbeatRecord {
+    /// Whose.
+    pub node: NodeId,
+    /// In which of its incarnations.
+    pub incarnation: Incarnation,
+    /// Its number; a lower one than heard before renews nothing.
+    pub round: u64,
+    /// When it came, on the clock of the manager that says so.
+    pub at: Time,
+    /// The configuration that the node has.
+    pub known: Revision,
+}
+
+/// The leadership in whose name something is said. It counts while the configuration says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeadershipClaim {
+    /// Who speaks,
+    pub node: NodeId,
+    /// in which incarnation,
+    pub incarnation: Incarnation,
+    /// as the leader of this shard,
+    pub shard: ShardId,
+    /// under this ballot.
+    pub ballot: Ballot,
+}
+
+/// What a command does. All but `Take` are harmless when repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A term begins. Its manager proposes nothing else before it has seen this applied. The first one in the log founds
+    /// the cluster.
+    Take {
+        /// The identity that the proposing manager has drawn. Of no account once the cluster has one.
+        drawn: ClusterId,
+    },
+    /// Time goes on: leases run out, leaders are appointed.
+    Tick {
+        /// All nodes that the manager heard in the last lease.
+        heard: Vec<HeartbeatRecord>,
+    },
+    /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
+    /// however late, admits no node.
+    Join {
+        /// The node.
+        node: NodeId,
+        /// Its new process.
+        instance: ProcessInstance,
+        /// The incarnation it follows.
+        after: Incarnation,
+        /// Whether the former process's memory is lost: promises, streams, data.
+        lost: bool,
+        /// When the manager last heard the former process; it hears no more of it.
+        heard: Time,
+    },
+    /// A shard's part of the end of an epoch.
+    Report {
+        /// Who says so.
+        claim: LeadershipClaim,
+        /// Of a closed epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
+    },
+    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
+    /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
+    Close {
+        /// The leader of the shard says so,
+        claim: LeadershipClaim,
+        /// of this epoch.
+        epoch: Epoch,
+    },
+    /// A replica that was empty has all that its leader began with, under the leader's ballot.
+    CaughtUp {
+        /// The leader says so,
+        claim: LeadershipClaim,
+        /// of this replica,
+        replica: NodeId,
+        /// in this incarnation.
+        incarnation: Incarnation,
+    },
+    /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
+    Known {
+        /// The node,
+        node: NodeId,
+        /// in which incarnation.
+        incarnation: Incarnation,
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss: which one is meant.
+        begun: Epoch,
+        /// Of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// The survivors of such a shard are prepared, all of them.
+    Held {
+        /// Their leader says so.
+        claim: LeadershipClaim,
+        /// They have all of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
+    },
+    /// A change is asked for.
+    Change {
+        /// The request, to be answered.
+        ask: Ask,
+        /// What.
+        change: ClusterChange,
+    },
+}
+
+/// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
+/// of a move: there is nothing to end any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterChange {
+    /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
+    /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
+    /// unfinished one of the same shard.
+    ReplaceReplica {
+        /// Of which shard.
+        shard: ShardId,
+        /// Who goes. It may be dead; it may not lead.
+        outgoing: NodeId,
+        /// Who comes.
+        incoming: NodeId,
+    },
+    /// No replica of this shard is to be replaced after all, if it is not done.
+    KeepReplicas {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
+    AcceptLoss {
+        /// Which shard.
+        shard: ShardId,
+        /// Drawn by the operator, so that a repeat is known.
+        number: u64,
+        /// Seconds since 1970, on the operator's clock.
+        at_s: u64,
+    },
+    /// One more table.
+    CreateTable {
+        /// Its name.
+        name: String,
+        /// How its keys are divided.
+        partitioning: Partitioning,
+    },
+    /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
+    /// to what moves.
+    BeginMove {
+        /// The table.
+        table: TableId,
+        /// How its keys are to be divided.
+        partitioning: Partitioning,
+    },
+    /// All is copied: the new partitioning holds.
+    EndMove {
+        /// The table.
+        table: TableId,
+    },
+    /// The old partitioning stays.
+    CancelMove {
+        /// The table.
+        table: TableId,
+    },
+}

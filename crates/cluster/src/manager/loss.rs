@@ -1,0 +1,362 @@
+//! The loss of a shard's majority, accepted by an operator (design §5, "Accepting the loss of shard d").
+//!
+//! ```text
+//!  accepted           all live nodes have told       the leader has prepared at all survivors
+//!  ──► Asking ────────────────► Preparing ──────────────────────────► Over
+//!   epoch E, the shard is out    epoch E+1, survivors vote            ends forced: in again with the next epoch
+//! ```
+//! *Asking.* The shard is out of a new epoch. Each live node stops to learn about the shard in the epochs before it, and
+//! tells what it knows of them: how far the shard was durable, and where it ended. So what is told is the greatest that
+//! any live node acted by, or ever will.
+//!
+//! *Preparing.* The survivors, which are the live replicas with memory, voters and learners, become the voters, under a
+//! leader of a new leadership. It prepares at all of them, since what the lost majority had decided may be known to one
+//! only, has what they hold decided by their majority, and tells how far that goes in each epoch.
+//!
+//! *Over.* Each epoch whose end the shard lacked ends where a live node had heard that it ended; else at the greater
+//! of what the survivors hold and of what a live node knew. The end is committed once, by
+//! [`accept_end`](StateMachine::accept_end), and marked as forced in [`Loss::ends`]. Where it exceeds what the
+//! survivors hold, transactions up to it count as committed, and what they wrote on this shard is missing.
+//!
+//! The other replicas of that time are *void* for the shard: they are none of its replicas any more, so nothing they
+//! say counts, not even that of a majority. A node that was away meanwhile and knows more of the shard than its forced
+//! ends drops its memory (`node/src/worker.rs`).
+
+use super::appoint::Gathering;
+use super::change::ChangeRefusal;
+use super::command::{Incarnation, LeadershipClaim};
+use super::outage::Outage;
+use super::state_machine::{Applied, StateMachine};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use std::collections::BTreeMap;
+
+/// An accepted loss of a shard's majority: kept for as long as the cluster lives, or until another is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Drawn by the operator who accepted it: a request with the same number is a repeat.
+    pub number: u64,
+    /// When it was accepted, in seconds since 1970, on the operator's clock.
+    pub at_s: u64,
+    /// How far it is.
+    pub stage: LossStage,
+    /// The epoch that began when it was accepted.
+    pub begun: Epoch,
+    /// The nodes that have told what they know, and in which incarnation.
+    pub told: BTreeMap<NodeId, Incarnation>,
+    /// The replicas that were set aside, and the last incarnation of each that held the shard.
+    pub void: BTreeMap<NodeId, Incarnation>,
+    /// The outcome of calls in sessions from before this epoch is lost, where no row tells it.
+    pub calls_before: Epoch,
+    /// The epochs whose end the shard lacked, and how they end; with those of losses before that are over. And the first
+    /// epoch that the shard had ended of which the survivors lack the end, if there is one: of what followed they may lack
+    /// all.
+    pub ends: BTreeMap<Epoch, LostEnd>,
+}
+
+/// How far an accepted loss is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossStage {
+    /// Live nodes are asked what they know of the shard.
+    Asking,
+    /// The survivors vote, and their leader prepares at all of them.
+    Preparing,
+    /// The ends are forced.
+    Over,
+}
+
+/// How an epoch ends on a shard whose majority is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LostEnd {
+    /// The shard was durable so far in it, as far as any live node knew.
+    pub known: Clock,
+    /// A live node had heard that it ended there: nothing is to be forced.
+    pub has_ended: bool,
+    /// The survivors have all of it up to here, once that is known,
+    pub held: Option<Clock>,
+    /// and here it ends. What is between is missing.
+    pub end: Option<Clock>,
+}
+
+/// What a node knows of a shard in epochs whose end the shard lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Knowledge {
+    /// It was durable so far.
+    pub durable: BTreeMap<Epoch, Clock>,
+    /// It ended there.
+    pub ends: BTreeMap<Epoch, Clock>,
+}
+
+impl Loss {
+    /// Does it say how this epoch ends?
+    #[must_use]
+    pub fn forces(&self, epoch: Epoch) -> bool {
+        self.ends.contains_key(&epoch)
+    }
+
+    /// Has this incarnation of a node told what it knows?
+    #[must_use]
+    pub fn has_told(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.told.get(&node) == Some(&incarnation)
+    }
+
+    /// Takes what a node knows of epochs whose ends are lacking.
+    fn learn(&mut self, knowledge: &Knowledge) {
+        for (epoch, lost) in self.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
+            if let Some(end) = knowledge.ends.get(epoch).filter(|_| !lost.has_ended) {
+                (lost.known, lost.has_ended) = (*end, true);
+            }
+            let durable = knowledge.durable.get(epoch).copied().unwrap_or_default();
+            if !lost.has_ended {
+                lost.known = lost.known.max(durable);
+            }
+        }
+    }
+}
+
+impl StateMachine {
+    /// May the loss of the shard's majority be accepted?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_loss(&self, id: ShardId) -> Result<(), ChangeRefusal> {
+        let shard = self.shards.get(id.0 as usize).ok_or(ChangeRefusal::NoShard(id))?;
+        match self.configuration().outage(id) {
+            None | Some(Outage::Appointing) => Err(ChangeRefusal::HasMajority(id)),
+            Some(_) if self.candidates(shard).next().is_none() => {
+                Err(ChangeRefusal::NoSurvivor(id))
+            }
+            Some(Outage::Waiting { .. } | Outage::Lost { .. }) => Ok(()),
+        }
+    }
+
+    /// The replicas of a shard that live and remember.
+    #[must_use]
+    pub fn survivors(&self, id: ShardId) -> Vec<NodeId> {
+        let shard = self.shards.get(id.0 as usize);
+        shard.into_iter().flat_map(|shard| self.candidates(shard)).collect()
+    }
+
+    /// An operator accepts the loss: the shard is out of a new epoch, and nodes are asked what they know of it.
+    pub(super) fn on_accept_loss(
+        &mut self,
+        id: ShardId,
+        (number, at_s): (u64, u64),
+        effects: &mut Vec<Applied>,
+    ) -> Result<(), ChangeRefusal> {
+        let at = id.0 as usize;
+        let shard = self.shards.get(at).ok_or(ChangeRefusal::NoShard(id))?;
+        if shard.assignment.loss.as_ref().is_some_and(|loss| loss.number == number) {
+            return Ok(());
+        }
+        self.check_loss(id)?;
+        let before = self.shards[at].assignment.loss.take();
+        let loss = Loss {
+            number,
+            at_s,
+            stage: LossStage::Asking,
+            begun: Epoch(self.epoch.0 + 1),
+            told: BTreeMap::new(),
+            void: before.as_ref().map(|before| before.void.clone()).unwrap_or_default(),
+            calls_before: before.as_ref().map(|before| before.calls_before).unwrap_or_default(),
+            ends: BTreeMap::new(),
+        };
+        self.shards[at].assignment.loss = Some(loss);
+        self.shards[at].cancel_replacement();
+        let chosen = self.promote_replicas();
+        self.raise_epoch(&chosen, effects);
+        // What was forced before stays known, and so does what was told of epochs that lack their end.
+        let mut ends = before.map(|before| before.ends).unwrap_or_default();
+        let lacks = |epoch: &Epoch| self.closing.get(epoch).is_some_and(|ends| ends[at].is_none());
+        ends.retain(|epoch, lost| lost.end.is_some() || lacks(epoch));
+        for (epoch, _) in self.closing.iter().filter(|(_, ends)| ends[at].is_none()) {
+            ends.entry(*epoch).or_default();
+        }
+        let loss = self.shards[at].assignment.loss.as_mut().expect("it was just accepted");
+        loss.ends = ends;
+        effects.push(Applied::Loss { shard: id, loss: loss.clone() });
+        Ok(())
+    }
+
+    /// Is this incarnation of a node still to say what it knows of a shard, for the loss with which this epoch began?
+    pub(super) fn asks(
+        &self,
+        shard: ShardId,
+        begun: Epoch,
+        (node, incarnation): (NodeId, Incarnation),
+    ) -> bool {
+        let is_newest = self.node(node).is_some_and(|(_, newest)| newest == incarnation);
+        let shard = self.shards.get(shard.0 as usize);
+        let loss = shard.and_then(|shard| shard.assignment.loss.as_ref());
+        let is_asked = |loss: &Loss| {
+            let asks = loss.stage == LossStage::Asking && loss.begun == begun;
+            asks && !loss.has_told(node, incarnation)
+        };
+        is_newest && loss.is_some_and(is_asked)
+    }
+
+    /// A node says what it knows of a shard whose majority is lost. False if that is not asked, or was said.
+    pub(super) fn on_known(
+        &mut self,
+        (node, incarnation): (NodeId, Incarnation),
+        (shard, begun): (ShardId, Epoch),
+        knowledge: &Knowledge,
+    ) -> bool {
+        if !self.asks(shard, begun, (node, incarnation)) {
+            return false;
+        }
+        let Some(loss) = self.loss_mut(shard) else { return false };
+        loss.learn(knowledge);
+        loss.told.insert(node, incarnation);
+        self.changed = true;
+        true
+    }
+
+    fn loss_mut(&mut self, shard: ShardId) -> Option<&mut Loss> {
+        self.shards.get_mut(shard.0 as usize)?.assignment.loss.as_mut()
+    }
+
+    /// Is the loss of the shard at this place accepted, and its ends are still to be forced?
+    pub(super) fn is_losing(&self, at: usize) -> bool {
+        let loss = self.shards[at].assignment.loss.as_ref();
+        loss.is_some_and(|loss| loss.stage != LossStage::Over)
+    }
+
+    /// Can the survivors of the shard at this place become its voters? All live nodes have told what they know; and the
+    /// leader is one of the survivors, or its lease has run out.
+    fn is_restorable(&self, at: usize, now: Time) -> bool {
+        let shard = &self.shards[at];
+        let Some(loss) = &shard.assignment.loss else { return false };
+        let has_told = |(id, node): (NodeId, &super::state_machine::NodeState)| {
+            let asked = node.alive && node.incarnation > Incarnation(0);
+            !asked || loss.has_told(id, node.incarnation)
+        };
+        let mut nodes = (0..).map(NodeId).zip(&self.nodes);
+        let leader = shard.assignment.leader;
+        loss.stage == LossStage::Asking
+            && nodes.all(has_told)
+            && self.candidates(shard).next().is_some()
+            && match shard.vacant {
+                Some(until) => until <= now,
+                None => self.candidates(shard).any(|node| node == leader),
+            }
+    }
+
+    /// Whether the survivors of a shard can become its voters.
+    pub(super) fn is_restore_due(&self, now: Time) -> bool {
+        (0..self.shards.len()).any(|at| self.is_restorable(at, now))
+    }
+
+    /// Makes the survivors of shards their voters.
+    pub(super) fn restore_shards(&mut self, now: Time, effects: &mut Vec<Applied>) {
+        for at in 0..self.shards.len() {
+            if self.is_restorable(at, now) {
+                self.restore(at, now, effects);
+            }
+        }
+    }
+
+    fn restore(&mut self, at: usize, now: Time, effects: &mut Vec<Applied>) {
+        let (id, shard) = (ShardId(at as u32), &self.shards[at]);
+        let survivors = self.survivors(id);
+        let leader = match shard.vacant {
+            Some(_) => {
+                let (gathering, load): (Gathering, _) = (self.gathering(now, &[id]), self.load());
+                self.choose(now, id, &gathering, &load)
+            }
+            None => shard.assignment.leader,
+        };
+        let former: Vec<NodeId> = shard.assignment.holders().collect();
+        let aside = former.into_iter().filter(|node| !survivors.contains(node));
+        let void: Vec<_> =
+            aside.map(|node| (node, self.nodes[node.0 as usize].incarnation)).collect();
+        let shard = &mut self.shards[at];
+        shard.ready.clear();
+        let assignment = &mut shard.assignment;
+        if !self.options.faults.count_void_voters {
+            assignment.voters = survivors;
+            assignment.learners.clear();
+            assignment.empty.clear();
+        }
+        let loss = assignment.loss.as_mut().expect("it is accepted");
+        loss.void.extend(void);
+        loss.stage = LossStage::Preparing;
+        let mut chosen = self.promote_replicas();
+        chosen.retain(|(other, _)| *other != id);
+        chosen.push((id, leader));
+        self.raise_epoch(&chosen, effects);
+        // Nothing that is under way on the leader goes on: it begins like any other that prepares.
+        let epoch = self.epoch;
+        let assignment = &mut self.shards[at].assignment;
+        assignment.since = epoch;
+        let loss = assignment.loss.as_mut().expect("it is accepted");
+        loss.calls_before = epoch;
+        effects.push(Applied::Loss { shard: id, loss: loss.clone() });
+    }
+
+    /// The leader of the survivors has prepared at all of them, and says how far they hold the epochs that lack their
+    /// end: these end.
+    pub(super) fn on_held(
+        &mut self,
+        claim: LeadershipClaim,
+        held: &BTreeMap<Epoch, Clock>,
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        let (id, at) = (claim.shard, claim.shard.0 as usize);
+        let ignores_known = self.options.faults.force_below_known;
+        if self.claimed(&claim).is_none() {
+            return false;
+        }
+        let lacking: Vec<Epoch> =
+            self.closing.iter().filter(|(_, ends)| ends[at].is_none()).map(|(it, _)| *it).collect();
+        let behind = self.survivors_behind(at, held);
+        let Some(loss) = self.loss_mut(id) else { return false };
+        // A report of a former leader may have come late, and is as good.
+        loss.ends.retain(|epoch, lost| lost.end.is_some() || lacking.contains(epoch));
+        let all = lacking.iter().all(|epoch| held.contains_key(epoch));
+        if loss.stage != LossStage::Preparing || !all {
+            return false;
+        }
+        loss.ends.extend(behind);
+        let mut ends = Vec::new();
+        for (epoch, lost) in loss.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
+            let held = held[epoch];
+            let forced = if ignores_known { held } else { held.max(lost.known) };
+            let end = if lost.has_ended { lost.known } else { forced };
+            (lost.held, lost.end) = (Some(held), Some(end));
+            ends.push((*epoch, end));
+        }
+        loss.stage = LossStage::Over;
+        effects.push(Applied::Loss { shard: id, loss: loss.clone() });
+        for (epoch, end) in ends {
+            self.accept_end(id, epoch, end, effects);
+        }
+        self.changed = true;
+        true
+    }
+
+    /// The first epoch that the shard at this place had ended of which its survivors hold no end, and how far they hold it.
+    /// An epoch in which the shard was out has nothing to hold.
+    fn survivors_behind(
+        &self,
+        at: usize,
+        held: &BTreeMap<Epoch, Clock>,
+    ) -> Option<(Epoch, LostEnd)> {
+        let assignment = &self.shards[at].assignment;
+        let out = assignment.out.unwrap_or(self.epoch);
+        let is_forced = |epoch: &Epoch| {
+            let lost = assignment.loss.as_ref().and_then(|loss| loss.ends.get(epoch));
+            lost.is_some_and(|lost| lost.end.is_some())
+        };
+        let has_ended = |epoch: Epoch| match self.closing.get(&epoch) {
+            Some(ends) => ends[at],
+            None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32))),
+        };
+        let asked = held
+            .iter()
+            .filter(|(epoch, _)| **epoch < out && **epoch > self.forgotten && !is_forced(epoch));
+        let mut ended = asked.filter_map(|(epoch, held)| Some((*epoch, *held, has_ended(*epoch)?)));
+        let (epoch, held, end) = ended.find(|(_, held, end)| held < end)?;
+        let lost = LostEnd { known: end, has_ended: true, held: Some(held), end: Some(end) };
+        Some((epoch, lost))
+    }
+}

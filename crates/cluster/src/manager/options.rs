@@ -1,0 +1,144 @@
+//! How patient the manager is, and what it assumes of clocks.
+
+use shoal_log::planted;
+use std::time::Duration;
+
+/// Parts in a million.
+const MILLION: u128 = 1_000_000;
+
+/// The same on every node and every manager of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagerOptions {
+    /// How long a node may act on one granted heartbeat. Longer survives slower networks and longer
+    /// outages of the manager; a dead leader is replaced that much later. Default 600 ms.
+    pub lease: Duration,
+    /// How much faster or slower than true time a clock may run, in parts per million. If one
+    /// exceeds it, two leaders may hold leases at one time. Default 1000; oscillators stay below 200.
+    pub drift_ppm: u32,
+    /// A node sends a heartbeat this often, at multiples of it on its clock. Several have to fit into a lease. Default
+    /// 75 ms.
+    pub heartbeat_every: Duration,
+    /// A node that was not heard for so long, though its lease runs, is appointed only if no other
+    /// can be. A few heartbeats. Default 225 ms.
+    pub suspect_after: Duration,
+    /// The manager looks for the dead, and for what else the log has to know, this often. Default 50 ms.
+    pub tick_every: Duration,
+    /// Silence after which something is proposed, asked or said again. Must exceed the round trip.
+    /// Default 300 ms.
+    pub retry_after: Duration,
+    /// So many FVWs are kept that do not cover all of their epochs; beyond that, the oldest that all living nodes have
+    /// heard goes. A node that has not heard of one that went has to begin anew, without memory. Each costs 8 bytes a shard
+    /// in every configuration. Default 1024.
+    pub finals_max: usize,
+    /// Planted bugs, for tests of the tests. Default none.
+    pub faults: ManagerPlantedBugs,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> ManagerOptions {
+        ManagerOptions {
+            lease: Duration::from_millis(600),
+            drift_ppm: 1000,
+            heartbeat_every: Duration::from_millis(75),
+            suspect_after: Duration::from_millis(225),
+            tick_every: Duration::from_millis(50),
+            retry_after: Duration::from_millis(300),
+            finals_max: 1024,
+            faults: ManagerPlantedBugs::default(),
+        }
+    }
+}
+
+impl ManagerOptions {
+    pub(super) fn check(&self) {
+        assert!(u128::from(self.drift_ppm) < MILLION, "a clock that may stand still: {self:?}");
+        assert!(self.heartbeat_every > Duration::ZERO, "heartbeats would never rest: {self:?}");
+        assert!(self.tick_every > Duration::ZERO, "ticks would never rest: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+        assert!(self.heartbeat_every < self.lease_at_node(), "no lease is renewed: {self:?}");
+    }
+
+    /// The lease on a node's clock, from the sending of the heartbeat: never more than
+    /// [`lease`](ManagerOptions::lease) of true time.
+    #[must_use]
+    pub fn lease_at_node(&self) -> Duration {
+        nanoseconds(self.lease.as_nanos() * (MILLION - u128::from(self.drift_ppm)) / MILLION)
+    }
+
+    /// The lease on the manager's clock, from when the heartbeat came: never less
+    /// than [`lease`](ManagerOptions::lease) of true time.
+    #[must_use]
+    pub fn lease_at_manager(&self) -> Duration {
+        let long = self.lease.as_nanos() * (MILLION + u128::from(self.drift_ppm));
+        nanoseconds(long.div_ceil(MILLION))
+    }
+}
+
+fn nanoseconds(count: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+planted! {
+    /// Bugs planted on purpose: each must be caught by some check.
+    pub struct ManagerPlantedBugs {
+        /// A forced end ignores what live nodes know of the shard.
+        pub force_below_known: bool,
+        /// Where a loss is accepted, the former voters stay voters.
+        pub count_void_voters: bool,
+        /// A leader counts as dead after half of its lease (breaks rule M7).
+        pub appoint_early: bool,
+        /// A leader counts as dead one [`tick`](ManagerOptions::tick_every) before its lease has run out (breaks rule M7). Its
+        /// successor mostly learns of that later, and so the two rarely act at one time.
+        pub appoint_hasty: bool,
+        /// A manager grants leases before it knows whether it still leads (breaks rule M7).
+        pub grant_unconfirmed: bool,
+        /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
+        pub renew_lapsed: bool,
+        /// A new process of a node is admitted without a word of when the former was last heard (breaks rule M7).
+        pub forget_former_instance: bool,
+        /// A node counts its lease from when the grant came (breaks rule M7).
+        pub lease_from_reply: bool,
+        /// The manager compares times with those of managers before it (breaks rule M7).
+        pub trust_former_clocks: bool,
+        /// A new manager begins leases at the time of its `Take`, read before that was applied (breaks
+        /// rule M7).
+        pub rebase_at_take: bool,
+        /// A node counts a grant whose configuration it does not have (breaks rule M7).
+        pub grant_without_configuration: bool,
+        /// A node that restarted takes up the leaderships of its former process.
+        pub keep_leadership: bool,
+        /// An appointment erases the ends that the shard has reported (breaks rule M12).
+        pub erase_ends: bool,
+        /// A shard that is out counts as ended in the epochs before, too (breaks rule M12).
+        pub out_ends_former: bool,
+        /// A report changes an FVW that is final already (breaks rule M9).
+        pub late_report_overwrites: bool,
+        /// Any node reports for any shard.
+        pub deposed_reports: bool,
+        /// A node goes on to serve managers before whose generation it has pledged to another (breaks rule M7).
+        pub serve_former_managers: bool,
+        /// Replicas that lost their memory are appointed like others.
+        pub appoint_empty: bool,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node with the slowest clock ends its lease before a manager with the fastest believes it.
+    #[test]
+    fn leases_are_shortened_and_lengthened_by_the_drift() {
+        for (lease_ns, drift_ppm) in
+            [(600_000_000, 1000), (1, 0), (7, 333_333), (999_999_999, 999_999)]
+        {
+            let lease = Duration::from_nanos(lease_ns);
+            let options = ManagerOptions { lease, drift_ppm, ..ManagerOptions::default() };
+            let drift = u128::from(drift_ppm);
+            let slowest = options.lease_at_node().as_nanos() * MILLION;
+            assert!(slowest <= lease.as_nanos() * (MILLION - drift));
+            let fastest = options.lease_at_manager().as_nanos() * MILLION;
+            assert!(fastest >= lease.as_nanos() * (MILLION + drift));
+        }
+    }
+}

@@ -1,0 +1,741 @@
+//! The replicated state machine: commands go in, in the order of the log, effects come out.
+//!
+//! This file is the front, and keeps time: who is admitted, heard, and dead. The parts of the state
+//! that others own are in `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
+//! `change.rs` (replicas, tables, the shard map).
+//!
+//! No clock, no chance: managers that applied the same commands are equal. A command that makes no
+//! sense, or comes too late, is counted and changes nothing.
+
+mod image;
+
+use super::change::{ChangeRefusal, Replacement};
+use super::command::{
+    Action, Ask, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ProcessInstance, Term,
+};
+use super::configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+use super::loss::Loss;
+use super::options::ManagerOptions;
+use super::recovery::Generation;
+use crate::topology::Topology;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// Most closed epochs without an FVW. Beyond, no leader is appointed: some shard is lost, and an operator
+/// has to look after it.
+pub(super) const CLOSING_MAX: usize = 1024;
+
+/// What a command has done: for the manager that leads to tell nodes, and for those that watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied {
+    /// The cluster begins: the first term of its log.
+    Founded(ClusterId),
+    /// A term began.
+    Took(Term),
+    /// A node's process is admitted.
+    Joined {
+        /// The node.
+        node: NodeId,
+        /// Its process,
+        instance: ProcessInstance,
+        /// by its new number.
+        incarnation: Incarnation,
+    },
+    /// A node's lease has run out.
+    Died(NodeId),
+    /// A node that had been taken for dead is heard again.
+    Revived(NodeId),
+    /// An epoch begins; the one before is closed.
+    Raised(Epoch),
+    /// A shard has a new leader, or the same under a new ballot.
+    Appointed {
+        /// The shard.
+        shard: ShardId,
+        /// Who, since when.
+        ballot: Ballot,
+    },
+    /// A report is taken, or had been.
+    Reported {
+        /// Who had sent it.
+        claim: LeadershipClaim,
+        /// About which epoch.
+        epoch: Epoch,
+    },
+    /// How a closed epoch ended on a shard: final.
+    Ended {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+        /// Its end.
+        watermark: Clock,
+    },
+    /// A shard is out from an epoch on, or in again.
+    Out {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that begins with this.
+        epoch: Epoch,
+        /// Since when, if it is.
+        since: Option<Epoch>,
+    },
+    /// The loss of a shard's majority is accepted, or goes on.
+    Loss {
+        /// The shard.
+        shard: ShardId,
+        /// Where it stands.
+        loss: Loss,
+    },
+    /// The FVW of an epoch: final.
+    Final(VectorWatermark),
+    /// A replica that had been empty is full.
+    CaughtUp {
+        /// The shard.
+        shard: ShardId,
+        /// The replica,
+        replica: NodeId,
+        /// in this incarnation of its node.
+        incarnation: Incarnation,
+    },
+    /// What came of a request.
+    Answered {
+        /// Which.
+        ask: Ask,
+        /// Granted, or why not.
+        result: Result<(), ChangeRefusal>,
+    },
+    /// The configuration has changed.
+    Changed(Revision),
+}
+
+/// A node, as the manager knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeState {
+    pub(super) instance: ProcessInstance,
+    /// 0 if it never joined.
+    pub(super) incarnation: Incarnation,
+    pub(super) alive: bool,
+    /// When it was last heard, as far as the log knows, or its lease began anew; of no meaning if it is dead.
+    pub(super) heard: Time,
+    round: u64,
+    pub(super) known: Revision,
+}
+
+/// A shard, as the manager knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ShardState {
+    pub(super) assignment: Assignment,
+    /// If another leader is to be appointed: when the last lease of the old one has run out.
+    pub(super) vacant: Option<Time>,
+    pub(super) replacement: Option<Replacement>,
+    /// Empty voters that would be full, were the leader's appointment not older than their loss.
+    pub(super) ready: BTreeSet<NodeId>,
+}
+
+/// The manager's state. See the [module](super).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateMachine {
+    pub(super) options: ManagerOptions,
+    pub(super) topology: Arc<Topology>,
+    /// Drawn by the first manager that led; `None` before that.
+    cluster: Option<ClusterId>,
+    /// Of the managers.
+    pub(super) generation: Generation,
+    term: Term,
+    /// The latest time in a command of this term, on its manager's clock.
+    pub(super) now: Option<Time>,
+    /// When the open epoch began, or the first that this term knows.
+    pub(super) began: Option<Time>,
+    revision: Revision,
+    pub(super) changed: bool,
+    pub(super) epoch: Epoch,
+    pub(super) nodes: Vec<NodeState>,
+    pub(super) shards: Vec<ShardState>,
+    /// For each closed epoch that is not final, how it ended on the shards that have said so.
+    pub(super) closing: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    /// Since when each of these is closed, as far as this term knows.
+    pub(super) closed_at: BTreeMap<Epoch, Time>,
+    /// An end was accepted since the last configuration.
+    pub(super) untold_ends: bool,
+    /// The FVWs of all epochs up to this one are final; of later ones some may be.
+    pub(super) settled: Epoch,
+    /// FVWs of epochs up to this one, which do not cover all of their epoch, may be kept no more.
+    pub(super) forgotten: Epoch,
+    /// Those of later epochs, and the first configuration that tells of each.
+    pub(super) finals: Vec<(Revision, VectorWatermark)>,
+    pub(super) moving: Option<Move>,
+    void: u64,
+    configuration: Arc<Configuration>,
+}
+
+impl StateMachine {
+    /// A cluster at its beginning: in its first epoch, led as the topology says.
+    ///
+    /// # Panics
+    /// If `options` makes no sense.
+    #[must_use]
+    pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
+        options.check();
+        let first = |shard| {
+            let leader = topology.leader(shard);
+            let assignment = Assignment {
+                leader,
+                incarnation: Incarnation(1),
+                ballot: Ballot { epoch: FIRST_EPOCH, node: leader },
+                since: FIRST_EPOCH,
+                voters: topology.voters(shard).to_vec(),
+                learners: topology.learners(shard).to_vec(),
+                out: None,
+                empty: BTreeMap::new(),
+                loss: None,
+            };
+            let (vacant, replacement) = (None, None);
+            ShardState { assignment, vacant, replacement, ready: BTreeSet::new() }
+        };
+        let node = NodeState {
+            instance: ProcessInstance::default(),
+            incarnation: Incarnation(0),
+            // Expected: a node that does not come in time is dead.
+            alive: true,
+            heard: Time::ZERO,
+            round: 0,
+            known: Revision(0),
+        };
+        let shards: Vec<ShardState> = topology.shard_ids().map(first).collect();
+        let nodes = vec![node; topology.nodes().len()];
+        let settled = Epoch(FIRST_EPOCH.0 - 1);
+        let configuration = Configuration {
+            cluster: None,
+            generation: Generation(0),
+            revision: Revision(0),
+            epoch: FIRST_EPOCH,
+            topology: Arc::clone(&topology),
+            nodes: Vec::new(),
+            shards: Vec::new(),
+            settled,
+            forgotten: settled,
+            finals: Vec::new(),
+            ends: BTreeMap::new(),
+            moving: None,
+        };
+        let mut machine = StateMachine {
+            options,
+            topology,
+            cluster: None,
+            generation: Generation(0),
+            term: Term(0),
+            now: None,
+            began: None,
+            revision: Revision(0),
+            changed: true,
+            epoch: FIRST_EPOCH,
+            nodes,
+            shards,
+            closing: BTreeMap::new(),
+            closed_at: BTreeMap::new(),
+            untold_ends: false,
+            settled,
+            forgotten: settled,
+            finals: Vec::new(),
+            moving: None,
+            void: 0,
+            configuration: Arc::new(configuration),
+        };
+        machine.publish(&mut Vec::new());
+        machine
+    }
+
+    /// The next command of the log. Same state, same command: same effects, added to `effects`.
+    pub fn apply(&mut self, command: &Command, effects: &mut Vec<Applied>) {
+        let before = (self.epoch, self.settled, self.revision);
+        if let Some(now) = self.admit(command, effects) {
+            self.act(now, command, effects);
+        }
+        self.publish(effects);
+        assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
+        self.assert_invariants();
+    }
+
+    /// How patient it is.
+    #[must_use]
+    pub fn options(&self) -> &ManagerOptions {
+        &self.options
+    }
+
+    /// The configuration as it is.
+    #[must_use]
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
+    }
+
+    /// The identity of the cluster; `None` before it is founded.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+
+    /// The term of the manager whose commands count.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Commands that changed nothing, since they were too late or made no sense.
+    #[must_use]
+    pub fn void_commands(&self) -> u64 {
+        self.void
+    }
+
+    /// The process and incarnation of a node, which may come from outside.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<(ProcessInstance, Incarnation)> {
+        self.nodes.get(node.0 as usize).map(|node| (node.instance, node.incarnation))
+    }
+
+    /// How many things each table holds, by the name of the table, and how long the machine is as bytes.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let of_shards = |count: fn(&ShardState) -> usize| self.shards.iter().map(count).sum();
+        vec![
+            ("nodes", self.nodes.len()),
+            ("replicas", of_shards(|it| it.assignment.voters.len() + it.assignment.learners.len())),
+            ("empty replicas", of_shards(|it| it.assignment.empty.len() + it.ready.len())),
+            ("epochs that are closed and not settled", self.closing.len()),
+            ("times of closed epochs", self.closed_at.len()),
+            ("final watermarks", self.finals.len()),
+            ("bytes of the machine", self.image().len()),
+        ]
+    }
+
+    /// The configuration that the node is known to have.
+    pub(super) fn known(&self, node: NodeId) -> Revision {
+        self.nodes.get(node.0 as usize).map_or(Revision(0), |node| node.known)
+    }
+
+    /// Whether the configuration says the same as the claim.
+    #[must_use]
+    pub fn counts(&self, claim: &LeadershipClaim) -> bool {
+        let faults = self.options.faults;
+        let anybody = faults.deposed_reports || faults.late_report_overwrites;
+        let Some(shard) = self.shards.get(claim.shard.0 as usize) else { return false };
+        anybody || shard.is_led_by(claim)
+    }
+
+    /// Whether the log knows the node as living.
+    pub(super) fn is_alive(&self, node: NodeId) -> bool {
+        self.nodes.get(node.0 as usize).is_some_and(|node| node.alive)
+    }
+
+    /// Whether the log knows no time of this term yet: all leases are still to begin.
+    pub(super) fn is_timeless(&self) -> bool {
+        self.now.is_none()
+    }
+
+    /// Whether the node's lease runs at this time of the manager's clock, by what the log knows.
+    pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
+        let lease = self.options.lease_at_manager();
+        let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
+        !self.is_timeless() && node.is_some_and(|node| node.heard + lease > now)
+    }
+
+    /// Whether a tick at this time of the manager's clock may do something.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.now.is_none()
+            || self.is_vacancy_waiting()
+            || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
+            || self.is_promotion_due(now)
+            || self.is_turn_due(now)
+            || self.is_restore_due(now)
+            || self.untold_ends
+    }
+
+    /// Lets in the commands of the present term, in the time of its manager.
+    fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
+        if let Action::Take { drawn } = command.action {
+            if command.term <= self.term {
+                self.void += 1;
+                return None;
+            }
+            self.found(drawn, effects);
+            self.term = command.term;
+            self.forget_time();
+            if self.options.faults.rebase_at_take {
+                self.begin_leases(command.at);
+            }
+            effects.push(Applied::Took(self.term));
+            return None;
+        }
+        if command.term != self.term {
+            self.void += 1;
+            return None;
+        }
+        if self.now.is_none() && !self.options.faults.rebase_at_take {
+            self.begin_leases(command.at);
+        }
+        // Commands of one manager may overtake each other; its time does not go back for that.
+        let now = self.now.map_or(command.at, |now| now.max(command.at));
+        self.now = Some(now);
+        Some(now)
+    }
+
+    /// The first manager that leads founds the cluster. Its identity never changes.
+    fn found(&mut self, drawn: ClusterId, effects: &mut Vec<Applied>) {
+        if self.cluster.is_none() {
+            // Nodes are told with the next revision: none of them has joined before it.
+            self.cluster = Some(drawn);
+            effects.push(Applied::Founded(drawn));
+        }
+    }
+
+    /// The next manager's clock is another. What had run out by the old one has run out.
+    fn forget_time(&mut self) {
+        self.began = None;
+        self.closed_at.clear();
+        let Some(now) = self.now.take() else { return };
+        for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
+            if *until <= now {
+                *until = Time::ZERO;
+            }
+        }
+    }
+
+    /// A new manager's clock: any lease may have been renewed just before it was read.
+    fn begin_leases(&mut self, now: Time) {
+        if self.options.faults.trust_former_clocks {
+            return;
+        }
+        let end = now + self.options.lease_at_manager();
+        for node in &mut self.nodes {
+            node.heard = now;
+        }
+        for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
+            if *until > Time::ZERO {
+                *until = end;
+            }
+        }
+    }
+
+    fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
+        let counts = match &command.action {
+            Action::Take { .. } => unreachable!("a term has begun: {command:?}"),
+            Action::Tick { heard } => {
+                self.on_tick(now, command.at, heard, effects);
+                true
+            }
+            Action::Join { node, instance, after, lost, heard } => {
+                self.on_join(now, *node, (*instance, *after, *lost), *heard, effects)
+            }
+            Action::Report { claim, epoch, watermark } => {
+                self.on_report(*claim, *epoch, *watermark, effects)
+            }
+            Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
+            Action::CaughtUp { claim, replica, incarnation } => {
+                self.on_caught_up(*claim, *replica, *incarnation, effects)
+            }
+            Action::Known { node, incarnation, shard, begun, knowledge } => {
+                self.on_known((*node, *incarnation), (*shard, *begun), knowledge)
+            }
+            Action::Held { claim, held } => self.on_held(*claim, held, effects),
+            Action::Change { ask, change } => {
+                let result = self.on_change(change, effects);
+                effects.push(Applied::Answered { ask: *ask, result });
+                true
+            }
+        };
+        self.void += u64::from(!counts);
+    }
+
+    /// It may have been overtaken by commands of a later time, and tells of what was heard `at` its own: so leases run
+    /// out by that.
+    fn on_tick(
+        &mut self,
+        now: Time,
+        at: Time,
+        heard: &[HeartbeatRecord],
+        effects: &mut Vec<Applied>,
+    ) {
+        for heard in heard {
+            self.renew(now, at, heard, effects);
+        }
+        for place in 0..self.nodes.len() {
+            let node = &self.nodes[place];
+            if node.alive && self.lease_end(node) <= at {
+                self.bury(NodeId(place as u32), at, effects);
+            }
+        }
+        self.began.get_or_insert(at);
+        self.note_closed(at);
+        self.appoint_leaders(at, effects);
+        self.begin_promotions(at, effects);
+        self.turn_shards(at, effects);
+        self.restore_shards(at, effects);
+        self.changed |= self.untold_ends;
+        self.forget_finals();
+    }
+
+    fn renew(
+        &mut self,
+        now: Time,
+        told: Time,
+        heard: &HeartbeatRecord,
+        effects: &mut Vec<Applied>,
+    ) {
+        let HeartbeatRecord { node: id, incarnation, round, at, known } = *heard;
+        let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
+        let at = at.min(told);
+        let Some(node) = self.nodes.get_mut(id.0 as usize) else {
+            self.void += 1;
+            return;
+        };
+        if incarnation == Incarnation(0) || node.incarnation != incarnation || round < node.round {
+            self.void += 1; // Of a former process, or overtaken.
+            return;
+        }
+        let is_repeat = round == node.round;
+        (node.round, node.known) = (round, node.known.max(known));
+        if !node.alive && (is_repeat || at + lease <= now) {
+            return; // It had died by what is told here: that brings no node back.
+        }
+        node.heard = node.heard.max(at);
+        if !node.alive {
+            node.alive = true;
+            self.changed = true;
+            effects.push(Applied::Revived(id));
+            // No successor was found for what it led, and it is the same incarnation: it leads on.
+            for shard in &mut self.shards {
+                let assignment = &shard.assignment;
+                if (assignment.leader, assignment.incarnation) == (id, incarnation) {
+                    shard.vacant = None;
+                }
+            }
+        }
+    }
+
+    /// Its lease has run out by every clock.
+    fn bury(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
+        self.nodes[id.0 as usize].alive = false;
+        self.changed = true;
+        for shard in &mut self.shards {
+            if shard.assignment.leader == id && shard.vacant.is_none() {
+                shard.vacant = Some(now);
+            }
+        }
+        effects.push(Applied::Died(id));
+    }
+
+    fn on_join(
+        &mut self,
+        now: Time,
+        id: NodeId,
+        (instance, after, lost): (ProcessInstance, Incarnation, bool),
+        heard: Time,
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
+        if node.incarnation != after {
+            return false; // Another process was admitted since.
+        }
+        let incarnation = Incarnation(after.0 + 1);
+        // The former process may act until then, if it is not over after all.
+        let last = NodeState { heard: node.heard.max(heard.min(now)), ..node };
+        let lease_end = if node.alive { self.lease_end(&last) } else { now };
+        let known = Revision(0);
+        self.nodes[id.0 as usize] =
+            NodeState { instance, incarnation, alive: true, heard: now, round: 0, known };
+        self.changed = true;
+        // In its first process a node has nothing to lose, and comes to what the topology gave it.
+        if after > Incarnation(0) {
+            for shard in &mut self.shards {
+                shard.on_new_instance(id, incarnation, lease_end, &self.options);
+                if lost && shard.assignment.holds(id) {
+                    shard.assignment.empty.insert(id, self.epoch);
+                    shard.ready.remove(&id);
+                }
+            }
+        }
+        effects.push(Applied::Joined { node: id, instance, incarnation });
+        true
+    }
+
+    /// When the lease of a living node has run out by every clock.
+    pub(super) fn lease_end(&self, node: &NodeState) -> Time {
+        let lease = self.options.lease_at_manager();
+        let faults = &self.options.faults;
+        let early = match faults.appoint_early {
+            true => lease / 2,
+            false if faults.appoint_hasty => self.options.tick_every.min(lease),
+            false => Duration::ZERO,
+        };
+        node.heard + (lease - early)
+    }
+
+    /// The last heartbeat of the node that the log knows.
+    pub(super) fn round(&self, node: NodeId) -> u64 {
+        self.nodes.get(node.0 as usize).map_or(0, |node| node.round)
+    }
+
+    /// The shard of a claim, if the configuration says the same.
+    pub(super) fn claimed(&mut self, claim: &LeadershipClaim) -> Option<&mut ShardState> {
+        let anybody = self.options.faults.deposed_reports;
+        let shard = self.shards.get_mut(claim.shard.0 as usize)?;
+        (anybody || shard.is_led_by(claim)).then_some(shard)
+    }
+
+    /// Makes the next configuration, if anything in it has changed.
+    fn publish(&mut self, effects: &mut Vec<Applied>) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        self.revision.0 += 1;
+        self.untold_ends = false;
+        let standing =
+            |node: &NodeState| NodeStanding { incarnation: node.incarnation, alive: node.alive };
+        self.configuration = Arc::new(Configuration {
+            cluster: self.cluster,
+            generation: self.generation,
+            revision: self.revision,
+            epoch: self.epoch,
+            topology: Arc::clone(&self.topology),
+            nodes: self.nodes.iter().map(standing).collect(),
+            shards: self.shards.iter().map(|shard| shard.assignment.clone()).collect(),
+            settled: self.settled,
+            forgotten: self.forgotten,
+            finals: self.finals.iter().map(|(_, watermark)| watermark.clone()).collect(),
+            ends: self.closing.clone(),
+            moving: self.moving.clone(),
+        });
+        effects.push(Applied::Changed(self.revision));
+    }
+
+    /// The commands that follow are of another manager's clock, and none of its times is known.
+    pub(super) fn restart_clock(&mut self) {
+        (self.now, self.began) = (None, None);
+        self.closed_at.clear();
+    }
+
+    /// The next configuration is so many later. It is made.
+    pub(super) fn jump_revision(&mut self, count: u64) {
+        self.revision.0 += count;
+        self.finals.iter_mut().for_each(|(told, _)| *told = self.revision);
+        self.changed = true;
+        self.publish(&mut Vec::new());
+        self.assert_invariants();
+    }
+
+    /// Is this a configuration of as many nodes and shards, all whose parts are there?
+    pub(super) fn is_alike(&self, configuration: &Configuration) -> bool {
+        let (nodes, shards) = (self.nodes.len(), self.shards.len());
+        let fits = configuration.topology.nodes().len() == nodes
+            && configuration.topology.shards() as usize == shards
+            && configuration.nodes.len() == nodes
+            && configuration.shards.len() == shards
+            && configuration.finals.iter().all(|last| last.shards() == shards);
+        fits && {
+            let mut machine = self.clone();
+            machine.replace_by(configuration);
+            machine.is_whole() && machine.fault().is_none()
+        }
+    }
+
+    /// Goes on from what a later configuration says. What it does not say is forgotten: unfinished replacements of replicas,
+    /// and when nodes were heard.
+    pub(super) fn replace_by(&mut self, configuration: &Configuration) {
+        self.topology = Arc::clone(&configuration.topology);
+        self.cluster = configuration.cluster;
+        self.generation = configuration.generation;
+        (self.revision, self.epoch) = (configuration.revision, configuration.epoch);
+        for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
+            (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
+        }
+        for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
+            shard.assignment = assignment.clone();
+            (shard.vacant, shard.replacement) = (None, None);
+            shard.ready.clear();
+        }
+        self.closing.clone_from(&configuration.ends);
+        (self.settled, self.forgotten) = (configuration.settled, configuration.forgotten);
+        let told = |last: &VectorWatermark| (configuration.revision, last.clone());
+        self.finals = configuration.finals.iter().map(told).collect();
+        self.moving.clone_from(&configuration.moving);
+        self.configuration = Arc::new(configuration.clone());
+    }
+
+    /// The revision that will tell of a change made now.
+    pub(super) fn next_revision(&self) -> Revision {
+        Revision(self.revision.0 + 1)
+    }
+
+    fn assert_invariants(&self) {
+        if let Some(fault) = self.fault() {
+            panic!("{fault}: {self:?}");
+        }
+    }
+
+    /// An invariant that does not hold, if there is one.
+    fn fault(&self) -> Option<&'static str> {
+        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
+        let last = self.closing.keys().next_back().copied();
+        let early = |last: &VectorWatermark| {
+            last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
+        };
+        let rules = [
+            (self.cluster.is_some() || self.term == Term(0), "not founded"),
+            (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
+            (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
+            (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
+            (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
+            (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
+            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
+        ];
+        let of_shards = self.shards.iter().flat_map(|shard| {
+            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
+            [
+                (ballot.epoch <= self.epoch, "appointed in the future"),
+                (ballot.node == *leader, "the ballot of another"),
+                (shard.assignment.holds(*leader), "leads without a replica"),
+                (!voters.iter().any(|node| learners.contains(node)), "two roles"),
+                (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
+                (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
+            ]
+        });
+        rules.into_iter().chain(of_shards).find(|(holds, _)| !holds).map(|(_, fault)| fault)
+    }
+}
+
+impl NodeState {
+    /// Its heartbeats are heard from the first on.
+    pub(super) fn restart_rounds(&mut self) {
+        self.round = 0;
+    }
+}
+
+impl ShardState {
+    fn is_led_by(&self, claim: &LeadershipClaim) -> bool {
+        let Assignment { leader, incarnation, ballot, .. } = self.assignment;
+        (leader, incarnation, ballot) == (claim.node, claim.incarnation, claim.ballot)
+    }
+
+    /// A node begins a new process: what it led is vacant when the lease of the former one has run out.
+    fn on_new_instance(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        lease_end: Time,
+        options: &ManagerOptions,
+    ) {
+        if self.assignment.leader != node {
+            return;
+        }
+        if options.faults.keep_leadership {
+            self.assignment.incarnation = incarnation;
+        } else if self.vacant.is_none() {
+            self.vacant = Some(lease_end);
+        }
+    }
+}

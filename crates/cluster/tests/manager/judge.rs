@@ -1,0 +1,274 @@
+//! Reads the log from its beginning and holds each command to the rules, knowing the state before
+//! and after it.
+
+use crate::world::{World, watermark};
+use shoal_cluster::manager::{
+    Action, Applied, Assignment, Configuration, Incarnation, LeadershipClaim, StateMachine,
+};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What has happened in a run, so that we know that it did.
+pub type Coverage = BTreeMap<&'static str, u64>;
+
+pub struct Judge<'a> {
+    before: Arc<Configuration>,
+    after: Arc<Configuration>,
+    finals: BTreeMap<Epoch, VectorWatermark>,
+    /// How shards have ended epochs.
+    ends: BTreeMap<(Epoch, ShardId), Clock>,
+    /// Epochs in which shards were out.
+    out: BTreeSet<(Epoch, ShardId)>,
+    coverage: &'a mut Coverage,
+}
+
+/// Complaints about the whole log of a world.
+pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
+    let mut machine = StateMachine::new(Arc::clone(&world.topology), world.options.clone());
+    let first = Arc::clone(machine.configuration());
+    let mut judge = Judge {
+        before: Arc::clone(&first),
+        after: first,
+        finals: BTreeMap::new(),
+        ends: BTreeMap::new(),
+        out: BTreeSet::new(),
+        coverage,
+    };
+    let mut told = world.applied.iter();
+    for (place, command) in world.log.order().iter().enumerate() {
+        let mut effects = Vec::new();
+        machine.apply(command, &mut effects);
+        judge.before = std::mem::replace(&mut judge.after, Arc::clone(machine.configuration()));
+        for effect in &effects {
+            // Managers may not have come that far.
+            if let Some(other) = told.next()
+                && other != effect
+            {
+                return Err(format!("command {place} did {effect:?}, managers say {other:?}"));
+            }
+            judge
+                .effect(&command.action, effect)
+                .map_err(|why| format!("command {place}: {why}"))?;
+        }
+        let changes = judge.before.cluster.is_some() && judge.after.cluster != judge.before.cluster;
+        if changes {
+            return Err(format!("command {place}: the cluster is another"));
+        }
+        judge.configuration().map_err(|why| format!("command {place}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn shard(configuration: &Configuration, shard: ShardId) -> &Assignment {
+    configuration.shard(shard).expect("a shard of the topology")
+}
+
+impl Judge<'_> {
+    fn reach(&mut self, reach: &'static str) {
+        *self.coverage.entry(reach).or_default() += 1;
+    }
+
+    fn effect(&mut self, action: &Action, effect: &Applied) -> Result<(), String> {
+        match effect {
+            Applied::Appointed { shard, ballot } => self.appointed(*shard, ballot.node),
+            Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
+            Applied::Ended { shard, epoch, watermark } => self.ended(*shard, *epoch, *watermark),
+            Applied::Out { since, .. } => {
+                self.reach(if since.is_some() { "out" } else { "in again" });
+                Ok(())
+            }
+            Applied::Final(watermark) => self.is_final(watermark),
+            Applied::CaughtUp { shard, replica, .. } => self.caught_up(action, *shard, *replica),
+            Applied::Founded(cluster) => {
+                self.reach("founded");
+                let is_first = self.before.cluster.is_none();
+                is_first.then_some(()).ok_or(format!("{cluster} is founded in another"))
+            }
+            Applied::Took(_) => {
+                self.reach("took");
+                Ok(())
+            }
+            Applied::Died(_) => {
+                self.reach("died");
+                Ok(())
+            }
+            Applied::Revived(_) => {
+                self.reach("revived");
+                Ok(())
+            }
+            Applied::Joined { incarnation, .. } => {
+                if *incarnation > Incarnation(1) {
+                    self.reach("joined again");
+                }
+                Ok(())
+            }
+            Applied::Raised(_) => {
+                if self.after.closing().count() > 1 {
+                    self.reach("raised while closing");
+                }
+                Ok(())
+            }
+            Applied::Answered { .. } | Applied::Loss { .. } | Applied::Changed(_) => Ok(()),
+        }
+    }
+
+    /// A leader lives, holds the shard, and remembers.
+    fn appointed(&mut self, id: ShardId, node: NodeId) -> Result<(), String> {
+        let (old, new) = (shard(&self.before, id), shard(&self.after, id));
+        let standing = self.after.nodes[node.0 as usize];
+        if !new.holds(node) || !standing.alive || standing.incarnation == Incarnation(0) {
+            return Err(format!("{node} cannot lead {id}"));
+        }
+        // A learner that leads may become a voter meanwhile: without a vote yet, but not without memory.
+        let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
+        let is_empty = old.empty.contains_key(&node) || new.empty.contains_key(&node);
+        if moved && is_empty {
+            return Err(format!("{node} leads {id} without memory"));
+        }
+        self.reach(match (moved, new.voters.contains(&node)) {
+            (true, true) => "appointed a voter",
+            (true, false) => "appointed a learner",
+            (false, _) => "appointed again",
+        });
+        Ok(())
+    }
+
+    /// Only leaders of the newest configuration speak for their shards.
+    fn reported(&mut self, claim: &LeadershipClaim, epoch: Epoch) -> Result<(), String> {
+        let Assignment { leader, incarnation, ballot, .. } = *shard(&self.before, claim.shard);
+        if (claim.node, claim.incarnation, claim.ballot) != (leader, incarnation, ballot) {
+            return Err(format!("a deposed leader reported: {claim:?}"));
+        }
+        if epoch >= self.before.epoch {
+            return Err(format!("{epoch} was not closed"));
+        }
+        Ok(())
+    }
+
+    /// What the leader of the newest configuration found, once and for ever.
+    fn ended(&mut self, id: ShardId, epoch: Epoch, found: Clock) -> Result<(), String> {
+        let ballot = shard(&self.before, id).ballot;
+        let wanted = watermark(id, epoch, ballot);
+        if found != wanted {
+            return Err(format!("{epoch} ended at {found} on {id}, {ballot} found {wanted}"));
+        }
+        if let Some(before) = self.ends.insert((epoch, id), found) {
+            return Err(format!("M12: {epoch} ended at {before} on {id}, and at {found}"));
+        }
+        Ok(())
+    }
+
+    /// How an epoch ended on a shard, as far as it has said so, or was out.
+    fn end(&self, epoch: Epoch, id: ShardId) -> Option<Clock> {
+        let out = self.out.contains(&(epoch, id)).then_some(Clock::MAX);
+        out.or_else(|| self.ends.get(&(epoch, id)).copied())
+    }
+
+    /// The ends of all shards, for ever.
+    fn is_final(&mut self, found: &VectorWatermark) -> Result<(), String> {
+        let epoch = found.epoch();
+        if let Some(before) = self.finals.insert(epoch, found.clone())
+            && before != *found
+        {
+            return Err(format!("M9: FVW({epoch}) was {before:?}, is {found:?}"));
+        }
+        for id in (0..self.after.shards.len() as u32).map(ShardId) {
+            let (wanted, got) = (self.end(epoch, id), found.of(id));
+            if wanted != Some(got) {
+                return Err(format!("M12: FVW({epoch}) of {id} is {got}, it ended at {wanted:?}"));
+            }
+        }
+        if self.after.closing().any(|other| other < epoch) {
+            self.reach("final before one before");
+        }
+        self.reach("final");
+        Ok(())
+    }
+
+    /// A voter gets its vote back under a ballot that knows what it forgot.
+    fn caught_up(&mut self, action: &Action, id: ShardId, node: NodeId) -> Result<(), String> {
+        let it = shard(&self.before, id);
+        let since = it.empty.get(&node).copied().ok_or("it was full")?;
+        let Action::CaughtUp { claim, .. } = action else {
+            return Err(format!("{action:?} filled a replica"));
+        };
+        if claim.ballot != it.ballot {
+            return Err("a deposed leader filled a replica".to_owned());
+        }
+        if it.voters.contains(&node) && claim.ballot.epoch <= since {
+            return Err(format!("{node} votes for {id} again, and has forgotten its promises"));
+        }
+        self.reach("caught up");
+        Ok(())
+    }
+
+    fn configuration(&mut self) -> Result<(), String> {
+        let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
+        if before == after {
+            return Ok(());
+        }
+        let grows = before.revision < after.revision
+            && before.epoch <= after.epoch
+            && before.settled <= after.settled;
+        if !grows {
+            return Err("the configuration went back".to_owned());
+        }
+        let mut replaced = 0;
+        for (old, new) in before.shards.iter().zip(&after.shards) {
+            let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
+            if moved && new.ballot.epoch != after.epoch {
+                return Err(format!("led by another under an old ballot: {new:?}"));
+            }
+            if old.voters.len() != new.voters.len() {
+                return Err(format!("the number of voters changed: {new:?}"));
+            }
+            replaced += u64::from(old.voters != new.voters);
+            check_majorities(old, new)?;
+        }
+        if replaced > 0 {
+            self.reach("replaced a voter");
+        }
+        let shards = (0..).map(ShardId).zip(&after.shards);
+        let out = shards.filter(|(_, it)| it.out.is_some()).map(|(id, _)| (after.epoch, id));
+        self.out.extend(out);
+        for (epoch, ends) in &self.after.ends {
+            for (id, told) in (0..).map(ShardId).zip(ends) {
+                if *told != self.end(*epoch, id) {
+                    let known = self.end(*epoch, id);
+                    return Err(format!("M12: {epoch} ended at {known:?} on {id}, not {told:?}"));
+                }
+            }
+        }
+        if after.forgotten < before.forgotten {
+            return Err(format!("M9: forgot up to {}, then {}", before.forgotten, after.forgotten));
+        }
+        let kept = |it: &&VectorWatermark| after.finals.contains(it);
+        let told = self.finals.values().filter(|it| it.epoch() > after.forgotten && !it.is_whole());
+        if let Some(lost) = told.filter(|it| it.epoch() < after.epoch).find(|it| !kept(it)) {
+            return Err(format!("M9: the configuration lacks {lost:?}"));
+        }
+        for found in &self.after.finals {
+            if self.finals.get(&found.epoch()) != Some(found) {
+                return Err(format!("M9: the configuration tells another FVW: {found:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Voters that come begin empty, and those that remember stay a majority, if they were one.
+fn check_majorities(old: &Assignment, new: &Assignment) -> Result<(), String> {
+    let stays = |node: &NodeId| old.voters.contains(node) || new.empty.contains_key(node);
+    if !new.voters.iter().all(stays) {
+        return Err(format!("a new voter votes at once: {new:?}"));
+    }
+    let changed = old.voters != new.voters;
+    if changed && new.full_voters().count() <= new.voters.len() / 2 {
+        return Err(format!("replaced a voter that was needed: {new:?}"));
+    }
+    if changed && new.ballot.epoch <= old.ballot.epoch {
+        return Err(format!("other voters under the same ballot: {new:?}"));
+    }
+    Ok(())
+}

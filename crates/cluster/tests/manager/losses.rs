@@ -1,0 +1,265 @@
+//! The loss of a shard's majority is accepted: who votes afterwards, and how the epochs end that lacked their end.
+
+use crate::world::DRAWN;
+use shoal_cluster::manager::{
+    Action, Ask, ChangeRefusal, ClusterChange, Command, Incarnation, Knowledge, LeadershipClaim,
+    Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance, StateMachine,
+    Term,
+};
+use shoal_cluster::topology::Topology;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use std::sync::Arc;
+
+const S: ShardId = ShardId(0);
+const T: ShardId = ShardId(1);
+
+/// A manager of two shards with three voters each: S on the nodes 0 to 2, T on 3 to 5.
+struct Cluster {
+    machine: StateMachine,
+}
+
+impl Cluster {
+    fn new(faults: ManagerPlantedBugs) -> Cluster {
+        let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
+        let options = ManagerOptions { faults, ..ManagerOptions::default() };
+        let mut cluster = Cluster { machine: StateMachine::new(topology, options) };
+        cluster.apply(Action::Take { drawn: DRAWN });
+        (0..6).for_each(|node| cluster.join(node, 0));
+        cluster
+    }
+
+    fn apply(&mut self, action: Action) {
+        let command = Command { term: Term(1), at: Time(1), action };
+        self.machine.apply(&command, &mut Vec::new());
+        // What a compacted log begins with says all of it.
+        let options = self.machine.options().clone();
+        let image = StateMachine::from_image(&self.machine.image(), options).expect("an image");
+        assert_eq!(image, self.machine);
+    }
+
+    /// A node begins a process after so many others, without memory.
+    fn join(&mut self, node: u32, after: u32) {
+        let (node, after) = (NodeId(node), Incarnation(after));
+        let instance = ProcessInstance(u64::from(after.0) + 1);
+        self.apply(Action::Join { node, instance, after, lost: true, heard: Time::ZERO });
+    }
+
+    fn tick(&mut self) {
+        self.apply(Action::Tick { heard: Vec::new() });
+    }
+
+    fn accept(&mut self, shard: ShardId, number: u64) {
+        let change = ClusterChange::AcceptLoss { shard, number, at_s: 5 };
+        self.apply(Action::Change { ask: Ask(number), change });
+    }
+
+    fn loss(&self) -> &Loss {
+        self.machine.configuration().shards[0].loss.as_ref().expect("accepted")
+    }
+
+    fn incarnation(&self, node: u32) -> Incarnation {
+        self.machine.node(NodeId(node)).expect("a node").1
+    }
+
+    /// A node says how far it knows S to be durable in the first epoch, or where that ended.
+    fn tell(&mut self, node: u32, durable: Option<u64>, end: Option<u64>) {
+        let known = |clock: Option<u64>| clock.map(|clock| (Epoch(1), Clock(clock)));
+        let durable = known(durable).into_iter().collect();
+        let knowledge = Knowledge { durable, ends: known(end).into_iter().collect() };
+        let (begun, incarnation) = (self.loss().begun, self.incarnation(node));
+        let node = NodeId(node);
+        self.apply(Action::Known { node, incarnation, shard: S, begun, knowledge });
+    }
+
+    fn claim(&self, shard: ShardId) -> LeadershipClaim {
+        let it = &self.machine.configuration().shards[shard.0 as usize];
+        LeadershipClaim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
+    }
+
+    /// The survivors hold S so far in the first epoch.
+    fn hold(&mut self, clock: u64) {
+        let held = [(Epoch(1), Clock(clock))].into();
+        self.apply(Action::Held { claim: self.claim(S), held });
+    }
+
+    fn end(&self) -> Option<Clock> {
+        let configuration = self.machine.configuration();
+        let ends = configuration.ends.get(&Epoch(1)).expect("it is closed");
+        ends[S.0 as usize]
+    }
+
+    /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have told what they know.
+    fn lose_beside_learner() -> Cluster {
+        let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
+        let mut cluster =
+            Cluster { machine: StateMachine::new(topology, ManagerOptions::default()) };
+        cluster.apply(Action::Take { drawn: DRAWN });
+        (0..8).for_each(|node| cluster.join(node, 0));
+        cluster.join(1, 1);
+        cluster.join(2, 1);
+        cluster.accept(S, 7);
+        (0..8).for_each(|node| cluster.tell(node, Some(10), None));
+        cluster.tick();
+        cluster
+    }
+
+    /// Nodes 1 and 2 lose their memory, and the loss is accepted.
+    fn lose(faults: ManagerPlantedBugs) -> Cluster {
+        let mut cluster = Cluster::new(faults);
+        assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
+        cluster.accept(S, 1);
+        assert_eq!(cluster.machine.configuration().shards[0].loss, None, "refused");
+        cluster.join(1, 1);
+        assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
+        cluster.join(2, 1);
+        assert_eq!(cluster.machine.check_loss(T), Err(ChangeRefusal::HasMajority(T)));
+        cluster.accept(S, 7);
+        cluster
+    }
+}
+
+/// The last of the nodes knows most.
+fn force(faults: ManagerPlantedBugs) -> Option<Clock> {
+    let mut cluster = Cluster::lose(faults);
+    let asked = cluster.loss().clone();
+    assert_eq!((asked.stage, asked.begun), (LossStage::Asking, Epoch(2)));
+    let out = |cluster: &Cluster| cluster.machine.configuration().shards[0].out;
+    assert_eq!(out(&cluster), Some(Epoch(2)), "out at once");
+    (0..5).for_each(|node| cluster.tell(node, Some(30), None));
+    cluster.tick();
+    assert_eq!(cluster.loss().stage, LossStage::Asking, "one is still to say what it knows");
+    // It says it twice, and in a former process.
+    cluster.tell(4, Some(99), None);
+    let (node, begun) = (NodeId(5), asked.begun);
+    let knowledge = Knowledge { durable: [(Epoch(1), Clock(98))].into(), ..Default::default() };
+    let former = Incarnation(0);
+    cluster.apply(Action::Known { node, incarnation: former, shard: S, begun, knowledge });
+    cluster.tell(5, Some(40), None);
+    cluster.accept(S, 7);
+    assert_eq!(cluster.loss().told.len(), 6, "a repeat begins nothing");
+    cluster.tick();
+    let assignment = cluster.machine.configuration().shards[0].clone();
+    assert_eq!((&*assignment.voters, assignment.since), (&[NodeId(0)][..], Epoch(3)));
+    assert!(assignment.members().all_promise && assignment.empty.is_empty());
+    let void = [(NodeId(1), Incarnation(2)), (NodeId(2), Incarnation(2))];
+    assert_eq!(cluster.loss().void, void.into());
+    assert_eq!(cluster.end(), None);
+    cluster.hold(35);
+    assert_eq!((cluster.loss().stage, out(&cluster)), (LossStage::Over, Some(Epoch(2))));
+    assert!(!cluster.machine.configuration().shards[0].members().all_promise);
+    cluster.tick();
+    cluster.hold(50);
+    let end = cluster.end();
+    assert_eq!(cluster.loss().ends[&Epoch(1)].end, end, "it is final");
+    end
+}
+
+#[test]
+fn an_epoch_ends_where_a_live_node_knows_it_to_be_durable() {
+    assert_eq!(force(ManagerPlantedBugs::default()), Some(Clock(40)));
+}
+
+#[test]
+fn an_end_below_what_is_known_is_seen() {
+    let faults = ManagerPlantedBugs { force_below_known: true, ..ManagerPlantedBugs::default() };
+    assert_ne!(force(faults), Some(Clock(40)));
+}
+
+#[test]
+fn an_epoch_ends_where_it_was_heard_to_have_ended() {
+    let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
+    (0..5).for_each(|node| cluster.tell(node, Some(10), None));
+    cluster.tell(5, None, Some(20));
+    cluster.tick();
+    cluster.hold(35);
+    assert_eq!(cluster.end(), Some(Clock(20)), "some were told so");
+    let (known, held, end) = (Clock(20), Some(Clock(35)), Some(Clock(20)));
+    let lost = LostEnd { known, has_ended: true, held, end };
+    assert_eq!(cluster.loss().ends[&Epoch(1)], lost);
+}
+
+#[test]
+fn what_survivors_hold_beyond_what_is_known_stays() {
+    let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
+    (0..6).for_each(|node| cluster.tell(node, Some(10), None));
+    cluster.tick();
+    cluster.hold(35);
+    assert_eq!(cluster.end(), Some(Clock(35)));
+    // T says how it ended: the epoch is settled, and with the next one S takes part again.
+    let (claim, epoch) = (cluster.claim(T), Epoch(1));
+    cluster.apply(Action::Report { claim, epoch, watermark: Clock::MAX });
+    assert_eq!(cluster.machine.configuration().last(epoch).expect("settled").of(S), Clock(35));
+    for epoch in [2, 3].map(Epoch) {
+        let claim = cluster.claim(T);
+        cluster.apply(Action::Report { claim, epoch, watermark: Clock::MAX });
+    }
+    cluster.tick();
+    assert_eq!(cluster.machine.configuration().shards[0].out, None, "it takes part again");
+    assert_eq!(cluster.machine.configuration().outage(S), None);
+}
+
+/// A survivor that loses its memory before the ends are forced is waited for, until an operator accepts that loss, too.
+#[test]
+fn a_loss_may_be_followed_by_another() {
+    let mut cluster = Cluster::lose_beside_learner();
+    assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0), NodeId(3)]);
+    assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
+    cluster.join(3, 1);
+    assert_eq!(cluster.machine.check_loss(S), Ok(()), "all survivors have to promise");
+    cluster.accept(S, 8);
+    assert_eq!(cluster.loss().ends[&Epoch(1)].known, Clock(10), "what was told stays known");
+    (0..8).for_each(|node| cluster.tell(node, None, None));
+    cluster.tick();
+    assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0)]);
+    cluster.hold(5);
+    assert_eq!(cluster.end(), Some(Clock(10)));
+}
+
+/// S had ended an epoch, all shards have, and the survivor lacks the end.
+#[test]
+fn survivors_that_lack_a_settled_epoch_are_seen() {
+    let mut cluster = Cluster::new(ManagerPlantedBugs::default());
+    // They hold all of the first epoch, though not its end.
+    for (epoch, end) in [(Epoch(1), Clock(10)), (Epoch(2), Clock::MAX)] {
+        cluster.apply(Action::Close { claim: cluster.claim(S), epoch });
+        for (shard, watermark) in [(S, end), (T, Clock::MAX)] {
+            let claim = cluster.claim(shard);
+            cluster.apply(Action::Report { claim, epoch, watermark });
+        }
+        assert!(cluster.machine.configuration().last(epoch).is_some());
+    }
+    cluster.join(1, 1);
+    cluster.join(2, 1);
+    cluster.accept(S, 7);
+    (0..6).for_each(|node| cluster.tell(node, None, None));
+    cluster.tick();
+    let begun = cluster.loss().begun;
+    let held = (1..begun.0).map(|epoch| (Epoch(epoch), Clock(15))).collect();
+    cluster.apply(Action::Held { claim: cluster.claim(S), held });
+    assert_eq!(cluster.loss().stage, LossStage::Over);
+    let (known, held) = (Clock::MAX, Some(Clock(15)));
+    let lost = LostEnd { known, has_ended: true, held, end: Some(Clock::MAX) };
+    assert_eq!(cluster.loss().ends[&Epoch(2)], lost);
+    assert!(!cluster.loss().ends.contains_key(&Epoch(1)));
+}
+
+/// How epochs were forced to end is not forgotten when the survivors are lost in turn.
+#[test]
+fn forced_ends_outlast_another_loss() {
+    let mut cluster = Cluster::lose_beside_learner();
+    cluster.hold(5);
+    let forced = cluster.loss().ends[&Epoch(1)];
+    assert_eq!((cluster.loss().stage, forced.end), (LossStage::Over, Some(Clock(10))));
+    cluster.join(3, 1);
+    cluster.accept(S, 8);
+    assert_eq!(cluster.loss().stage, LossStage::Asking);
+    (0..8).for_each(|node| cluster.tell(node, Some(99), None));
+    assert_eq!(cluster.loss().ends[&Epoch(1)], forced);
+}
+
+#[test]
+fn without_survivors_there_is_nothing_to_go_on_with() {
+    let mut cluster = Cluster::new(ManagerPlantedBugs::default());
+    (0..3).for_each(|node| cluster.join(node, 1));
+    assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::NoSurvivor(S)));
+}

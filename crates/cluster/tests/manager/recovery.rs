@@ -1,0 +1,482 @@
+//! A majority of the managers is lost: one that survives, and may lag, goes on from what nodes remember; the others come
+//! back.
+
+use crate::world::DRAWN;
+use shoal_cluster::manager::{
+    Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, Generation,
+    HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage,
+    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerPlantedBugs,
+    NotRecovered, Outage, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager,
+    ToNode,
+};
+use shoal_cluster::topology::Topology;
+use shoal_types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+const S: ShardId = ShardId(0);
+const T: ShardId = ShardId(1);
+const FIRST: Generation = Generation(1 << 32);
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millis)
+}
+
+/// The managers of two shards of three voters each, S on the nodes 0 to 2 and T on 3 to 5.
+struct Managers {
+    machine: StateMachine,
+    term: Term,
+    now: Time,
+}
+
+impl Managers {
+    fn new(faults: ManagerPlantedBugs) -> Managers {
+        let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
+        let machine =
+            StateMachine::new(topology, ManagerOptions { faults, ..ManagerOptions::default() });
+        let mut managers = Managers { machine, term: Term(1), now: at(1) };
+        managers.apply(Action::Take { drawn: DRAWN });
+        (0..6).for_each(|node| managers.join(node, 0));
+        managers
+    }
+
+    fn apply(&mut self, action: Action) -> Vec<Applied> {
+        let command = Command { term: self.term, at: self.now, action };
+        let mut applied = Vec::new();
+        self.machine.apply(&command, &mut applied);
+        let image = self.machine.image();
+        let again = StateMachine::from_image(&image, self.machine.options().clone());
+        assert_eq!(again.expect("an image"), self.machine);
+        applied
+    }
+
+    fn join(&mut self, node: u32, after: u32) {
+        let (instance, heard) = (instance(node, after + 1), self.now);
+        let (node, after) = (NodeId(node), Incarnation(after));
+        self.apply(Action::Join { node, instance, after, lost: true, heard });
+    }
+
+    /// At that time these nodes are heard.
+    fn hear(&mut self, millis: u64, nodes: Range<u32>) {
+        self.now = at(millis);
+        let heard = nodes.map(|node| HeartbeatRecord {
+            node: NodeId(node),
+            incarnation: self.machine.node(NodeId(node)).expect("a node").1,
+            round: 1,
+            at: self.now,
+            known: Revision(0),
+        });
+        let heard = heard.collect();
+        self.apply(Action::Tick { heard });
+    }
+
+    fn tick(&mut self, millis: u64) -> Vec<Applied> {
+        self.now = at(millis);
+        self.apply(Action::Tick { heard: Vec::new() })
+    }
+
+    fn claim(&self, shard: ShardId) -> LeadershipClaim {
+        let it = self.configuration().shard(shard).expect("a shard");
+        LeadershipClaim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
+    }
+
+    fn report(&mut self, shard: ShardId, epoch: Epoch, watermark: Clock) {
+        let claim = self.claim(shard);
+        self.apply(Action::Report { claim, epoch, watermark });
+    }
+
+    fn configuration(&self) -> &Arc<Configuration> {
+        self.machine.configuration()
+    }
+
+    /// Epoch 2 begins, for something that hangs.
+    fn close(&mut self) {
+        let (claim, epoch) = (self.claim(S), self.configuration().epoch);
+        self.apply(Action::Close { claim, epoch });
+        assert_eq!(self.configuration().epoch, Epoch(epoch.0 + 1));
+    }
+
+    /// A node remembers the configuration as it is.
+    fn remembered(&self, node: u32) -> Recollection {
+        let (instance, incarnation) = self.machine.node(NodeId(node)).expect("a node");
+        let configuration = Some(Arc::clone(self.configuration()));
+        let heard = HeardEpochs { open: self.configuration().epoch, ends: BTreeMap::new() };
+        Recollection { instance, incarnation, pledged: FIRST, configuration, heard }
+    }
+
+    fn remember(&self, nodes: impl IntoIterator<Item = u32>) -> BTreeMap<NodeId, Recollection> {
+        nodes.into_iter().map(|node| (NodeId(node), self.remembered(node))).collect()
+    }
+
+    /// The one that is left goes on alone, on a clock that shows another time.
+    fn recover(&self, told: &BTreeMap<NodeId, Recollection>) -> Managers {
+        let machine = self.machine.recover(FIRST, told).expect("recovered");
+        let mut managers = Managers { machine, term: Term(2), now: at(50) };
+        let took = managers.apply(Action::Take { drawn: ClusterId::new(99).expect("not 0") });
+        assert_eq!(took, [Applied::Took(Term(2))], "it is the same cluster");
+        assert_eq!(managers.configuration().cluster, Some(DRAWN));
+        managers
+    }
+}
+
+fn instance(node: u32, incarnation: u32) -> ProcessInstance {
+    ProcessInstance(u64::from(node * 1000 + incarnation))
+}
+
+fn appointed(applied: &[Applied]) -> Vec<ShardId> {
+    let shard = |it: &Applied| match it {
+        Applied::Appointed { shard, .. } => Some(*shard),
+        _ => None,
+    };
+    applied.iter().filter_map(shard).collect()
+}
+
+#[test]
+fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
+    let before = Managers::new(ManagerPlantedBugs::default());
+    let mut after = before.recover(&before.remember(0..6));
+    let former = before.configuration();
+    for (now, then) in after.configuration().shards.iter().zip(&former.shards) {
+        assert_eq!(now.leader, then.leader);
+        assert_eq!(now.incarnation, Incarnation(0), "no process leads");
+    }
+    assert_eq!(after.configuration().outage(S), Some(Outage::Appointing));
+    let lease = ManagerOptions::default().lease_at_manager();
+    assert_eq!(appointed(&after.tick(50)), []);
+    let last = Time((at(50) + lease).0 - 1);
+    after.now = last;
+    let heard = |node: u32| shoal_cluster::manager::HeartbeatRecord {
+        node: NodeId(node),
+        incarnation: Incarnation(1),
+        round: 1,
+        at: last,
+        known: Revision(0),
+    };
+    let heard: Vec<_> = (0..6).map(heard).collect();
+    assert_eq!(appointed(&after.apply(Action::Tick { heard })), []);
+    let applied = after.tick(1000);
+    assert_eq!(appointed(&applied), [S, T]);
+    let all = Arc::clone(after.configuration());
+    let is_new = |it: &Assignment| it.since == all.epoch && it.ballot.epoch == all.epoch;
+    assert!(all.shards.iter().all(is_new), "each is a new leadership");
+
+    // Every epoch that may have been begun is reported by them, and then all is settled.
+    let closing: Vec<Epoch> = all.closing().collect();
+    assert_eq!(closing.first(), Some(&former.epoch));
+    for epoch in closing {
+        after.report(S, epoch, Clock(5));
+        after.report(T, epoch, Clock::MAX);
+    }
+    assert_eq!(after.configuration().settled.0 + 1, after.configuration().epoch.0);
+}
+
+/// The survivor has missed a restart, an epoch and an appointment, which a live node was told of.
+#[test]
+fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
+    let mut lost = Managers::new(ManagerPlantedBugs::default());
+    let survivor = Managers { machine: lost.machine.clone(), ..lost };
+    lost.join(4, 1);
+    lost.close();
+    lost.tick(10);
+    lost.hear(700, 1..6);
+    lost.tick(800);
+    let known = Arc::clone(lost.configuration());
+    assert_eq!(known.shards[0].leader, NodeId(1), "node 0 has died");
+    assert!(known.epoch > survivor.configuration().epoch);
+
+    // Of those that answer, one was told; the others know as little as the survivor.
+    let mut told = survivor.remember([1, 2, 3]);
+    told.extend(lost.remember([5]));
+    // Another was told by it that one more epoch had begun.
+    told.get_mut(&NodeId(3)).expect("it answers").heard.open = Epoch(known.epoch.0 + 1);
+    let after = survivor.recover(&told);
+    let now = after.configuration();
+    assert!(now.epoch.0 > known.epoch.0 + 1 && now.revision > known.revision);
+    assert_eq!(now.shards[0].leader, NodeId(1), "as the lost ones had it");
+    let (of_lost, incarnation) = after.machine.node(NodeId(4)).expect("a node");
+    assert_ne!(of_lost, instance(4, 2), "it did not answer");
+    assert!(incarnation > Incarnation(2), "its second process was admitted already");
+    let alive = |node: usize| now.nodes[node].alive;
+    assert!([1, 2, 3, 5].into_iter().all(alive) && !alive(0) && !alive(4));
+    assert_eq!(after.machine.node(NodeId(5)), lost.machine.node(NodeId(5)), "its process goes on");
+    // What did not answer counts as lost.
+    assert!(now.shards[0].empty.contains_key(&NodeId(0)));
+    assert!(now.shards[1].empty.contains_key(&NodeId(4)));
+
+    // A node that has a number of a process that is over is not taken for the one that follows it.
+    let mut told = lost.remember([5, 1]);
+    told.get_mut(&NodeId(1)).expect("it answers").incarnation = Incarnation(7);
+    assert!(!survivor.recover(&told).configuration().nodes[1].alive);
+}
+
+#[test]
+fn ends_that_nodes_have_heard_stay_final() {
+    let mut before = Managers::new(ManagerPlantedBugs::default());
+    before.close();
+    let mut told = before.remember(0..6);
+    let hear = |it: &mut Recollection, ends: [Option<u64>; 2]| {
+        it.heard.ends.insert(Epoch(1), ends.map(|end| end.map(Clock)).to_vec());
+    };
+    hear(told.get_mut(&NodeId(2)).expect("told"), [Some(7), None]);
+    let after = before.recover(&told);
+    let ends = after.configuration().ends[&Epoch(1)].clone();
+    assert_eq!(ends, [Some(Clock(7)), None]);
+
+    // An FVW that was heard from other nodes or streams, of an epoch that no configuration has as closed.
+    let last = told.get_mut(&NodeId(3)).expect("told");
+    last.heard.open = Epoch(4);
+    hear(last, [Some(7), Some(9)]);
+    last.heard.ends.insert(Epoch(3), vec![Some(Clock(1)), Some(Clock::MAX)]);
+    let after = before.recover(&told);
+    let mut watermark = VectorWatermark::new(Epoch(1), 2);
+    watermark.raise(S, Clock(7));
+    watermark.raise(T, Clock(9));
+    assert_eq!(after.configuration().last(Epoch(1)), Some(watermark));
+    assert!(after.configuration().last(Epoch(3)).is_some());
+    assert_eq!(after.configuration().settled, Epoch(1));
+
+    hear(told.get_mut(&NodeId(5)).expect("told"), [Some(8), None]);
+    let refused = before.machine.recover(FIRST, &told);
+    assert_eq!(
+        refused,
+        Err(NotRecovered::Contradiction { node: NodeId(5), epoch: Epoch(1), shard: S })
+    );
+}
+
+/// The loss of S's majority is accepted; of its voters the node 0 remembers, and 5 does not answer. The epochs 1 and 2 lack
+/// their end on S.
+fn accept_loss(managers: &mut Managers) {
+    managers.close();
+    (1..3).for_each(|node| managers.join(node, 1));
+    let change = ClusterChange::AcceptLoss { shard: S, number: 7, at_s: 5 };
+    managers.apply(Action::Change { ask: Ask(1), change });
+    assert!(loss(managers).ends.keys().eq(&[Epoch(1), Epoch(2)]));
+}
+
+fn loss(managers: &Managers) -> &Loss {
+    managers.configuration().shards[0].loss.as_ref().expect("accepted")
+}
+
+/// A live node tells what it knows of S.
+fn tell_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
+    let (shard, begun) = (S, loss(managers).begun);
+    let (node, incarnation) = (NodeId(node), managers.machine.node(NodeId(node)).expect("one").1);
+    managers.apply(Action::Known { node, incarnation, shard, begun, knowledge });
+}
+
+/// The survivors of S hold the epochs that its loss names up to there.
+fn hold(managers: &mut Managers, end: Clock) {
+    let held = loss(managers).ends.keys().map(|epoch| (*epoch, end)).collect();
+    let claim = managers.claim(S);
+    managers.apply(Action::Held { claim, held });
+}
+
+#[test]
+fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
+    for stage in [LossStage::Asking, LossStage::Preparing] {
+        let mut before = Managers::new(ManagerPlantedBugs::default());
+        accept_loss(&mut before);
+        let asked = if stage == LossStage::Preparing { 6 } else { 3 };
+        (0..asked).for_each(|node| tell_known(&mut before, node, Knowledge::default()));
+        before.tick(10);
+        assert_eq!(loss(&before).stage, stage);
+        let mut after = before.recover(&before.remember(0..5));
+        let epoch = after.configuration().epoch;
+        assert_eq!((loss(&after).stage, loss(&after).begun), (LossStage::Asking, epoch));
+        after.tick(50);
+        for node in 0..5 {
+            // What a node knows of a clock is not forgotten.
+            let durable = [(Epoch(2), Clock(9))].into();
+            tell_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
+        }
+        after.hear(700, 0..5);
+        after.tick(800);
+        assert_eq!(loss(&after).stage, LossStage::Preparing);
+        assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);
+        hold(&mut after, Clock(4));
+        assert_eq!(loss(&after).stage, LossStage::Over);
+        assert_eq!(loss(&after).ends[&Epoch(2)].end, Some(Clock(9)));
+        let closing: Vec<Epoch> = after.configuration().closing().collect();
+        assert!(closing.iter().all(|epoch| !after.configuration().lacks_end(*epoch, S)));
+    }
+}
+
+#[test]
+fn a_process_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go_on() {
+    let mut before = Managers::new(ManagerPlantedBugs::default());
+    accept_loss(&mut before);
+    // The node 3 is cut off, and had heard before where S ended the epoch 1.
+    [0, 1, 2, 4, 5]
+        .into_iter()
+        .for_each(|node| tell_known(&mut before, node, Knowledge::default()));
+    let mut told = before.remember([0, 3, 5]);
+    let hear = |it: &mut Recollection, end: u64| {
+        it.heard.ends.insert(Epoch(1), vec![Some(Clock(end)), None]);
+    };
+    hear(told.get_mut(&NodeId(3)).expect("told"), 7);
+    // Another has heard of the end that was forced, which no configuration that is left has.
+    hear(told.get_mut(&NodeId(5)).expect("told"), 5);
+    let after = before.recover(&told);
+    let now = after.configuration();
+    assert_eq!((now.nodes[3].alive, now.nodes[5].alive), (false, true));
+    assert_eq!(now.ends[&Epoch(1)][0], Some(Clock(5)));
+    assert!(now.shards[1].empty.contains_key(&NodeId(3)), "it comes back without memory");
+}
+
+#[test]
+fn only_processes_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_heard_of() {
+    let before = Managers::new(ManagerPlantedBugs::default());
+    let mut told = before.remember(0..6);
+    told.get_mut(&NodeId(2)).expect("told").pledged = Generation(0);
+    let mut first = before.recover(&told);
+    assert!(!first.configuration().nodes[2].alive, "it has not pledged");
+
+    // These managers are lost, too, when one node has heard of them.
+    first.tick(60);
+    let second = FIRST.next(NodeId(3));
+    let mut told = before.remember([0, 1]);
+    told.extend(first.remember([4]));
+    told.values_mut().for_each(|it| it.pledged = second);
+    let after = before.machine.recover(second, &told).expect("recovered");
+    let alive: Vec<bool> = after.configuration().nodes.iter().map(|node| node.alive).collect();
+    assert_eq!(alive, [true, true, false, false, true, false]);
+}
+
+#[test]
+fn what_cannot_be_safe_is_refused() {
+    let before = Managers::new(ManagerPlantedBugs::default());
+    let refused = |told: &BTreeMap<_, _>| before.machine.recover(FIRST, told).expect_err("refused");
+    assert_eq!(refused(&BTreeMap::new()), NotRecovered::NothingRemembered);
+    let mut told = before.remember([1]);
+    let change = |it: &mut BTreeMap<NodeId, Recollection>, work: fn(&mut Recollection)| {
+        let mut changed = it.clone();
+        work(changed.get_mut(&NodeId(1)).expect("told"));
+        refused(&changed)
+    };
+    let fresh = change(&mut told, |it| it.configuration = None);
+    assert_eq!(fresh, NotRecovered::NothingRemembered);
+    let later = change(&mut told, |it| it.pledged = FIRST.next(NodeId(0)));
+    assert_eq!(later, NotRecovered::Late(FIRST.next(NodeId(0))));
+    let far = change(&mut told, |it| it.heard.open = Epoch(1000));
+    assert!(matches!(far, NotRecovered::TooManyEpochs(_)), "{far}");
+    let other = change(&mut told, |it| {
+        let configuration = it.configuration.as_mut().expect("told");
+        Arc::make_mut(configuration).cluster = ClusterId::new(5);
+    });
+    assert_eq!(other, NotRecovered::OtherCluster(NodeId(1)));
+    let odd = change(&mut told, |it| {
+        Arc::make_mut(it.configuration.as_mut().expect("told")).shards.truncate(1);
+    });
+    assert_eq!(odd, NotRecovered::Implausible(NodeId(1)));
+    // It is done already.
+    let done = before.recover(&told);
+    let again = done.machine.recover(FIRST, &done.remember([1]));
+    assert_eq!(again, Err(NotRecovered::Late(FIRST)));
+    assert_eq!(FIRST.next(NodeId(3)).count(), 2);
+}
+
+/// A member that was granted a lease by managers that are lost, and what it says when it is asked to pledge.
+fn member(
+    managers: &Managers,
+    pledges: bool,
+    faults: ManagerPlantedBugs,
+) -> (ManagerClient, Vec<ManagerClientEffect>) {
+    let options = ManagerOptions { faults, ..ManagerOptions::default() };
+    let mut member = ManagerClient::new(NodeId(1), instance(1, 1), true, options);
+    let configuration = Arc::clone(managers.configuration());
+    let welcome =
+        ToNode::Welcome { instance: instance(1, 1), incarnation: Incarnation(1), configuration };
+    let mut effects = Vec::new();
+    member.step(at(0), ManagerClientEvent::Received(welcome), &mut effects);
+    member.step(at(5), grant(managers, 1), &mut effects);
+    assert!(member.holds_lease(at(6)));
+    effects.clear();
+    let recall = ToNode::Recall { generation: FIRST, pledges };
+    member.step(at(7), ManagerClientEvent::Received(recall), &mut effects);
+    (member, effects)
+}
+
+/// A heartbeat is granted, with the configuration.
+fn grant(managers: &Managers, round: u64) -> ManagerClientEvent {
+    let configuration = managers.configuration();
+    ManagerClientEvent::Received(ToNode::Granted {
+        generation: configuration.generation,
+        incarnation: Incarnation(1),
+        round,
+        revision: configuration.revision,
+        configuration: Some(Arc::clone(configuration)),
+    })
+}
+
+/// The lost managers come back, all of them, with their log: a node that pledged has none of it.
+fn return_of_the_lost(faults: ManagerPlantedBugs) -> bool {
+    let mut lost = Managers::new(faults);
+    let (mut member, effects) = member(&lost, true, faults);
+    let told = effects.iter().find_map(|effect| match effect {
+        ManagerClientEffect::Send { message: ToManager::Recalled { told, .. } } => {
+            Some(told.clone())
+        }
+        _ => None,
+    });
+    let mut told = BTreeMap::from([(NodeId(1), told.expect("it answers"))]);
+    told.extend(lost.remember([0, 2, 3, 4, 5]));
+    assert!(!member.holds_lease(at(7)), "it has given it up");
+    let recovered = lost.recover(&told);
+    lost.close();
+    let mut effects = Vec::new();
+    let heartbeats = |effects: &[ManagerClientEffect]| {
+        let round = |effect: &ManagerClientEffect| match effect {
+            ManagerClientEffect::Send { message: ToManager::Heartbeat { round, .. } } => {
+                Some(*round)
+            }
+            _ => None,
+        };
+        effects.iter().filter_map(round).next_back()
+    };
+    member.step(at(80), ManagerClientEvent::Timer, &mut effects);
+    let round = heartbeats(&effects).expect("it shows itself");
+    member.step(at(81), grant(&lost, round), &mut effects);
+    if member.holds_lease(at(82)) {
+        return true;
+    }
+    assert_eq!(member.configuration().map(|it| it.epoch), Some(Epoch(1)), "none of theirs");
+    member.step(at(83), grant(&recovered, round), &mut effects);
+    assert!(member.holds_lease(at(84)), "granted by those it has pledged to");
+    let configured = ToNode::Configured { configuration: Arc::clone(lost.configuration()) };
+    member.step(at(85), ManagerClientEvent::Received(configured), &mut effects);
+    assert_eq!(member.configuration(), Some(recovered.configuration()));
+    assert!(!effects.contains(&ManagerClientEffect::Superseded));
+    member.holds_lease(at(700))
+}
+
+#[test]
+fn managers_that_come_back_grant_nothing() {
+    assert!(!return_of_the_lost(ManagerPlantedBugs::default()));
+    assert!(return_of_the_lost(ManagerPlantedBugs {
+        serve_former_managers: true,
+        ..ManagerPlantedBugs::default()
+    }));
+}
+
+#[test]
+fn a_process_that_was_not_asked_ends_with_what_it_remembers() {
+    let mut lost = Managers::new(ManagerPlantedBugs::default());
+    // Asked, but not to pledge: nothing changes.
+    let (mut member, _) = member(&lost, false, ManagerPlantedBugs::default());
+    assert!(member.holds_lease(at(8)));
+    let recovered = lost.recover(&lost.remember([0, 2, 3, 4, 5]));
+    lost.close();
+    let mut effects = Vec::new();
+    member.step(at(9), grant(&lost, 1), &mut effects);
+    let configuration = Arc::clone(recovered.configuration());
+    let told = ManagerClientEvent::Received(ToNode::Configured { configuration });
+    member.step(at(10), told, &mut effects);
+    assert!(effects.contains(&ManagerClientEffect::Superseded));
+    assert!(!member.holds_lease(at(10)));
+
+    // So it hears as well of a process that may follow it: the lost managers may have admitted the next one.
+    let (_, incarnation) = recovered.machine.node(NodeId(1)).expect("a node");
+    assert!(incarnation > Incarnation(2));
+}

@@ -1,0 +1,386 @@
+//! Runs the scenarios of `manager_scripts/`: commands, a line of dashes, and the trace they make.
+//!
+//! `MANAGER_SCRIPTS=refresh cargo test -p shoal-cluster --test manager scripts` writes the traces
+//! anew; read the difference before you commit it. Messages take 5 ms, a commitment 10 ms, leases
+//! are 600 ms; clocks are all right unless a script says otherwise.
+//!
+//! ```text
+//! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS]
+//! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
+//! begin                     (elects manager 0, starts all nodes, waits 300 ms, and says nothing)
+//! cut NODE… [in|out]        heal                     (in: it hears nothing; out: no other hears it)
+//! elect MANAGER             restart MANAGER          outage                recover
+//! rate node=N|manager=N ppm=±N                       delay MS              (for messages)
+//! report NODE SHARD EPOCH CLOCK|inf                  caught NODE SHARD REPLICA
+//! replace SHARD NODE NODE   keep SHARD               table NAME [SHARD]
+//! move TABLE SHARD          end TABLE                cancel TABLE          show
+//! ```
+//! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
+
+use crate::world::{NetworkFaults, Setup, World};
+use shoal_cluster::manager::{
+    Assignment, ClusterChange, Configuration, LogPace, ManagerClient, ManagerClientEvent,
+    ManagerOptions,
+};
+use shoal_cluster::topology::{Home, Partitioning, Topology};
+use shoal_types::{Clock, Epoch, NodeId, Random, ShardId, TableId};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs};
+
+/// A command's words: those with `=`, and the others.
+struct Words<'a> {
+    plain: Vec<&'a str>,
+    named: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Words<'a> {
+        let named = line.split_whitespace().filter_map(|word| word.split_once('='));
+        let plain = line.split_whitespace().filter(|word| !word.contains('='));
+        Words { plain: plain.collect(), named: named.collect() }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.plain.contains(&word)
+    }
+
+    fn number(&self, place: usize) -> u32 {
+        let word = self.plain.get(place).unwrap_or_else(|| panic!("word {place} is missing"));
+        word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
+    }
+
+    fn node(&self, place: usize) -> NodeId {
+        NodeId(self.number(place))
+    }
+
+    fn shard(&self, place: usize) -> ShardId {
+        ShardId(self.number(place))
+    }
+
+    fn span(&self, place: usize) -> Duration {
+        Duration::from_millis(u64::from(self.number(place)))
+    }
+
+    /// All plain words that are numbers.
+    fn nodes(&self) -> Vec<NodeId> {
+        self.plain.iter().filter_map(|word| word.parse().ok()).map(NodeId).collect()
+    }
+
+    fn named<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        let word = self.named.get(name)?;
+        Some(word.parse().unwrap_or_else(|_| panic!("not a number: {word}")))
+    }
+}
+
+fn build(words: &Words<'_>) -> World {
+    let number = |name, default| words.named(name).unwrap_or(default);
+    let (datacenters, shards) = (number("dcs", 3), number("shards", 1));
+    let (voters, learners) = (number("voters", 3), number("learners", 0));
+    let topology = if words.has("symmetric") {
+        Topology::symmetric(datacenters, shards, voters, learners, 1)
+    } else {
+        Topology::compact(datacenters, shards, voters, learners, 1)
+    };
+    let delay = Duration::from_millis(5);
+    World::new(Setup {
+        topology,
+        options: ManagerOptions { drift_ppm: 10_000, ..ManagerOptions::default() },
+        managers: words.named("managers").unwrap_or(1),
+        pace: LogPace::steady(delay),
+        network_faults: NetworkFaults::fair(delay),
+        owners: words.named("owners").map(Duration::from_millis),
+        random: Random::new(1),
+    })
+}
+
+fn everybody(world: &World) -> Vec<NodeId> {
+    (0..world.nodes.len() as u32).map(NodeId).collect()
+}
+
+fn cut(world: &mut World, words: &Words<'_>) {
+    for node in words.nodes() {
+        if !words.has("in") {
+            world.mute.insert(node);
+        }
+        if !words.has("out") {
+            world.deaf.insert(node);
+        }
+    }
+}
+
+fn set_rate(world: &mut World, words: &Words<'_>) {
+    let (rate, now) = (words.named("ppm").expect("a rate"), world.now);
+    if let Some(node) = words.named::<usize>("node") {
+        world.nodes[node].dial.set_rate(now, rate);
+    }
+    if let Some(manager) = words.named::<usize>("manager") {
+        world.servers[manager].dial.set_rate(now, rate);
+    }
+}
+
+fn to_shard(shard: u32) -> Partitioning {
+    Partitioning::Range { splits: vec![(Box::default(), ShardId(shard))] }
+}
+
+fn change(words: &Words<'_>) -> ClusterChange {
+    match words.plain[0] {
+        "replace" => {
+            let (shard, outgoing, incoming) = (words.shard(1), words.node(2), words.node(3));
+            ClusterChange::ReplaceReplica { shard, outgoing, incoming }
+        }
+        "keep" => ClusterChange::KeepReplicas { shard: words.shard(1) },
+        "table" => {
+            let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
+            ClusterChange::CreateTable {
+                name: words.plain[1].to_owned(),
+                partitioning: to_shard(shard),
+            }
+        }
+        "move" => {
+            let partitioning = to_shard(words.number(2));
+            ClusterChange::BeginMove { table: TableId(words.number(1)), partitioning }
+        }
+        "end" => ClusterChange::EndMove { table: TableId(words.number(1)) },
+        "cancel" => ClusterChange::CancelMove { table: TableId(words.number(1)) },
+        other => panic!("no such command: {other}"),
+    }
+}
+
+fn show_shard(line: &mut String, it: &Assignment) {
+    let list = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(",");
+    write!(line, " {} voters={}", it.ballot, list(&it.voters)).expect("a string");
+    if let Some(since) = it.out {
+        write!(line, " out since {since}").expect("a string");
+    }
+    if !it.learners.is_empty() {
+        write!(line, " learners={}", list(&it.learners)).expect("a string");
+    }
+    for (node, since) in &it.empty {
+        write!(line, " {node} empty since {since}").expect("a string");
+    }
+}
+
+fn show_clock(clock: Clock) -> String {
+    match clock {
+        Clock::MAX => "inf".to_owned(),
+        clock => clock.to_string(),
+    }
+}
+
+fn show_configuration(lines: &mut Vec<String>, it: &Configuration) {
+    let mut line = format!("  revision {} {} settled={}", it.revision, it.epoch, it.settled);
+    let dead = (0..).map(NodeId).zip(&it.nodes).filter(|(_, standing)| !standing.alive);
+    dead.for_each(|(node, _)| write!(line, " {node} dead").expect("a string"));
+    lines.push(line);
+    for (id, shard) in (0..).map(ShardId).zip(&it.shards) {
+        let mut line = format!("  {id}");
+        show_shard(&mut line, shard);
+        lines.push(line);
+    }
+    for (epoch, ends) in &it.ends {
+        let clocks = ends.iter().map(|end| end.map_or("?".to_owned(), show_clock));
+        lines.push(format!("  ends of {epoch}: {}", clocks.collect::<Vec<_>>().join(" ")));
+    }
+    for found in &it.finals {
+        let shards = (0..it.shards.len() as u32).map(ShardId);
+        let clocks = shards.map(|shard| show_clock(found.of(shard)));
+        let clocks = clocks.collect::<Vec<_>>().join(" ");
+        lines.push(format!("  FVW({}) = {clocks}", found.epoch()));
+    }
+    for (id, table) in (0..).map(TableId).zip(it.topology.tables()) {
+        let home = match it.topology.home(id, b"key") {
+            Some(Home::One(shard)) => shard.to_string(),
+            Some(Home::Everywhere) | None => "everywhere".to_owned(),
+        };
+        let moves = it.moving.as_ref().is_some_and(|moving| moving.table == id);
+        let moves = if moves { ", moves" } else { "" };
+        lines.push(format!("  {id} {} on {home}{moves}", table.name()));
+    }
+}
+
+/// What each node believes, and the newest configuration.
+fn show(world: &mut World) {
+    let mut lines = Vec::new();
+    for (id, node) in (0..).map(NodeId).zip(&world.nodes) {
+        let Some(member) = &node.member else {
+            lines.push(format!("  {id} is down"));
+            continue;
+        };
+        let now = node.dial.read(world.now);
+        let led: Vec<_> = world.topology.shard_ids().filter(|s| member.leads(*s, now)).collect();
+        let led = led.iter().map(ShardId::to_string).collect::<Vec<_>>().join(",");
+        let known = member.configuration().map_or(0, |configuration| configuration.revision.0);
+        let lease = if member.holds_lease(now) { "lease" } else { "no lease" };
+        let leads = if led.is_empty() { String::new() } else { format!(" leads {led}") };
+        lines.push(format!("  {id} revision {known}, {lease}{leads}"));
+    }
+    let managers = world.servers.iter().filter_map(|server| server.manager.as_ref());
+    let newest = managers.map(|manager| manager.machine().configuration());
+    if let Some(newest) = newest.max_by_key(|configuration| configuration.revision) {
+        show_configuration(&mut lines, newest);
+    }
+    world.trace.extend(lines);
+}
+
+fn run_command(world: &mut World, line: &str) -> Result<(), String> {
+    let words = Words::of(line);
+    match words.plain[0] {
+        "begin" => {
+            world.elect(0);
+            everybody(world).into_iter().try_for_each(|node| world.start(node, true))?;
+            world.wait(Duration::from_millis(300))?;
+            world.trace.clear();
+            Ok(())
+        }
+        "start" => {
+            let nodes = if words.has("all") { everybody(world) } else { words.nodes() };
+            let mut nodes = nodes.into_iter();
+            nodes.try_for_each(|node| world.start(node, words.has("lost")))
+        }
+        "crash" => {
+            words.nodes().into_iter().for_each(|node| world.crash(node, words.has("zombie")));
+            Ok(())
+        }
+        "pause" => {
+            let until = world.now + words.span(2);
+            world.nodes[words.number(1) as usize].paused = Some(until);
+            Ok(())
+        }
+        "wait" => world.wait(words.span(1)),
+        "cut" => {
+            cut(world, &words);
+            Ok(())
+        }
+        "heal" => {
+            world.mute.clear();
+            world.deaf.clear();
+            Ok(())
+        }
+        "elect" => {
+            world.elect(words.number(1) as usize);
+            Ok(())
+        }
+        "restart" => {
+            world.start_manager(words.number(1) as usize);
+            Ok(())
+        }
+        "outage" | "recover" => {
+            world.log.set_out(words.has("outage"));
+            Ok(())
+        }
+        "rate" => {
+            set_rate(world, &words);
+            Ok(())
+        }
+        "delay" => {
+            world.network_faults = NetworkFaults::fair(words.span(1));
+            Ok(())
+        }
+        "report" => {
+            let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
+            let inf = words.has("inf");
+            let watermark = if inf { Clock::MAX } else { Clock(u64::from(words.number(4))) };
+            world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, watermark })
+        }
+        "close" => {
+            let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
+            world.member_step(words.node(1), ManagerClientEvent::Close { shard, epoch })
+        }
+        "caught" => {
+            let (shard, replica) = (words.shard(2), words.node(3));
+            let configuration = world.nodes[words.node(1).0 as usize].member.as_ref();
+            let configuration =
+                configuration.and_then(ManagerClient::configuration).expect("it joined");
+            let ballot = configuration.shard(shard).expect("there").ballot;
+            let incarnation = configuration.nodes[replica.0 as usize].incarnation;
+            let event = ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation };
+            world.member_step(words.node(1), event)
+        }
+        "show" => {
+            show(world);
+            Ok(())
+        }
+        _ => world.ask(&change(&words)),
+    }
+}
+
+/// One line for all who know the same at the same time.
+fn together(trace: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in trace {
+        let last = lines.last_mut().and_then(|last| Some((last.rfind(" know")?, last)));
+        match (line.split_once(" knows "), last) {
+            (Some((node, what)), Some((at, last))) if last[at..].ends_with(&format!(" {what}")) => {
+                *last = format!("{}, {node} know {what}", &last[..at]);
+            }
+            _ => lines.push(line),
+        }
+    }
+    lines
+}
+
+/// The trace of the commands.
+fn run(commands: &str) -> String {
+    let mut output = String::new();
+    let mut world = None;
+    for line in commands.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        writeln!(output, "> {line}").expect("a string");
+        if line.starts_with("cluster") {
+            world = Some(build(&Words::of(line)));
+            continue;
+        }
+        let world = world.as_mut().expect("a script begins with a cluster");
+        let result = run_command(world, line);
+        for line in together(world.trace.drain(..)) {
+            writeln!(output, "{line}").expect("a string");
+        }
+        if let Err(complaint) = result {
+            writeln!(output, "VIOLATION: {complaint}").expect("a string");
+        }
+    }
+    output
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manager_scripts")
+}
+
+#[test]
+fn scripts_make_their_traces() {
+    let refresh = env::var("MANAGER_SCRIPTS").is_ok_and(|value| value == "refresh");
+    let mut paths: Vec<_> = fs::read_dir(folder())
+        .expect("a folder of scripts")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    paths.sort();
+    assert!(paths.len() >= 15, "only {} scripts: this looks in the wrong place", paths.len());
+    let mut complaints = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).expect("a readable script");
+        let (commands, wanted) = text.split_once("---\n").unwrap_or((&text, ""));
+        let trace = run(commands);
+        let beyond = commands.contains("beyond the bound");
+        assert_eq!(trace.contains("VIOLATION"), beyond, "{}:\n{trace}", path.display());
+        if refresh {
+            let text = format!("{}\n---\n{trace}", commands.trim_end());
+            fs::write(&path, text).expect("a writable script");
+        } else if trace != wanted {
+            let line = trace.lines().zip(wanted.lines()).position(|(a, b)| a != b);
+            let line = line.unwrap_or_else(|| trace.lines().count().min(wanted.lines().count()));
+            complaints.push(format!(
+                "{}: the trace differs at its line {}:\n  wanted {:?}\n  got    {:?}",
+                path.display(),
+                line + 1,
+                wanted.lines().nth(line),
+                trace.lines().nth(line)
+            ));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}

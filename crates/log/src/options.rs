@@ -1,0 +1,129 @@
+//! Who replicates a stream, and how eagerly.
+
+use crate::planted;
+use shoal_types::NodeId;
+use std::time::Duration;
+
+/// The replicas of a stream. The leader need not be one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamMembers {
+    /// They accept and have a vote: a majority of them decides.
+    pub voters: Vec<NodeId>,
+    /// They accept and have none.
+    pub learners: Vec<NodeId>,
+    /// A leader prepares at all voters instead of a majority of them: they are what is left of more, and what was decided
+    /// before may be known to a single one.
+    pub all_promise: bool,
+}
+
+impl StreamMembers {
+    /// All replicas, voters first.
+    pub fn all(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.voters.iter().chain(&self.learners).copied()
+    }
+
+    /// Whether `count` voters are a majority of them.
+    #[must_use]
+    pub fn is_majority(&self, count: usize) -> bool {
+        count > self.voters.len() / 2
+    }
+
+    /// Whether a leader that was promised by `count` voters knows all that was decided.
+    #[must_use]
+    pub fn prepares(&self, count: usize) -> bool {
+        if self.all_promise { count == self.voters.len() } else { self.is_majority(count) }
+    }
+
+    /// Whether the same nodes vote.
+    pub(super) fn has_voters_of(&self, other: &StreamMembers) -> bool {
+        let votes = |node: &NodeId| other.voters.contains(node);
+        self.voters.len() == other.voters.len() && self.voters.iter().all(votes)
+    }
+
+    pub(super) fn check(&self) {
+        assert!(!self.voters.is_empty(), "nobody would vote: {self:?}");
+        let mut all: Vec<_> = self.all().collect();
+        all.sort_unstable();
+        all.dedup();
+        let named = self.voters.len() + self.learners.len();
+        assert_eq!(all.len(), named, "a replica has one role: {self:?}");
+    }
+}
+
+/// How a stream paces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
+    /// received. More hides longer round trips and costs memory. Default 4096.
+    pub window_entries: u64,
+    /// The same in bytes: so much may be sent to a replica in one step, and be under way to one that is slow, where it
+    /// waits before what is sent there next. One entry may always fly, however large. Default 16 MiB.
+    pub window_bytes: u64,
+    /// The window of a replica that receives what fills it within `retry_after` doubles, up to so many bytes: a leader
+    /// that writes much, far from its replicas, has as much under way in a round trip. Default 64 MiB.
+    pub window_bytes_max: u64,
+    /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
+    /// interleave better with others. Default 1 MiB.
+    pub message_bytes_max: u64,
+    /// Silence after which a replica is asked again. Must exceed the round trip, or everything is
+    /// sent twice; more makes recovery from loss slower. Default 200 ms.
+    pub retry_after: Duration,
+    /// The owner cuts the sequence when so many entries are in every replica: more make cuts rarer. Default 256.
+    pub trim_entries: u64,
+    /// It also cuts what some replica lacks, if the sequence has more than so many bytes: who comes back late
+    /// gets a snapshot. Less saves memory while a replica is away. Default 64 MiB.
+    pub retain_bytes: u64,
+    /// Planted bugs, for tests of the tests. Default none.
+    pub faults: StreamPlantedBugs,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions {
+            window_entries: 4096,
+            window_bytes: 16 << 20,
+            window_bytes_max: 64 << 20,
+            message_bytes_max: 1 << 20,
+            retry_after: Duration::from_millis(200),
+            trim_entries: 256,
+            retain_bytes: 64 << 20,
+            faults: StreamPlantedBugs::default(),
+        }
+    }
+}
+
+impl StreamOptions {
+    pub(super) fn check(&self) {
+        assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
+        assert!(self.window_bytes <= self.window_bytes_max, "a window that would shrink: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+    }
+}
+
+planted! {
+    /// Bugs planted on purpose: each must be caught by some check.
+    pub struct StreamPlantedBugs {
+        /// The leader counts what a learner accepted as a vote (breaks rule M4).
+        pub count_learner: bool,
+        /// A replica promises a ballot and does not remember it.
+        pub forget_promise: bool,
+        /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
+        pub adopt_shortest: bool,
+        /// A new leader adopts the longest sequence among the promises, of any ballot.
+        pub adopt_longest: bool,
+        /// A new leader keeps its own undecided entries in front of a sequence of another ballot.
+        pub adopt_onto_own: bool,
+        /// A replica moves to a ballot before it has all that the leader of the ballot began with.
+        pub join_early: bool,
+        /// A replica takes its own undecided entries, of another ballot, for those of the leader.
+        pub keep_undecided: bool,
+        /// A replica without memory votes.
+        pub vote_while_empty: bool,
+        /// A leader takes what a replica acknowledged in a former process for what it has.
+        pub keep_former_acks: bool,
+        /// A replica without memory is called full as soon as anything was sent to it.
+        pub caught_up_early: bool,
+        /// A leader prepares at a majority where all voters have to promise.
+        pub prepare_at_majority: bool,
+    }
+}
