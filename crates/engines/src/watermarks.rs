@@ -9,7 +9,7 @@ use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module.
+/// The vector watermarks that a worker knows, by epoch, and which shards have ended each.
 #[derive(Debug, Clone)]
 pub(crate) struct Watermarks {
     shards: usize,

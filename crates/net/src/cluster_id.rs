@@ -9,7 +9,7 @@ use shoal_types::ClusterId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Its clones are the same.
+/// The identity of this node's cluster, once the node has learned it. Its clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct SharedClusterId(Arc<AtomicU64>);
 

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See the module. Shared by the workers of a node.
+/// What the workers of a node know of the cluster: the configuration, and until when they may act on it. Shared by the
+/// workers of a node.
 #[derive(Debug)]
 pub struct Membership {
     workers: u32,

@@ -89,7 +89,7 @@ impl Isolation {
     }
 }
 
-/// See the module.
+/// Runs one worker on its event loop: frames become events of the worker, and its effects become frames.
 pub(crate) struct WorkerHost<E: Engine> {
     pub(crate) node: NodeId,
     pub(crate) worker_id: WorkerId,

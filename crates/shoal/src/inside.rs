@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Loaders on a worker: while one waits for its chunk to be durable, others load.
 const LOADERS: usize = 4;
 
-/// See the module. They take turns on the workers of the leader of their shard.
+/// Clients of a benchmark that run as tasks on the leaders of a cluster of this process. They take turns on the workers of the leader of their
+/// shard.
 pub struct InsideClients {
     remote: RemoteDatabase,
     /// The leader of each shard.

@@ -31,7 +31,7 @@ pub trait Placeable {
     fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<Self::Placed>;
 }
 
-/// See the module.
+/// A benchmark of one workload on one local cluster.
 #[derive(Debug)]
 pub struct Trial {
     /// The cluster.

@@ -6,7 +6,7 @@ use shoal_workloads::model::ModelTransaction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// See the module.
+/// A database that only takes down the names of the tables that workloads ask for.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     names: Rc<RefCell<Vec<String>>>,

@@ -47,7 +47,7 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     storages: BTreeMap<ShardId, MemoryStorage>,
 }
 
-/// See the module.
+/// The nodes of a simulated cluster.
 pub(crate) struct SimulatedCluster<E: Engine> {
     pub simulated_workers: Vec<SimulatedWorker<E>>,
     pub clocks: Vec<NodeClock>,

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// See the module. Text can be written into it, too.
+/// A checksum of everything that happened in a run, to compare two runs of one seed. Text can be written into it, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest(u64);
 

@@ -71,7 +71,7 @@ impl ManagerServer {
     }
 }
 
-/// See the module.
+/// The managers of a simulated cluster, and the log under them.
 pub(crate) struct SimulatedManagers {
     topology: Arc<Topology>,
     options: ManagerOptions,

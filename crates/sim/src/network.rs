@@ -46,7 +46,7 @@ struct SimulatedLink {
     cut_until: Time,
 }
 
-/// See the module.
+/// The simulated network: when a message arrives, how often, and whether at all.
 #[derive(Debug)]
 pub struct SimulatedNetwork {
     ends: usize,

@@ -34,7 +34,7 @@ struct ShardRecovery {
     serving: u32,
 }
 
-/// See the module.
+/// In which step of its recovery each shard is, so that failures can strike there.
 #[derive(Debug)]
 pub(crate) struct Recoveries {
     workers: u32,

@@ -86,7 +86,7 @@ pub struct ClientGroup {
     pub outsiders: usize,
 }
 
-/// See the module.
+/// Everything that is drawn from a seed before a run begins.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// The cluster's shape.

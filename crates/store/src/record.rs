@@ -30,7 +30,7 @@ const DEAD: usize = 2;
 /// interrupted, and then waiting would only waste time.
 const LOCK_SPINS: u32 = 256;
 
-/// See the module.
+/// A key, and the word that guards it and leads to its newest version.
 #[repr(C, align(8))]
 pub(crate) struct Record {
     word: AtomicPtr<Version>,

@@ -29,7 +29,7 @@ const _: () = assert!(align_of::<Version>() > Version::LEVEL_MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << LENGTH_BITS);
 const _: () = assert!(REMOTE_MAX < 1 << (32 - REMOTE_SHIFT));
 
-/// See the module.
+/// One version of a key: its stamp, and its value or none.
 #[repr(C, align(8))]
 pub(crate) struct Version {
     prev: AtomicPtr<Version>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// More than a transaction may read, and than memory holds.
 const LEVELS: usize = 40;
 
-/// See the module. Any number of threads may add to it.
+/// A growing list whose items never move. Any number of threads may add to it.
 ///
 /// Levels of 1, 2, 4 … places, each made when it is first needed and never moved.
 #[derive(Debug)]

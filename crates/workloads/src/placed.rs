@@ -21,7 +21,7 @@ pub enum Division {
     ByKey,
 }
 
-/// See the module.
+/// A workload that knows on which shard its keys live.
 pub trait Placed: Workload + 'static {
     /// How its table of this name is divided among so many shards.
     fn division(&self, table: &str, shards: u32) -> Division;

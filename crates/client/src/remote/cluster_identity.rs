@@ -11,7 +11,7 @@ use shoal_types::{ClusterId, NodeId, Rejected};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// See the module.
+/// The identity of the cluster that this client reached first.
 #[derive(Debug, Default)]
 pub(super) struct ClusterIdentity {
     own: SharedClusterId,

@@ -27,7 +27,7 @@ const PROBE_AFTER: Duration = Duration::from_millis(50);
 /// A session that its transaction and its connection share.
 pub(super) type SharedSession = Arc<Mutex<ClientSession>>;
 
-/// See the module.
+/// A connection to one worker of a node, and the transactions that are open on it.
 #[derive(Debug)]
 pub(super) struct NodeConnection {
     place: WorkerPlace,

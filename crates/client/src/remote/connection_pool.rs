@@ -17,7 +17,7 @@ use tokio::sync::watch;
 /// So long it is not tried again.
 const REDIAL_AFTER: Duration = Duration::from_millis(50);
 
-/// See the module.
+/// The connections of a client, one for each worker of each node.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPool {
     lines: Mutex<BTreeMap<WorkerPlace, Arc<PoolEntry>>>,

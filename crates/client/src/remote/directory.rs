@@ -18,7 +18,7 @@ use tokio::sync::watch;
 /// A node that did not answer is asked last for so long.
 const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// What this client knows of the cluster: its topology, and which node leads what.
 #[derive(Debug)]
 pub(super) struct DirectoryView {
     world: Arc<dyn ClientEnvironment>,

@@ -10,7 +10,7 @@ use shoal_types::{CallSession, RequestId, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// See the module.
+/// The call sessions that leaders have granted this client.
 #[derive(Debug, Default)]
 pub(super) struct RequestIds {
     idle: Mutex<BTreeMap<ShardId, Vec<CallSessionUse>>>,

@@ -73,7 +73,7 @@ enum StepKind {
     End(SessionEnd),
 }
 
-/// See the module.
+/// One interactive transaction at its client: the steps that were not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct ClientSession {
     /// Its name; `None` until something of it is sent.

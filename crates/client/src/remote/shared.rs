@@ -30,7 +30,7 @@ pub(super) struct ClientShared {
     malformed: AtomicU64,
 }
 
-/// See the module.
+/// What the clones of a connected database share.
 #[derive(Debug)]
 pub(super) struct ClusterInner {
     pub(super) options: ClusterOptions,

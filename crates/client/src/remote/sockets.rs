@@ -31,7 +31,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(50);
 /// Longest wait for a node that is visited to tell.
 const VISIT_MAX: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The client's environment in production: sockets, time and tasks of its runtime.
 #[derive(Debug)]
 pub(super) struct Sockets {
     access: Access,

@@ -41,7 +41,7 @@ struct HeartbeatHistory {
     is_over: bool,
 }
 
-/// See the module.
+/// The leases that a manager grants without the log, and the heartbeats that renew them.
 #[derive(Debug, Default)]
 pub(super) struct LeaseTracker {
     /// In which term, and since when it is this manager's.

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
 pub(crate) type BranchKey = (u64, ShardId);
 
-/// See the module. A branch has at most one request under way.
+/// The requests to other workers that are not answered, and when to send each again. A branch has at most one request
+/// under way.
 #[derive(Debug)]
 pub(crate) struct RequestRetransmission<M> {
     retry_after: Duration,

@@ -42,7 +42,7 @@ pub(crate) trait RuntimeMessage: Clone {
     fn relay(relay: Relay) -> Self;
 }
 
-/// See the module. `M` is what the engine's workers say to each other.
+/// The part of a worker that is the same in every engine. `M` is what the engine's workers say to each other.
 pub(crate) struct Runtime<M> {
     pub(crate) worker_context: Rc<WorkerContext>,
     pub(crate) tasks: Tasks,

@@ -6,7 +6,7 @@ use super::worker_context::{StoreBranch, WorkerContext};
 use shoal_store::{Locked, Locking, Size};
 use shoal_types::Result;
 
-/// See the module.
+/// How far a branch has come in its certification.
 pub(crate) struct StagedCertification {
     pub(crate) stage: CertificationStage,
     /// The place of the next read to be gathered; `None` when all are.

@@ -8,7 +8,8 @@ use shoal_types::{Result, ShardId, Time};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// See the module. Of a transaction with several attempts, it is about the last one.
+/// Where the time of one transaction went, for the log of slow ones. Of a transaction with several attempts, it is
+/// about the last one.
 #[derive(Debug, Default)]
 pub(super) struct TransactionTrace {
     pub(super) attempts: u32,

@@ -171,7 +171,7 @@ impl Default for Limits {
     }
 }
 
-/// See the module. Belongs to one worker.
+/// State that the futures of a worker share with its engine. Belongs to one worker.
 pub(crate) struct WorkerContext {
     pub(crate) place: WorkerPlace,
     pub(crate) topology: Arc<Topology>,

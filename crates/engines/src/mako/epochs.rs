@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See the module.
+/// The epochs that the workers of a node have open, closed or settled.
 #[derive(Debug)]
 pub(super) struct Epochs {
     shards: usize,

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// is heard: one of the two ways between us is cut.
 const STUCK: u32 = 4;
 
-/// See the module.
+/// When this worker heard each other node last.
 #[derive(Debug)]
 pub(super) struct FailureDetector {
     peers: Vec<MonitoredPeer>,

@@ -18,7 +18,7 @@ use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// See the module.
+/// The log of one shard that this worker follows: what of it waits to be applied.
 pub(super) struct FollowerReplay {
     pub(super) shard: ShardId,
     sessions: Rc<SessionPool>,

@@ -18,7 +18,7 @@ use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// See the module.
+/// A shard that this worker leads, or recovers: its clocks in flight, and the open batch of its log.
 #[derive(Debug)]
 pub(super) struct LeaderShard {
     pub(super) lead: InFlightClocks,

@@ -9,7 +9,7 @@ use crate::transaction_id::TransactionId;
 use bytes::Bytes;
 use shoal_types::{Clock, Error, Result, ShardId, Stamp, TableId, VectorWatermark};
 
-/// See the module. Each may be lost, repeated, reordered or late.
+/// What workers of different nodes say to each other. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MakoMessage {
     /// Coordinator to participant. Repeated until it is answered; acted on once, see

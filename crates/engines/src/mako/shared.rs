@@ -9,7 +9,7 @@ use shoal_types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// See the module.
+/// What the workers of a node share: replicas, epochs, and the options.
 #[derive(Debug)]
 pub struct MakoShared {
     pub(super) node: NodeId,

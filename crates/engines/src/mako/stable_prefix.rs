@@ -116,7 +116,7 @@ impl StreamExtent {
     }
 }
 
-/// See the module.
+/// How much of one log is in the store for good, and may be truncated.
 #[derive(Debug, Default)]
 pub(super) struct StablePrefix {
     /// What the store has.

@@ -18,7 +18,7 @@ use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// See the module.
+/// The clocks of one shard that a worker has drawn and not resolved; its safe clock is below them (M3).
 #[derive(Debug)]
 pub(crate) struct InFlightClocks {
     pub(crate) shard: ShardId,

@@ -5,7 +5,8 @@
 use shoal_store::WalkPlace;
 use shoal_types::{Clock, TableId};
 
-/// See the module. The default: nothing.
+/// Up to which clock snapshots have brought which keys, so that replay skips what is older. The default:
+/// nothing.
 ///
 /// What was deleted by one copy must not come back before another has come as far: so none that says more of some
 /// keys takes the place of one that says more of others.

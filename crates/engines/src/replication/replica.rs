@@ -8,7 +8,8 @@ use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// See the module. Shared by the workers of the node, and atomic.
+/// A node's copy of a shard: its store, and how far each worker has applied its log. Shared by the workers of the
+/// node, and atomic.
 #[derive(Debug)]
 pub(crate) struct ShardReplica {
     pub(crate) shard: ShardId,

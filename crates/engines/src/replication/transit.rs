@@ -4,7 +4,7 @@ use crate::engine::StageTimes;
 use shoal_types::Time;
 use std::collections::VecDeque;
 
-/// See the module. Of one stream, at its leader.
+/// Measures how long pieces gather in a batch, and how long batches replicate. Of one stream, at its leader.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
     /// Pieces in the open batch.

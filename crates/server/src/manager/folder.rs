@@ -20,7 +20,7 @@ pub(super) enum LogStorage {
     Memory(InMemoryDisk),
 }
 
-/// See the module. Without one, nothing is kept.
+/// The folder in which a node keeps its managers' addresses, and the log if it hosts a manager. Without one, nothing is kept.
 #[derive(Debug)]
 pub(super) struct ManagerFolder(pub(super) Option<PathBuf>);
 

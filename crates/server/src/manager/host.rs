@@ -11,7 +11,7 @@ use shoal_raft::RaftReplica;
 use shoal_types::{NodeId, Time};
 use std::time::Duration;
 
-/// See the module.
+/// One manager and its replica of the log, on the thread that runs them.
 pub(super) struct ManagerHost {
     node: NodeId,
     manager: Manager<CarriedLog>,

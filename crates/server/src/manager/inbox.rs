@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// See the module.
+/// Reads what a node's workers and other nodes send to managers, whether this node hosts one or not.
 pub(super) struct ManagerInbox {
     pub(super) plan: ManagerPlan,
     pub(super) folder: ManagerFolder,

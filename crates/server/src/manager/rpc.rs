@@ -19,7 +19,7 @@ struct PendingCalls {
     waiting: BTreeMap<u64, (NodeId, oneshot::Sender<RpcReply>)>,
 }
 
-/// See the module. Its clones are the same.
+/// Sends what managers say to each other over the connections of the node's first worker. Its clones are the same.
 #[derive(Debug, Clone)]
 pub(super) struct Rpc {
     worker_hosts: shoal_net::Handle<WorkerCommand>,

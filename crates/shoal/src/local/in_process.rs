@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// See the module. It ends when this is dropped.
+/// A local cluster whose nodes are threads of this process. It ends when this is dropped.
 #[derive(Debug)]
 pub struct InProcessCluster {
     addresses: Vec<String>,

@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 /// What came of a run: a measurement, or a sentence that says what went wrong.
 pub type Measured = Result<Measurement, String>;
 
-/// See the module.
+/// The result of one experiment, with the numbers of the paper beside it.
 #[derive(Debug)]
 pub struct ExperimentOutcome {
     about: About,

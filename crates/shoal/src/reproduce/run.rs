@@ -31,7 +31,7 @@ impl Budget {
     }
 }
 
-/// See the module.
+/// One run of a workload on a local cluster, for an experiment.
 #[derive(Debug)]
 pub struct ExperimentRun {
     /// What it is, in few words.

@@ -10,7 +10,7 @@ use super::transactions::{SeenAttempt, Transactions};
 use shoal_engines::TransactionId;
 use shoal_types::{Clock, ShardId, Stamp};
 
-/// See the module.
+/// The check of atomicity and of acknowledged transactions at the end of a run.
 pub struct Acknowledged;
 
 impl Acknowledged {

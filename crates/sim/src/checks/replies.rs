@@ -17,7 +17,7 @@ use shoal_engines::operation::{Operation, OperationResult};
 use shoal_types::{RequestId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The check of what clients outside were told against what is durable.
 #[derive(Debug)]
 pub struct Replies {
     requests: Option<TableId>,

@@ -28,7 +28,7 @@ const COUNTERS_MAX: u64 = 3;
 /// One call in so many has a deadline so short that its outcome may not be known: then it is asked for again.
 const HASTY_ONE_IN: u64 = 8;
 
-/// See the module.
+/// Clients that call procedures, some of them again, and count what took effect.
 #[derive(Debug)]
 pub struct Calls {
     table: TableId,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Name of the clients.
 pub const NAME: &str = "histories";
 
-/// See the module.
+/// Clients whose operations are recorded, for the checker to judge.
 #[derive(Debug)]
 pub struct Histories {
     generator: Generator,

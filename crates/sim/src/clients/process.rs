@@ -47,7 +47,7 @@ pub(crate) enum ProcessOutput {
 /// What the node says to a client that wants to connect.
 pub(crate) type ConnectAnswer = Result<WorkerPlace, Cause>;
 
-/// See the module.
+/// A simulated process that runs the shipped client.
 pub struct ClientProcess {
     around: ProcessEnvironment,
     main: Option<Task>,

@@ -44,7 +44,8 @@ impl PausingDatabase for OutsideClient {
     }
 }
 
-/// See the module. Every task it makes has begun in the ledger and ends there.
+/// The clients of a run: what they do, and what must hold of it. Every task it makes has begun in the ledger and ends
+/// there.
 pub trait ScenarioClients {
     /// Its name.
     fn name(&self) -> &'static str;

@@ -23,7 +23,7 @@ const NAME: &str = "skew";
 /// How often each pair is loaded again where that was aborted.
 const LOADS_MAX: usize = 20;
 
-/// See the module.
+/// Clients that would show write skew, if validation let it pass.
 #[derive(Debug)]
 pub struct Skew {
     table: TableId,

@@ -9,7 +9,7 @@
 use shoal_types::{Database, Error, Random, Result, Scan, TableId, Transaction};
 use shoal_workloads::workload::{Check, Done, Workload};
 
-/// See the module.
+/// Clients that move tokens between slots; their number must not change.
 #[derive(Debug)]
 pub struct Tokens {
     table: TableId,

@@ -33,7 +33,7 @@ impl Times {
     }
 }
 
-/// See the module. Clones are the same book.
+/// Latencies of transactions, by class. Clones are the same book.
 #[derive(Clone)]
 pub(super) struct LatencyBook {
     classify: Classify,

@@ -116,7 +116,7 @@ pub(super) struct Fates {
     pub orphans: u64,
 }
 
-/// See the module.
+/// Which transactions were told when, while a shard failed and recovered.
 #[derive(Debug)]
 pub(super) struct FailureRecord {
     shard: ShardId,

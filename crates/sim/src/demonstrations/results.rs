@@ -3,7 +3,7 @@
 use super::table::ResultTable;
 use std::fmt;
 
-/// See the module.
+/// The tables, plots and verdicts of a demonstration.
 #[derive(Debug, Clone, Default)]
 pub struct DemonstrationResults {
     /// For the terminal, and for the report.

@@ -40,7 +40,7 @@ pub struct ResultLine {
     pub verdict: TargetVerdict,
 }
 
-/// See the module.
+/// A table of results.
 #[derive(Debug, Clone)]
 pub struct ResultTable {
     /// What is shown.

@@ -88,7 +88,7 @@ pub(super) enum ArrivalPace {
     Eager,
 }
 
-/// See the module.
+/// A simulated cluster with a workload on it, for one experiment.
 pub(super) struct Testbed<E: Shown, W: Placed> {
     setting: Setting,
     pub(super) simulation: Simulation<E>,

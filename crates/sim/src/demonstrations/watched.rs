@@ -47,7 +47,7 @@ pub struct Touched {
     pub wrote: bool,
 }
 
-/// See the module. Belongs to one client, which runs one transaction at a time.
+/// A database that notes which shards each transaction touches. Belongs to one client, which runs one transaction at a time.
 #[derive(Clone)]
 pub struct Watched {
     db: LocalDatabase,

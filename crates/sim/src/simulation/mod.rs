@@ -211,7 +211,7 @@ pub enum Sighting<'a> {
 /// Is shown what happens, and when.
 pub type SightingWatcher = Box<dyn FnMut(Time, Sighting<'_>)>;
 
-/// See the module.
+/// A whole cluster in virtual time.
 pub struct Simulation<E: Engine> {
     topology: Arc<Topology>,
     now: Time,

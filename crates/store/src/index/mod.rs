@@ -49,7 +49,7 @@ const MERGED_INNER_MAX: usize = INNER_MAX * 3 / 4;
 const _: () = assert!(2 * (SPARSE - 1) <= MERGED_LEAF_MAX);
 const _: () = assert!(2 * (SPARSE - 1) < MERGED_INNER_MAX);
 
-/// See the module.
+/// The ordered index from keys to records.
 pub(crate) struct Index {
     root: AtomicPtr<Header>,
     faults: StoreBugs,

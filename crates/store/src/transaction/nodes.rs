@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// Up to this many leaves, looking at all of them is quicker than a table of them.
 const LINEAR_MAX: usize = 16;
 
-/// See the module. It has each leaf once.
+/// The leaves whose gaps a transaction has read, for phantom protection. It has each leaf once.
 #[derive(Default)]
 pub(super) struct NodeSet {
     entries: Vec<LeafRead>,

@@ -34,7 +34,7 @@ pub(super) struct Write {
     pub(super) gap: Option<u32>,
 }
 
-/// See the module.
+/// The writes of a transaction, found by key and kept in the order of locking.
 #[derive(Default)]
 pub(super) struct WriteSet {
     pub(super) entries: Vec<Write>,

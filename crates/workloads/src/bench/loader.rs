@@ -16,7 +16,7 @@ pub(super) struct Loaded {
     pub(super) failed: AtomicBool,
 }
 
-/// See the module.
+/// One of the clients that load a workload's data.
 pub(super) struct Loader<W> {
     pub(super) workload: Arc<W>,
     pub(super) seed: u64,

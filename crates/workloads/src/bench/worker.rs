@@ -160,7 +160,7 @@ impl<W> WorkersShared<W> {
     }
 }
 
-/// See the module.
+/// One thread of a benchmark, with its client.
 pub(super) struct Worker<W: Workload> {
     pub(super) shared: Arc<WorkersShared<W>>,
     pub(super) number: usize,

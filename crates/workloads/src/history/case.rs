@@ -6,7 +6,7 @@ use super::indexed::{History, KeyId, TransactionId};
 use super::report::{AnomalyKind, Findings};
 use super::touches;
 
-/// See the module.
+/// A history under examination: its graph so far, and the anomalies found.
 #[derive(Debug)]
 pub(super) struct Case<'h> {
     pub history: &'h History,
