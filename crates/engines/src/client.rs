@@ -111,7 +111,7 @@ pub enum ClientRequest {
 /// How an interactive transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// Commit.
+    /// Commit all writes of the transaction.
     Commit,
     /// Write nothing, but have what was read proved consistent and durable: for a client that is about
     /// to act on what it read by giving up.
@@ -125,14 +125,14 @@ pub enum SessionEnd {
 pub enum ClientReply {
     /// To [`ClientRequest::OpenCalls`].
     CallsOpened {
-        /// Which.
+        /// The token of the request.
         token: u64,
         /// The session; or why there is none now.
         result: Result<CallSession, Error>,
     },
     /// To [`ClientRequest::Call`].
     Called {
-        /// Which.
+        /// The id of the request.
         id: RequestId,
         /// What the procedure returned.
         result: Result<Bytes, Error>,

@@ -181,7 +181,7 @@ pub enum EngineEvent<M> {
     Client {
         /// Who; the reply goes there.
         from: ClientId,
-        /// What.
+        /// What the client asks for.
         request: ClientRequest,
     },
     /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
@@ -334,12 +334,12 @@ pub enum EngineEffect<M> {
     /// Come back at this time at the latest. Each step with [`EngineEvent::Timer`] says so anew: what an earlier
     /// one asked for is forgotten then.
     Timer {
-        /// When.
+        /// The time at which to come back.
         at: Time,
     },
     /// Have another worker of this node look at what they share. Several may be made one.
     Nudge {
-        /// Which.
+        /// The worker to be woken.
         worker: WorkerId,
     },
 }

@@ -9,7 +9,7 @@ use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark
 pub enum Observation {
     /// A transaction read a version here, present or a tombstone.
     Read {
-        /// Who.
+        /// The transaction.
         transaction: TransactionId,
         /// The shard that keeps the version.
         shard: ShardId,
@@ -42,14 +42,14 @@ pub enum Observation {
         transaction: TransactionId,
         /// The shard.
         shard: ShardId,
-        /// Which.
+        /// The clock that was resolved.
         clock: Clock,
         /// Its piece was installed; otherwise its coordinator gave it up.
         installed: bool,
     },
     /// The coordinator has certified a transaction.
     Certified {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
         /// The shard as which `stamp` is written.
         own: ShardId,
@@ -137,7 +137,7 @@ pub enum Observation {
     },
     /// An epoch has opened on this node, for all of its workers: the ones before are closed (rule M8).
     Opened {
-        /// Which.
+        /// The epoch.
         epoch: Epoch,
     },
     /// A pass that rolls back has found a committed tombstone as the newest version of a key, and lets it go: nothing older
@@ -157,7 +157,7 @@ pub enum Observation {
     },
     /// A client or task is told that a certified transaction was rolled back.
     RolledBack {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
         /// Is its epoch settled? Else a shard has ended the epoch before what it depends on.
         settled: bool,

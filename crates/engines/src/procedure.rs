@@ -39,7 +39,7 @@ pub struct Procedures {
 }
 
 impl Procedures {
-    /// None.
+    /// A set without procedures.
     pub fn new() -> Procedures {
         Procedures::default()
     }

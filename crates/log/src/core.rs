@@ -32,7 +32,7 @@ pub enum StreamEvent {
     /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
     /// Dropped and counted if this node neither leads nor prepares to.
     Propose {
-        /// Opaque.
+        /// The bytes of the entry, which the log does not read.
         entry: Bytes,
     },
     /// A message came.
@@ -48,7 +48,7 @@ pub enum StreamEvent {
     Persisted,
     /// A replica has begun a new process, perhaps without memory: what it said before is void.
     Reborn {
-        /// Which.
+        /// The replica in its new process.
         replica: NodeId,
     },
     /// Whether what this node promises and accepts counts, where it is a voter; at first it does. Not
@@ -70,7 +70,7 @@ pub enum StreamEvent {
         to: NodeId,
         /// The decided entries that `state` contains: from [`Stream::start`] to [`Stream::decided`].
         length: LogLength,
-        /// Opaque.
+        /// The bytes of the snapshot, which the log does not read.
         state: Bytes,
     },
 }
@@ -114,12 +114,12 @@ pub enum StreamEffect {
     Restored {
         /// The entries that `state` contains.
         length: LogLength,
-        /// Opaque.
+        /// The bytes of the snapshot, which the log does not read.
         state: Bytes,
     },
     /// Bring [`StreamEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
-        /// When.
+        /// The time at which to come back.
         at: Time,
     },
 }

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct LogLength(pub u64);
 
 impl LogLength {
-    /// Nothing.
+    /// The length of a log without entries.
     pub const ZERO: LogLength = LogLength(0);
 
     /// That many entries more; `None` where there is no such length.

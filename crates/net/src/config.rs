@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// Which.
+    /// The id of the node.
     pub node: NodeId,
     /// Where it listens, as `host:port`.
     pub address: String,

@@ -43,19 +43,19 @@ pub enum CoreInput<C> {
     },
     /// What is sent to that peer from now on can arrive. Comes before `PeerDown`, by turns.
     PeerUp {
-        /// Which.
+        /// The peer.
         node: NodeId,
         /// In which of its processes it is.
         instance: u64,
     },
     /// What was on its way to that peer may be lost, and what is sent to it from now on is dropped.
     PeerDown {
-        /// Which.
+        /// The peer.
         node: NodeId,
     },
     /// That client is no more: once for each, also for those that never said anything.
     ClientGone {
-        /// Which.
+        /// The client whose connection has closed.
         client: ConnectedClient,
     },
     /// The time has come that was asked for.

@@ -33,9 +33,9 @@ pub enum SecretError {
     /// It cannot be read.
     #[error("names {file}, which cannot be read: {error}")]
     Unreadable {
-        /// Which.
+        /// The path of the file.
         file: PathBuf,
-        /// Why.
+        /// The error that was met.
         error: io::Error,
     },
     /// Others than its owner can read or write it.
@@ -44,7 +44,7 @@ pub enum SecretError {
          new secret if they may have read it"
     )]
     Shared {
-        /// Which.
+        /// The path of the file.
         file: PathBuf,
         /// What its mode says of permissions.
         mode: u32,
@@ -55,7 +55,7 @@ pub enum SecretError {
          random bytes or more into it, as `openssl rand -hex 32` prints them"
     )]
     Guessable {
-        /// Which.
+        /// The path of the file.
         file: PathBuf,
         /// Its length, without blanks at its end.
         bytes: usize,

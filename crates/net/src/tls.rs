@@ -21,7 +21,7 @@ pub enum TlsError {
     /// A file that is missing, or is not PEM.
     #[error("{path}: {error}")]
     Unreadable {
-        /// Which.
+        /// The path of the file.
         path: String,
         /// What is wrong with it.
         error: rustls::pki_types::pem::Error,

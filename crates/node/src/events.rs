@@ -40,14 +40,14 @@ pub enum WorkerEvent<M> {
     },
     /// A client asks for something.
     Client {
-        /// Who.
+        /// The client; the reply goes there.
         from: ClientId,
-        /// What.
+        /// What the client asks for.
         request: ClientRequest,
     },
     /// The configuration manager says something to this node: for the worker that hosts its member.
     Told {
-        /// What.
+        /// The message.
         message: ToNode,
     },
     /// Each of the worker's streams may take so many more of its changes for durable: where storages are
@@ -82,7 +82,7 @@ pub enum WorkerEffect<M> {
     /// Say this to every replica of the configuration manager, or to the one that leads if that is known. It may get
     /// lost.
     Tell {
-        /// What.
+        /// The message.
         message: ToManager,
     },
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
@@ -91,12 +91,12 @@ pub enum WorkerEffect<M> {
     /// Come back with [`WorkerEvent::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
     Timer {
-        /// When.
+        /// The time at which to come back.
         at: Time,
     },
     /// Give another worker of this node [`WorkerEvent::Nudged`]. Several may be made one.
     Nudge {
-        /// Which.
+        /// The worker to be woken.
         worker: WorkerId,
     },
 }

@@ -22,9 +22,9 @@ use tokio::sync::{mpsc, watch};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the manager's log has stopped on {node}: {reason}")]
 pub struct Stopped {
-    /// Where.
+    /// The node that hosts the replica.
     pub node: NodeId,
-    /// Why.
+    /// What made it stop.
     pub reason: String,
 }
 

@@ -105,15 +105,15 @@ pub enum ConfigError {
     /// The file itself cannot be read.
     #[error("cannot read {path}: {error}; it has to be a node's configuration")]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error that was met.
         error: io::Error,
     },
     /// The file is not what it should be.
     #[error("{path}: {what}")]
     Form {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong, where, and what to do.
         what: String,
@@ -144,9 +144,9 @@ pub enum ValueError {
     /// It names a file that cannot be read.
     #[error("names {file}, which cannot be read: {error}; relative paths begin where this file is")]
     Unreadable {
-        /// Which.
+        /// The path of the file.
         file: PathBuf,
-        /// Why.
+        /// The error that was met.
         error: io::Error,
     },
     /// It names a node that is not in the topology.
@@ -185,9 +185,9 @@ pub enum ValueError {
         "names {folder}, which is no folder that can be read: {error}; make it, on a disk that outlives the process"
     )]
     NoFolder {
-        /// Which.
+        /// The path of the folder.
         folder: PathBuf,
-        /// Why.
+        /// The error that was met.
         error: io::Error,
     },
     /// Neither a delay nor a jitter.

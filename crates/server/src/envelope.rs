@@ -25,7 +25,7 @@ pub(crate) enum Envelope<M> {
     Ask {
         /// Counts what the sender has asked in this process.
         number: u64,
-        /// What.
+        /// The request to the other inbox.
         question: RpcRequest,
     },
     /// From manager inbox to manager inbox: the answer.

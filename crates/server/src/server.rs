@@ -33,9 +33,9 @@ pub enum ServerStartError {
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
-        /// What.
+        /// What the server asked of the system.
         what: String,
-        /// Why.
+        /// The error that was met.
         error: io::Error,
     },
 }

@@ -46,7 +46,7 @@ pub enum WorkerCommand {
     Look(oneshot::Sender<NodeStatus>),
     /// Answer a client.
     Answer {
-        /// Which.
+        /// The client to be answered.
         client: shoal_net::ConnectedClient,
         /// A whole frame.
         frame: Bytes,

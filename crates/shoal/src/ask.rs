@@ -22,7 +22,7 @@ pub enum Unanswered {
     Refused {
         /// Where it is.
         address: String,
-        /// Why.
+        /// The reason that the node gave.
         why: CloseReason,
     },
     /// Anything else, in a sentence.

@@ -138,9 +138,9 @@ pub struct FaultTargets {
     pub clients: usize,
     /// Workers, of all nodes together.
     pub workers: usize,
-    /// Datacenters.
+    /// How many datacenters there are.
     pub datacenters: usize,
-    /// Shards.
+    /// How many shards there are.
     pub shards: usize,
     /// Managers; where there are none, nothing happens that needs them.
     pub managers: usize,

@@ -29,9 +29,9 @@ const MS: u64 = 1_000_000;
 /// The cluster's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterShape {
-    /// Datacenters.
+    /// How many datacenters there are.
     pub datacenters: u32,
-    /// Shards.
+    /// How many shards there are.
     pub shards: u32,
     /// Voters of each shard.
     pub voters: u32,

@@ -90,7 +90,7 @@ pub enum ManagerClientEvent {
 pub enum ManagerClientEffect {
     /// Tell every replica of the manager, or the one that leads if that is known. It may get lost.
     Send {
-        /// What.
+        /// The message.
         message: ToManager,
     },
     /// The configuration has changed; each revision once, in their order. Some may be missed.
@@ -100,14 +100,14 @@ pub enum ManagerClientEffect {
     },
     /// An FVW, each once; one of a later epoch may come before. After the configuration that has it.
     Final {
-        /// Final.
+        /// The final vector watermark.
         watermark: VectorWatermark,
     },
     /// This process is over: another one is admitted, or it [is behind](ManagerClient::is_behind). It holds no lease any more.
     Superseded,
     /// Bring [`ManagerClientEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
-        /// When.
+        /// The time at which to come back.
         at: Time,
     },
 }

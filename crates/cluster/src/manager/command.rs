@@ -44,7 +44,7 @@ pub struct Command {
 /// The last heartbeat that a node's manager took, this term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatRecord {
-    /// Whose.
+    /// The node that sent the heartbeat.
     pub node: NodeId,
     /// In which of its incarnations.
     pub incarnation: Incarnation,
@@ -147,7 +147,7 @@ pub enum Action {
     Change {
         /// The request, to be answered.
         ask: Ask,
-        /// What.
+        /// The change that is asked for.
         change: ClusterChange,
     },
 }

@@ -32,7 +32,7 @@ pub enum ManagerEvent {
         from: NodeId,
         /// When it came, if it had to wait; not later than the step.
         at: Time,
-        /// What.
+        /// The message.
         message: ToManager,
     },
     /// A change is asked for. Dropped if this replica does not lead, or loses its lead: ask again,
@@ -40,7 +40,7 @@ pub enum ManagerEvent {
     Asked {
         /// The request.
         ask: Ask,
-        /// What.
+        /// The change that is asked for.
         change: ClusterChange,
     },
     /// The log has committed something, or says otherwise who leads.
@@ -56,7 +56,7 @@ pub enum ManagerEffect {
     Send {
         /// The node.
         to: NodeId,
-        /// What.
+        /// The message.
         message: ToNode,
     },
     /// Answer who asked for a change.
@@ -70,7 +70,7 @@ pub enum ManagerEffect {
     Applied(Applied),
     /// Bring [`ManagerEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
-        /// When.
+        /// The time at which to come back.
         at: Time,
     },
 }

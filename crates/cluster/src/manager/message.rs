@@ -145,7 +145,7 @@ pub enum ToNode {
     },
     /// A report is taken.
     Reported {
-        /// Whose.
+        /// The leadership under which it was reported.
         claim: LeadershipClaim,
         /// About which epoch.
         epoch: Epoch,

@@ -11,7 +11,7 @@ pub enum Outage {
     /// Without these voters, which remember and are away, there is no majority: some have to come back with what they
     /// have in memory.
     Waiting {
-        /// They.
+        /// The voters that have to come back.
         missing: Vec<NodeId>,
     },
     /// So many voters are empty that no majority can come together any more, whichever nodes come back.

@@ -104,7 +104,7 @@ pub enum Applied {
     },
     /// What came of a request.
     Answered {
-        /// Which.
+        /// The request that is answered.
         ask: Ask,
         /// Granted, or why not.
         result: Result<(), ChangeRefusal>,

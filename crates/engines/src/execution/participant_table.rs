@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct BranchHeader {
     /// Whose branch.
     pub transaction: TransactionId,
-    /// Where.
+    /// The shard of the branch.
     pub shard: ShardId,
     /// Which request of this branch; from 1.
     pub step: u32,

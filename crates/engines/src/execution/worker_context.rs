@@ -247,7 +247,7 @@ pub(crate) type StoreBranch = shoal_store::Transaction<PooledSession>;
 pub(crate) enum EngineRequest {
     /// Operations have gathered in this exchange.
     Send(Rc<RemoteBranches>),
-    /// Commit.
+    /// Certify and commit the transaction.
     Commit(Submission),
     /// A transaction ended without asking to: tell its participants.
     Abandon(Rc<RemoteBranches>),
@@ -266,14 +266,14 @@ pub(crate) enum EngineRequest {
 pub(crate) enum LocalCommand {
     /// Fill the slot at this time.
     Sleep {
-        /// When.
+        /// The time at which to fill the slot.
         until: Time,
         /// What to fill.
         slot: Rc<ResultSlot<()>>,
     },
     /// Answer a client.
     Reply {
-        /// Who.
+        /// The client to be answered.
         to: ClientId,
         /// The answer.
         reply: ClientReply,

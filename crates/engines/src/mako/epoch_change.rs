@@ -39,7 +39,7 @@ impl LiveEpoch {
         LiveEpoch { epoch, watermark, seen: 0, durability_wait, closed_at: None, told }
     }
 
-    /// Which.
+    /// The epoch of this state.
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch
     }

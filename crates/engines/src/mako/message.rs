@@ -24,7 +24,7 @@ pub enum MakoMessage {
     Reply {
         /// Whose branch.
         transaction: TransactionId,
-        /// Where.
+        /// The shard of the branch.
         shard: ShardId,
         /// Which request it answers.
         step: u32,
@@ -133,7 +133,7 @@ pub enum MakoReply {
     Resolved,
     /// To anything else: it cannot be. The branch is over.
     Refused {
-        /// Why.
+        /// The error that was met.
         error: Error,
     },
 }

@@ -59,7 +59,7 @@ pub enum FromOperator {
 pub enum ToOperator {
     /// It is so, and will stay so: these nodes have the managers.
     Done {
-        /// They.
+        /// The nodes that host a manager now.
         managers: Vec<NodeId>,
     },
     /// It is under way: ask again.

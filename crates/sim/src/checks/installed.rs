@@ -106,7 +106,7 @@ impl InstalledVersions {
 }
 
 impl Installed {
-    /// Nothing.
+    /// A check that has seen no version yet.
     pub fn new(shards: usize) -> Installed {
         Installed {
             shards: vec![BTreeMap::new(); shards],

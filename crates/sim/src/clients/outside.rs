@@ -50,7 +50,7 @@ impl OutsideClient {
         self.cluster = connect(&self.around, &self.options, &self.heard, &mut self.random);
     }
 
-    /// Waits.
+    /// Returns after this span of virtual time.
     pub async fn sleep(&self, span: Duration) {
         self.around.sleep(span).await;
     }

@@ -220,7 +220,7 @@ impl ProcessEnvironment {
         ProcessEnvironment::default()
     }
 
-    /// Waits.
+    /// Returns after this span of virtual time.
     pub(crate) async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now() + span).await;
     }

@@ -28,7 +28,7 @@ pub struct ClientContext {
 
 /// A database whose clients can wait.
 pub trait PausingDatabase: Database {
-    /// Waits.
+    /// Returns after this span of virtual time.
     fn pause(&self, span: Duration) -> impl Future<Output = ()>;
 }
 

@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Shards.
+/// How many shards the cluster has.
 pub(super) const SHARDS: u32 = 4;
 
 /// The one that fails.

@@ -26,7 +26,7 @@ impl ShardSet {
         self.0.count_ones()
     }
 
-    /// None.
+    /// Is the set empty?
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

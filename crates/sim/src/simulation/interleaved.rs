@@ -177,7 +177,7 @@ impl<E: Engine + 'static> Simulation<E> {
 
 /// Another worker has acted in the midst of a step.
 pub(super) struct OtherActed<E: Engine> {
-    /// Which.
+    /// The place of that worker in the cluster's list.
     pub(super) simulated_worker: usize,
     effects: Vec<(Time, Vec<WorkerEffect<E::Message>>)>,
     /// Its observations among those of the step.

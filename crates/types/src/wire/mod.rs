@@ -81,7 +81,7 @@ pub const GROWTH_MAX: usize = 64;
 pub struct Malformed {
     /// What is wrong.
     pub what: &'static str,
-    /// Where.
+    /// The byte at which it stands.
     pub at: usize,
 }
 

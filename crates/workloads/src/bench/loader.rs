@@ -20,7 +20,7 @@ pub(super) struct Loaded {
 pub(super) struct Loader<W> {
     pub(super) workload: Arc<W>,
     pub(super) seed: u64,
-    /// Which.
+    /// The parts of the data that this loader loads.
     pub(super) parts: Vec<usize>,
     pub(super) loaded: Arc<Loaded>,
     /// It says there how it ended.

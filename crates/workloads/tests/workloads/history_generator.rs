@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// What the database does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
-    /// Nothing.
+    /// A history without an anomaly.
     None,
     /// A transaction that is said to be aborted takes effect.
     AbortsWithEffect,
