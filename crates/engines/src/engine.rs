@@ -16,11 +16,13 @@ use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
-use shoal_cluster::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
+use shoal_cluster::manager::{
+    Configuration, EpochEnd, FinalEnds, HeardEpochs, Incarnation, Knowledge,
+};
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -130,7 +132,7 @@ pub trait Engine: Sized {
 
     /// What this worker knows of the epochs that a shard has not ended, as far as it was told: how far the shard is durable
     /// in each, and where the node has a copy, how far this worker's stream has all of it.
-    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
         let _ = shard;
         Vec::new()
     }
@@ -236,8 +238,8 @@ pub enum EngineEvent<M> {
     },
     /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
     Settled {
-        /// Its final vector watermark.
-        watermark: VectorWatermark,
+        /// How it ended on each shard.
+        ends: FinalEnds,
     },
     /// A replica lacks entries of this worker's stream of the shard that were cut. To be answered by
     /// [`EngineEffect::Snapshot`], any time later.
@@ -295,8 +297,8 @@ pub enum EngineEffect<M> {
         shard: ShardId,
         /// Which epoch.
         epoch: Epoch,
-        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
-        watermark: Clock,
+        /// How it ended there, in the engine's own form.
+        end: EpochEnd,
     },
     /// Tell the manager what this node knows of a shard whose majority is lost. Said once for each such loss, by one
     /// worker; from then on nothing changes that.
@@ -314,7 +316,7 @@ pub enum EngineEffect<M> {
         /// The shard.
         shard: ShardId,
         /// All of these epochs up to there.
-        held: BTreeMap<Epoch, Clock>,
+        held: BTreeMap<Epoch, EpochEnd>,
     },
     /// Ask the manager to close the open epoch: on a shard that this node leads something hangs whose
     /// coordinator is silent. Said once by each worker; nothing comes of it if it may wait.

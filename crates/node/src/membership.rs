@@ -6,7 +6,9 @@
 //! the lease first and the configuration's version after it, so a lease never lasts longer for an old
 //! leadership than it was granted to that.
 
-use shoal_cluster::manager::{Configuration, Incarnation, Knowledge, ManagerOptions, StateMachine};
+use shoal_cluster::manager::{
+    Configuration, EpochEnd, Incarnation, Knowledge, ManagerOptions, StateMachine,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
@@ -56,7 +58,7 @@ pub(crate) struct KnownConfiguration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ManagerRequest {
     /// How a closed epoch ended on a shard that this node leads.
-    Report { shard: ShardId, epoch: Epoch, watermark: Clock },
+    Report { shard: ShardId, epoch: Epoch, end: EpochEnd },
     /// Something hangs in the open epoch on a shard that this node leads.
     Close { shard: ShardId, epoch: Epoch },
     /// An empty replica, in this process, has all that was there when this ballot of this node began.
@@ -64,7 +66,7 @@ pub(crate) enum ManagerRequest {
     /// What this node knows of a shard whose majority is lost.
     Known { shard: ShardId, begun: Epoch, knowledge: Knowledge },
     /// The survivors of such a shard, led by this node, hold so much of epochs that lack their end.
-    Held { shard: ShardId, held: BTreeMap<Epoch, Clock> },
+    Held { shard: ShardId, held: BTreeMap<Epoch, EpochEnd> },
 }
 
 impl Membership {

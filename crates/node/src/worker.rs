@@ -319,7 +319,7 @@ impl<E: Engine> Worker<E> {
                     self.membership.publish(&configuration, incarnation);
                     self.nudge_others(effects);
                 }
-                ManagerClientEffect::Final { watermark } => finals.push(watermark),
+                ManagerClientEffect::Final { ends } => finals.push(ends),
                 ManagerClientEffect::Superseded => effects.effects.push(WorkerEffect::Superseded),
                 ManagerClientEffect::Timer { at } => self.timer.manager_client = Some(at),
             }
@@ -338,8 +338,8 @@ impl<E: Engine> Worker<E> {
             self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects);
         }
         self.pass_news(now, effects);
-        for watermark in finals {
-            self.engine_step(now, shoal_engines::EngineEvent::Settled { watermark }, effects);
+        for ends in finals {
+            self.engine_step(now, shoal_engines::EngineEvent::Settled { ends }, effects);
         }
     }
 
@@ -357,8 +357,8 @@ impl<E: Engine> Worker<E> {
         }
         for word in self.membership.words() {
             let event = match word {
-                ManagerRequest::Report { shard, epoch, watermark } => {
-                    ManagerClientEvent::Report { shard, epoch, watermark }
+                ManagerRequest::Report { shard, epoch, end } => {
+                    ManagerClientEvent::Report { shard, epoch, end }
                 }
                 ManagerRequest::Close { shard, epoch } => {
                     ManagerClientEvent::Close { shard, epoch }
@@ -490,8 +490,8 @@ impl<E: Engine> Worker<E> {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
                 }
-                shoal_engines::EngineEffect::Report { shard, epoch, watermark } => {
-                    self.say(ManagerRequest::Report { shard, epoch, watermark }, effects);
+                shoal_engines::EngineEffect::Report { shard, epoch, end } => {
+                    self.say(ManagerRequest::Report { shard, epoch, end }, effects);
                 }
                 shoal_engines::EngineEffect::Close { shard, epoch } => {
                     self.say(ManagerRequest::Close { shard, epoch }, effects);

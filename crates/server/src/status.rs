@@ -4,11 +4,11 @@ use crate::manager::InputSender;
 use crate::worker_host::WorkerHost;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_cluster::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
+use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
 use shoal_engines::Engine;
 use shoal_engines::engine::{EngineCounters, ShardProgress};
 use shoal_net::SharedClusterId;
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,9 +262,9 @@ fn shards<E: Engine>(worker_host: &WorkerHost<E>) -> Vec<ShardStatus> {
 fn loss(loss: &Loss) -> LossStatus {
     let end = |(epoch, lost): (&Epoch, &LostEnd)| LostEndStatus {
         epoch: epoch.0,
-        known: lost.known.0,
-        held: lost.held.map(|clock| clock.0),
-        end: lost.end.map(|clock| clock.0),
+        known: number(&lost.known),
+        held: lost.held.as_ref().map(number),
+        end: lost.end.as_ref().map(number),
     };
     LossStatus {
         at_s: loss.at_s,
@@ -277,12 +277,17 @@ fn loss(loss: &Loss) -> LossStatus {
 /// What this worker knows of epochs that the shard has not ended, as far as the configuration tells.
 fn lacking<E: Engine>(worker_host: &WorkerHost<E>, shard: ShardId) -> Vec<LackingStatus> {
     let known = worker_host.worker.engine().lacking(shard).into_iter();
-    let status = |(epoch, durable, held): (Epoch, Clock, Option<Clock>)| LackingStatus {
+    let status = |(epoch, durable, held): (Epoch, EpochEnd, Option<EpochEnd>)| LackingStatus {
         epoch: epoch.0,
-        durable: durable.0,
-        held: held.map(|clock| clock.0),
+        durable: number(&durable),
+        held: held.as_ref().map(number),
     };
     known.map(status).collect()
+}
+
+/// How far an epoch goes that ends so, for engines that count; 0 for others.
+fn number(end: &EpochEnd) -> u64 {
+    end.number().unwrap_or_default()
 }
 
 /// Why a shard cannot be served, in a sentence that says what ends that.

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::managers::ChangeError;
 use crate::report::StatusReport;
 use serde::Serialize;
-use shoal_cluster::manager::{Loss, LossStage};
+use shoal_cluster::manager::{EpochEnd, Loss, LossStage};
 use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
 use shoal_net::client::Access;
@@ -113,8 +113,13 @@ impl Acceptance {
             return Err(ChangeError::Refused("the managers say something else".to_owned()));
         };
         let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_cluster::manager::LostEnd)| {
-            let (held, end) = (lost.held?, lost.end?);
-            (end > held).then_some(EpochGap { epoch: epoch.0, held: held.0, durable: end.0 })
+            let (held, end) = (lost.held.as_ref()?, lost.end.as_ref()?);
+            let number = |end: &EpochEnd| end.number().unwrap_or_default();
+            (end > held).then(|| EpochGap {
+                epoch: epoch.0,
+                held: number(held),
+                durable: number(end),
+            })
         };
         let report = StatusReport::gather(&self.addresses, &self.access).await;
         let report = report.map_err(ChangeError::NoCluster)?;

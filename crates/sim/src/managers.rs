@@ -7,12 +7,9 @@
 
 use crate::clock::NodeClock;
 use crate::violation::Violation;
-use shoal_cluster::manager::{
-    Applied, Ask, CarriedLog, ClusterChange, Configuration, LogPace, Manager, ManagerEffect,
-    ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
-};
+use shoal_cluster::manager::{Applied, Ask, CarriedLog, ClusterChange, Configuration, FinalEnds, LogPace, Manager, ManagerEffect, ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode};
 use shoal_cluster::topology::Topology;
-use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
+use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,7 +77,7 @@ pub(crate) struct SimulatedManagers {
     servers: Vec<ManagerServer>,
     /// What all commands have done.
     applied: Vec<Applied>,
-    finals: BTreeMap<Epoch, VectorWatermark>,
+    finals: BTreeMap<Epoch, FinalEnds>,
     asks: u64,
     /// What managers draw the cluster's identity from.
     identities: Random,

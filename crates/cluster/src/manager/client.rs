@@ -5,12 +5,13 @@
 
 use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
+use super::epoch_end::{EpochEnd, FinalEnds};
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
 use super::recovery::{Generation, HeardEpochs, Recollection};
 use super::state_machine::CLOSING_MAX;
-use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ pub enum ManagerClientEvent {
         shard: ShardId,
         /// The epoch.
         epoch: Epoch,
-        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
-        watermark: Clock,
+        /// How it ended there, in the engine's form.
+        end: EpochEnd,
     },
     /// The node's owner says that something hangs in the open epoch, on a shard that it leads. Once for
     /// each epoch; dropped and counted if that is over.
@@ -70,7 +71,7 @@ pub enum ManagerClientEvent {
         /// The shard.
         shard: ShardId,
         /// They have all of these epochs up to there.
-        held: BTreeMap<Epoch, Clock>,
+        held: BTreeMap<Epoch, EpochEnd>,
     },
     /// A manager that has lost the majority of the others asks what is remembered.
     Recall {
@@ -100,8 +101,8 @@ pub enum ManagerClientEffect {
     },
     /// An FVW, each once; one of a later epoch may come before. After the configuration that has it.
     Final {
-        /// The final vector watermark.
-        watermark: VectorWatermark,
+        /// How it ended on each shard.
+        ends: FinalEnds,
     },
     /// This process is over: another one is admitted, or it [is behind](ManagerClient::is_behind). It holds no lease any more.
     Superseded,
@@ -227,8 +228,8 @@ impl ManagerClient {
         }
         match event {
             ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
-            ManagerClientEvent::Report { shard, epoch, watermark } => {
-                self.on_report(now, shard, epoch, watermark, effects);
+            ManagerClientEvent::Report { shard, epoch, end } => {
+                self.on_report(now, shard, epoch, end, effects);
             }
             ManagerClientEvent::Close { shard, epoch } => {
                 let message = |claim| ToManager::Close { claim, epoch };
@@ -453,7 +454,9 @@ impl ManagerClient {
         }
         let Configuration { epoch, settled, forgotten, ends, finals, shards, .. } = configuration;
         let first = ends.keys().next().copied().unwrap_or(*epoch);
-        let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
+        let is_closed = |it: &FinalEnds| {
+            it.epoch() < *epoch && it.shards() == shards.len() && it.is_within_limits()
+        };
         ends.len() <= CLOSING_MAX
             && settled.0.checked_add(1) == Some(first.0)
             && forgotten <= settled
@@ -502,7 +505,7 @@ impl ManagerClient {
             self.untold.insert(self.closed);
         }
         let known = self.untold.iter().filter_map(|epoch| configuration.last(*epoch));
-        effects.extend(known.map(|watermark| ManagerClientEffect::Final { watermark }));
+        effects.extend(known.map(|ends| ManagerClientEffect::Final { ends }));
         self.untold.retain(|epoch| configuration.last(*epoch).is_none());
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
@@ -581,11 +584,11 @@ impl ManagerClient {
         now: Time,
         shard: ShardId,
         epoch: Epoch,
-        watermark: Clock,
+        end: EpochEnd,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
         let topic = RequestTopic::Report(epoch, shard);
-        let message = |claim| ToManager::Report { claim, epoch, watermark };
+        let message = |claim| ToManager::Report { claim, epoch, end: end.clone() };
         self.say(now, topic, shard, message, effects);
     }
 

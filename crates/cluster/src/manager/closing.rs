@@ -13,8 +13,9 @@
 //! durable. Where its majority is lost for good, an operator accepts that, and `loss.rs` says how these epochs end.
 
 use super::command::LeadershipClaim;
+use super::epoch_end::{EpochEnd, FinalEnds};
 use super::state_machine::{Applied, ShardState, StateMachine};
-use shoal_types::{Clock, Epoch, ShardId, Time, VectorWatermark};
+use shoal_types::{Epoch, ShardId, Time};
 
 impl StateMachine {
     /// A leader says how an epoch ended on its shard. False if it is not its place to say so, or the shard has ended it
@@ -23,18 +24,18 @@ impl StateMachine {
         &mut self,
         claim: LeadershipClaim,
         epoch: Epoch,
-        watermark: Clock,
+        end: &EpochEnd,
         effects: &mut Vec<Applied>,
     ) -> bool {
-        self.overwrite_final(claim.shard, epoch, watermark, effects);
+        self.overwrite_final(claim.shard, epoch, end, effects);
         if self.claimed(&claim).is_none() || epoch >= self.epoch {
             return false;
         }
         effects.push(Applied::Reported { claim, epoch });
-        match self.closing.get(&epoch).map(|ends| ends[claim.shard.0 as usize]) {
-            Some(Some(before)) => before == watermark,
+        match self.closing.get(&epoch).map(|ends| &ends[claim.shard.0 as usize]) {
+            Some(Some(before)) => before == end,
             Some(None) => {
-                self.accept_end(claim.shard, epoch, watermark, effects);
+                self.accept_end(claim.shard, epoch, end, effects);
                 true
             }
             None => true, // A repeat that was overtaken by the end.
@@ -49,14 +50,14 @@ impl StateMachine {
         &mut self,
         shard: ShardId,
         epoch: Epoch,
-        watermark: Clock,
+        end: &EpochEnd,
         effects: &mut Vec<Applied>,
     ) {
         let ends = self.closing.get_mut(&epoch).expect("it is closed, and not settled");
-        let before = ends[shard.0 as usize].replace(watermark);
+        let before = ends[shard.0 as usize].replace(end.clone());
         assert_eq!(before, None, "M12: {epoch} ends twice on {shard}");
         self.untold_ends = true;
-        effects.push(Applied::Ended { shard, epoch, watermark });
+        effects.push(Applied::Ended { shard, epoch, end: end.clone() });
         self.settle(epoch, effects);
     }
 
@@ -86,7 +87,7 @@ impl StateMachine {
 
     /// The open epoch is closed. Of the shards that are out its end is known.
     pub(super) fn close_epoch(&mut self) {
-        let out = |shard: &ShardState| shard.assignment.out.map(|_| Clock::MAX);
+        let out = |shard: &ShardState| shard.assignment.out.map(|_| EpochEnd::Whole);
         self.closing.insert(self.epoch, self.shards.iter().map(out).collect());
     }
 
@@ -145,7 +146,7 @@ impl StateMachine {
             let since = assignment.out;
             effects.push(Applied::Out { shard: id, epoch, since });
             if since.is_some() && self.options.faults.out_ends_former {
-                self.closing.values_mut().for_each(|ends| _ = ends[at].get_or_insert(Clock::MAX));
+                self.closing.values_mut().for_each(|ends| _ = ends[at].get_or_insert(EpochEnd::Whole));
             }
         }
     }
@@ -154,21 +155,18 @@ impl StateMachine {
     pub(super) fn settle(&mut self, epoch: Epoch, effects: &mut Vec<Applied>) {
         let ends = self.closing.get(&epoch).filter(|ends| ends.iter().all(Option::is_some));
         let Some(ends) = ends else { return };
-        let mut watermark = VectorWatermark::new(epoch, ends.len());
-        for (shard, clock) in (0..).map(ShardId).zip(ends.iter().flatten()) {
-            watermark.raise(shard, *clock);
-        }
+        let last = FinalEnds::new(epoch, ends.iter().flatten().cloned().collect());
         self.closing.remove(&epoch);
         let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
         self.settled = Epoch(first.0 - 1);
         // Of a closed epoch that is in no list all nodes know that it ended whole.
-        if !watermark.is_whole() {
+        if !last.is_whole() {
             let told = self.next_revision();
             let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
-            self.finals.insert(at, (told, watermark.clone()));
+            self.finals.insert(at, (told, last.clone()));
         }
         self.changed = true;
-        effects.push(Applied::Final(watermark));
+        effects.push(Applied::Final(last));
     }
 
     /// Forgets the oldest FVWs where too many are kept, if all epochs up to them are settled, all nodes that live have
@@ -198,15 +196,15 @@ impl StateMachine {
         &mut self,
         shard: ShardId,
         epoch: Epoch,
-        watermark: Clock,
+        end: &EpochEnd,
         effects: &mut Vec<Applied>,
     ) {
         if !self.options.faults.late_report_overwrites {
             return;
         }
-        let last = self.finals.iter_mut().find(|(_, watermark)| watermark.epoch() == epoch);
+        let last = self.finals.iter_mut().find(|(_, last)| last.epoch() == epoch);
         if let Some((_, changed)) = last
-            && changed.raise(shard, watermark)
+            && changed.raise(shard, end)
         {
             effects.push(Applied::Final(changed.clone()));
             self.changed = true;

@@ -1,8 +1,9 @@
 //! What managers agree on: the commands of the replicated log, in order.
 
+use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
 use crate::topology::Partitioning;
-use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -103,8 +104,8 @@ pub enum Action {
         claim: LeadershipClaim,
         /// Of a closed epoch.
         epoch: Epoch,
-        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
-        watermark: Clock,
+        /// How it ended there, in the engine's form.
+        end: EpochEnd,
     },
     /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
     /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
@@ -141,7 +142,7 @@ pub enum Action {
         /// Their leader says so.
         claim: LeadershipClaim,
         /// They have all of these epochs up to there.
-        held: BTreeMap<Epoch, Clock>,
+        held: BTreeMap<Epoch, EpochEnd>,
     },
     /// A change is asked for.
     Change {

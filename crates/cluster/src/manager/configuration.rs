@@ -1,11 +1,12 @@
 //! The configuration: what the manager tells every node.
 
 use super::command::{Incarnation, number};
+use super::epoch_end::{EpochEnd, FinalEnds};
 use super::loss::{Loss, LossStage};
 use super::recovery::Generation;
 use crate::topology::{Partitioning, Topology};
 use shoal_log::StreamMembers;
-use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, VectorWatermark};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -38,9 +39,9 @@ pub struct Configuration {
     pub forgotten: Epoch,
     /// FVWs, ascending: those later ones that do not cover all of their epoch. Any other of a later epoch that is closed
     /// and not in `ends` covers all.
-    pub finals: Vec<VectorWatermark>,
+    pub finals: Vec<FinalEnds>,
     /// Of each closed epoch whose FVW is not final: how it ended on the shards that have said so. Final, shard by shard.
-    pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     /// What is being moved between shards.
     pub moving: Option<Move>,
 }
@@ -126,13 +127,13 @@ impl Configuration {
 
     /// The FVW of an epoch; `None` if it is open, or some shard has not said how it ended.
     #[must_use]
-    pub fn last(&self, epoch: Epoch) -> Option<VectorWatermark> {
+    pub fn last(&self, epoch: Epoch) -> Option<FinalEnds> {
         if epoch >= self.epoch || self.ends.contains_key(&epoch) {
             return None;
         }
-        Some(match self.finals.binary_search_by_key(&epoch, VectorWatermark::epoch) {
+        Some(match self.finals.binary_search_by_key(&epoch, FinalEnds::epoch) {
             Ok(at) => self.finals[at].clone(),
-            Err(_) => VectorWatermark::whole(epoch, self.shards.len()),
+            Err(_) => FinalEnds::whole(epoch, self.shards.len()),
         })
     }
 

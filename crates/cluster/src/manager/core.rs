@@ -292,7 +292,7 @@ impl<L: ManagerLog> Manager<L> {
         message: &ToManager,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        if self.machine.node(from).is_none() {
+        if self.machine.node(from).is_none() || !message.is_within_limits() {
             self.counters.bad_messages += 1;
             return;
         }
@@ -308,8 +308,8 @@ impl<L: ManagerLog> Manager<L> {
             ToManager::Join { instance, after, lost } => {
                 self.on_join(now, from, (instance, after, lost), effects);
             }
-            ToManager::Report { claim, epoch, watermark } => {
-                self.on_claim(now, from, claim, Action::Report { claim, epoch, watermark });
+            ToManager::Report { claim, epoch, end } => {
+                self.on_claim(now, from, claim, Action::Report { claim, epoch, end });
             }
             ToManager::Close { claim, epoch } => {
                 self.on_claim(now, from, claim, Action::Close { claim, epoch });

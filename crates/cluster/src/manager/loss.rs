@@ -25,9 +25,10 @@
 use super::appoint::Gathering;
 use super::change::ChangeRefusal;
 use super::command::{Incarnation, LeadershipClaim};
+use super::epoch_end::EpochEnd;
 use super::outage::Outage;
 use super::state_machine::{Applied, StateMachine};
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 
 /// An accepted loss of a shard's majority: kept for as long as the cluster lives, or until another is accepted.
@@ -65,25 +66,25 @@ pub enum LossStage {
 }
 
 /// How an epoch ends on a shard whose majority is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LostEnd {
     /// The shard was durable so far in it, as far as any live node knew.
-    pub known: Clock,
+    pub known: EpochEnd,
     /// A live node had heard that it ended there: nothing is to be forced.
     pub has_ended: bool,
     /// The survivors have all of it up to here, once that is known,
-    pub held: Option<Clock>,
+    pub held: Option<EpochEnd>,
     /// and here it ends. What is between is missing.
-    pub end: Option<Clock>,
+    pub end: Option<EpochEnd>,
 }
 
 /// What a node knows of a shard in epochs whose end the shard lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Knowledge {
     /// It was durable so far.
-    pub durable: BTreeMap<Epoch, Clock>,
+    pub durable: BTreeMap<Epoch, EpochEnd>,
     /// It ended there.
-    pub ends: BTreeMap<Epoch, Clock>,
+    pub ends: BTreeMap<Epoch, EpochEnd>,
 }
 
 impl Loss {
@@ -103,11 +104,11 @@ impl Loss {
     fn learn(&mut self, knowledge: &Knowledge) {
         for (epoch, lost) in self.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
             if let Some(end) = knowledge.ends.get(epoch).filter(|_| !lost.has_ended) {
-                (lost.known, lost.has_ended) = (*end, true);
+                (lost.known, lost.has_ended) = (end.clone(), true);
             }
-            let durable = knowledge.durable.get(epoch).copied().unwrap_or_default();
-            if !lost.has_ended {
-                lost.known = lost.known.max(durable);
+            let durable = knowledge.durable.get(epoch).filter(|durable| **durable > lost.known);
+            if let Some(durable) = durable.filter(|_| !lost.has_ended) {
+                lost.known.clone_from(durable);
             }
         }
     }
@@ -298,7 +299,7 @@ impl StateMachine {
     pub(super) fn on_held(
         &mut self,
         claim: LeadershipClaim,
-        held: &BTreeMap<Epoch, Clock>,
+        held: &BTreeMap<Epoch, EpochEnd>,
         effects: &mut Vec<Applied>,
     ) -> bool {
         let (id, at) = (claim.shard, claim.shard.0 as usize);
@@ -319,16 +320,16 @@ impl StateMachine {
         loss.ends.extend(behind);
         let mut ends = Vec::new();
         for (epoch, lost) in loss.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
-            let held = held[epoch];
-            let forced = if ignores_known { held } else { held.max(lost.known) };
-            let end = if lost.has_ended { lost.known } else { forced };
-            (lost.held, lost.end) = (Some(held), Some(end));
+            let (held, known) = (held[epoch].clone(), lost.known.clone());
+            let forced = if ignores_known { held.clone() } else { held.clone().max(known.clone()) };
+            let end = if lost.has_ended { known } else { forced };
+            (lost.held, lost.end) = (Some(held), Some(end.clone()));
             ends.push((*epoch, end));
         }
         loss.stage = LossStage::Over;
         effects.push(Applied::Loss { shard: id, loss: loss.clone() });
         for (epoch, end) in ends {
-            self.accept_end(id, epoch, end, effects);
+            self.accept_end(id, epoch, &end, effects);
         }
         self.changed = true;
         true
@@ -339,7 +340,7 @@ impl StateMachine {
     fn survivors_behind(
         &self,
         at: usize,
-        held: &BTreeMap<Epoch, Clock>,
+        held: &BTreeMap<Epoch, EpochEnd>,
     ) -> Option<(Epoch, LostEnd)> {
         let assignment = &self.shards[at].assignment;
         let out = assignment.out.unwrap_or(self.epoch);
@@ -348,15 +349,16 @@ impl StateMachine {
             lost.is_some_and(|lost| lost.end.is_some())
         };
         let has_ended = |epoch: Epoch| match self.closing.get(&epoch) {
-            Some(ends) => ends[at],
-            None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32))),
+            Some(ends) => ends[at].clone(),
+            None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32)).clone()),
         };
         let asked = held
             .iter()
             .filter(|(epoch, _)| **epoch < out && **epoch > self.forgotten && !is_forced(epoch));
-        let mut ended = asked.filter_map(|(epoch, held)| Some((*epoch, *held, has_ended(*epoch)?)));
+        let mut ended = asked.filter_map(|(epoch, held)| Some((*epoch, held.clone(), has_ended(*epoch)?)));
         let (epoch, held, end) = ended.find(|(_, held, end)| held < end)?;
-        let lost = LostEnd { known: end, has_ended: true, held: Some(held), end: Some(end) };
+        let lost =
+            LostEnd { known: end.clone(), has_ended: true, held: Some(held), end: Some(end) };
         Some((epoch, lost))
     }
 }

@@ -5,9 +5,10 @@
 
 use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
+use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
 use super::recovery::{Generation, Recollection};
-use shoal_types::{Clock, Epoch, NodeId, ShardId};
+use shoal_types::{Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,8 +45,8 @@ pub enum ToManager {
         claim: LeadershipClaim,
         /// Which epoch.
         epoch: Epoch,
-        /// The final shard watermark.
-        watermark: Clock,
+        /// How it ended there, in the engine's form.
+        end: EpochEnd,
     },
     /// Something hangs in the open epoch. Repeated until the configuration has a later one.
     Close {
@@ -79,7 +80,7 @@ pub enum ToManager {
         /// The sender's leadership.
         claim: LeadershipClaim,
         /// They have all of these epochs up to there.
-        held: BTreeMap<Epoch, Clock>,
+        held: BTreeMap<Epoch, EpochEnd>,
     },
     /// In answer to `Recall`.
     Recalled {
@@ -88,6 +89,28 @@ pub enum ToManager {
         /// What the node remembers, and to which generation it has pledged.
         told: Recollection,
     },
+}
+
+impl ToManager {
+    /// Whether the ends of epochs that it tells are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
+    pub(super) fn is_within_limits(&self) -> bool {
+        let all = |ends: &BTreeMap<Epoch, EpochEnd>| ends.values().all(EpochEnd::is_within_limits);
+        match self {
+            ToManager::Report { end, .. } => end.is_within_limits(),
+            ToManager::Known { knowledge, .. } => {
+                all(&knowledge.durable) && all(&knowledge.ends)
+            }
+            ToManager::Held { held, .. } => all(held),
+            ToManager::Recalled { told, .. } => {
+                let mut ends = told.heard.ends.values().flatten().flatten();
+                ends.all(EpochEnd::is_within_limits)
+            }
+            ToManager::Heartbeat { .. }
+            | ToManager::Join { .. }
+            | ToManager::Close { .. }
+            | ToManager::CaughtUp { .. } => true,
+        }
+    }
 }
 
 impl ToNode {

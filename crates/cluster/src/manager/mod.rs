@@ -53,8 +53,8 @@
 //! # Epochs and their ends (rules M9 and M12)
 //!
 //! Each raise of the epoch, for any reason, closes the one before. The leader of every shard
-//! reports for each closed epoch its final shard watermark, once that is durable in its streams:
-//! [`Clock::MAX`](shoal_types::Clock::MAX) if nothing was left hanging. A report counts only from the
+//! reports for each closed epoch how it ended there, once that is durable in its logs: an [`EpochEnd`], which only
+//! engines read. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
 //! and shard, whichever node leads later: its end is durable in the streams, where every successor finds it. When every shard
 //! has reported, these ends are the FVW, and no command can change it. The configuration tells nodes the ends that are
@@ -74,7 +74,7 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
-//! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with `appoint.rs`,
+//! Read in this order: `command.rs`, `epoch_end.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with `appoint.rs`,
 //! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
 //! `lease_tracker.rs`, `client.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
@@ -89,6 +89,7 @@ mod closing;
 mod command;
 mod configuration;
 mod core;
+mod epoch_end;
 mod lease_tracker;
 mod log;
 mod loss;
@@ -108,6 +109,7 @@ pub use command::{
     ProcessInstance, Term,
 };
 pub use configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
 pub use log::{CarriedLog, ManagerLog};
 pub use loss::{Knowledge, Loss, LossStage, LostEnd};
 pub use message::{ToManager, ToNode};

@@ -30,9 +30,10 @@
 
 use super::command::{Incarnation, ProcessInstance, number};
 use super::configuration::{Configuration, Revision};
+use super::epoch_end::EpochEnd;
 use super::loss::LossStage;
 use super::state_machine::{CLOSING_MAX, StateMachine};
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ pub struct HeardEpochs {
     /// The last one that was opened.
     pub open: Epoch,
     /// How epochs ended that are not settled in its configuration, on the shards of which that is known.
-    pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
 }
 
 /// What a node remembers of the managers before.
@@ -252,13 +253,13 @@ impl StateMachine {
                 return Err(NotRecovered::Implausible(id));
             }
             for (shard, end) in (0..).map(ShardId).zip(ends) {
-                let Some(end) = *end else { continue };
+                let Some(end) = end else { continue };
                 match self.end_of(*epoch, shard) {
                     None if self.closing.contains_key(epoch) => news.push((shard, *epoch, end)),
-                    Some(known) if known != end && self.is_forced(*epoch, shard) => {
+                    Some(known) if known != *end && self.is_forced(*epoch, shard) => {
                         return Ok(false);
                     }
-                    Some(known) if known != end => {
+                    Some(known) if known != *end => {
                         let (node, epoch) = (id, *epoch);
                         return Err(NotRecovered::Contradiction { node, epoch, shard });
                     }
@@ -280,9 +281,9 @@ impl StateMachine {
     }
 
     /// How an epoch ended on a shard, as far as that is known.
-    fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+    fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<EpochEnd> {
         match self.closing.get(&epoch) {
-            Some(ends) => ends[shard.0 as usize],
+            Some(ends) => ends[shard.0 as usize].clone(),
             None => self.final_end(epoch, shard),
         }
     }
@@ -294,11 +295,11 @@ impl StateMachine {
     }
 
     /// How an epoch ended that is settled, as far as that is kept.
-    fn final_end(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+    fn final_end(&self, epoch: Epoch, shard: ShardId) -> Option<EpochEnd> {
         let last = self.finals.iter().find(|(_, last)| last.epoch() == epoch);
         match last {
-            Some((_, last)) => Some(last.of(shard)),
-            None if epoch > self.forgotten && epoch < self.epoch => Some(Clock::MAX),
+            Some((_, last)) => Some(last.of(shard).clone()),
+            None if epoch > self.forgotten && epoch < self.epoch => Some(EpochEnd::Whole),
             None => None,
         }
     }

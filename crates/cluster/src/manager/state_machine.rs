@@ -14,11 +14,12 @@ use super::command::{
     Action, Ask, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ProcessInstance, Term,
 };
 use super::configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+use super::epoch_end::{EpochEnd, FinalEnds};
 use super::loss::Loss;
 use super::options::ManagerOptions;
 use super::recovery::Generation;
 use crate::topology::Topology;
-use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ pub enum Applied {
         /// The epoch.
         epoch: Epoch,
         /// Its end.
-        watermark: Clock,
+        end: EpochEnd,
     },
     /// A shard is out from an epoch on, or in again.
     Out {
@@ -92,7 +93,7 @@ pub enum Applied {
         loss: Loss,
     },
     /// The FVW of an epoch: final.
-    Final(VectorWatermark),
+    Final(FinalEnds),
     /// A replica that had been empty is full.
     CaughtUp {
         /// The shard.
@@ -157,7 +158,7 @@ pub struct StateMachine {
     pub(super) nodes: Vec<NodeState>,
     pub(super) shards: Vec<ShardState>,
     /// For each closed epoch that is not final, how it ended on the shards that have said so.
-    pub(super) closing: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    pub(super) closing: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     /// Since when each of these is closed, as far as this term knows.
     pub(super) closed_at: BTreeMap<Epoch, Time>,
     /// An end was accepted since the last configuration.
@@ -167,7 +168,7 @@ pub struct StateMachine {
     /// FVWs of epochs up to this one, which do not cover all of their epoch, may be kept no more.
     pub(super) forgotten: Epoch,
     /// Those of later epochs, and the first configuration that tells of each.
-    pub(super) finals: Vec<(Revision, VectorWatermark)>,
+    pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
     void: u64,
     configuration: Arc<Configuration>,
@@ -431,8 +432,8 @@ impl StateMachine {
             Action::Join { node, instance, after, lost, heard } => {
                 self.on_join(now, *node, (*instance, *after, *lost), *heard, effects)
             }
-            Action::Report { claim, epoch, watermark } => {
-                self.on_report(*claim, *epoch, *watermark, effects)
+            Action::Report { claim, epoch, end } => {
+                self.on_report(*claim, *epoch, end, effects)
             }
             Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
@@ -606,7 +607,7 @@ impl StateMachine {
             shards: self.shards.iter().map(|shard| shard.assignment.clone()).collect(),
             settled: self.settled,
             forgotten: self.forgotten,
-            finals: self.finals.iter().map(|(_, watermark)| watermark.clone()).collect(),
+            finals: self.finals.iter().map(|(_, last)| last.clone()).collect(),
             ends: self.closing.clone(),
             moving: self.moving.clone(),
         });
@@ -660,7 +661,7 @@ impl StateMachine {
         }
         self.closing.clone_from(&configuration.ends);
         (self.settled, self.forgotten) = (configuration.settled, configuration.forgotten);
-        let told = |last: &VectorWatermark| (configuration.revision, last.clone());
+        let told = |last: &FinalEnds| (configuration.revision, last.clone());
         self.finals = configuration.finals.iter().map(told).collect();
         self.moving.clone_from(&configuration.moving);
         self.configuration = Arc::new(configuration.clone());
@@ -681,7 +682,7 @@ impl StateMachine {
     fn fault(&self) -> Option<&'static str> {
         let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
         let last = self.closing.keys().next_back().copied();
-        let early = |last: &VectorWatermark| {
+        let early = |last: &FinalEnds| {
             last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
         };
         let rules = [

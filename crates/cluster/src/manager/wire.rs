@@ -2,13 +2,13 @@
 //! short: it is little and seldom, and what is on a disk stays as it is.
 
 use super::{
-    Action, Ask, Assignment, ClusterChange, Command, Configuration, Generation, HeardEpochs,
+    Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs,
     HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, LostEnd, Move,
     NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use shoal_types::{
-    Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum,
+    Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time, coded_enum,
     coded_newtype, coded_struct,
 };
 use std::collections::BTreeMap;
@@ -44,12 +44,13 @@ coded_enum!(Action {
     // 1 and 2 were ticks and joins of another form.
     7 => Tick { heard },
     8 => Join { node, instance, after, lost, heard },
-    3 => Report { claim, epoch, watermark },
+    // 3, 10 and 11 told ends of epochs as numbers.
+    12 => Report { claim, epoch, end },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },
     6 => Close { claim, epoch },
-    10 => Known { node, incarnation, shard, begun, knowledge },
-    11 => Held { claim, held },
+    13 => Known { node, incarnation, shard, begun, knowledge },
+    14 => Held { claim, held },
 });
 
 coded_enum!(ClusterChange {
@@ -65,7 +66,7 @@ coded_enum!(ClusterChange {
 coded_enum!(ToManager {
     0 => Heartbeat { instance, incarnation, round, granted, known },
     1 => Join { instance, after, lost },
-    2 => Report { claim, epoch, watermark },
+    2 => Report { claim, epoch, end },
     3 => Close { claim, epoch },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Known { incarnation, shard, begun, knowledge },
@@ -82,7 +83,7 @@ coded_enum!(ToNode {
     5 => Recall { generation, pledges },
 });
 
-coded_struct!(HeardEpochs { open: Epoch, ends: BTreeMap<Epoch, Vec<Option<Clock>>> });
+coded_struct!(HeardEpochs { open: Epoch, ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>> });
 coded_struct!(Recollection {
     instance: ProcessInstance,
     incarnation: Incarnation,
@@ -101,8 +102,8 @@ coded_struct!(Configuration {
     shards: Vec<Assignment>,
     settled: Epoch,
     forgotten: Epoch,
-    finals: Vec<VectorWatermark>,
-    ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    finals: Vec<FinalEnds>,
+    ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     moving: Option<Move>,
 });
 coded_struct!(NodeStanding { incarnation: Incarnation, alive: bool });
@@ -128,12 +129,12 @@ coded_struct!(Loss {
     ends: BTreeMap<Epoch, LostEnd>,
 });
 coded_struct!(LostEnd {
-    known: Clock,
+    known: EpochEnd,
     has_ended: bool,
-    held: Option<Clock>,
-    end: Option<Clock>,
+    held: Option<EpochEnd>,
+    end: Option<EpochEnd>,
 });
-coded_struct!(Knowledge { durable: BTreeMap<Epoch, Clock>, ends: BTreeMap<Epoch, Clock> });
+coded_struct!(Knowledge { durable: BTreeMap<Epoch, EpochEnd>, ends: BTreeMap<Epoch, EpochEnd> });
 coded_enum!(LossStage {
     0 => Asking,
     1 => Preparing,

@@ -1,13 +1,9 @@
 //! A node's side, message by message: what grants a lease and what does not.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{
-    Action, Applied, Command, Configuration, Generation, Incarnation, ManagerClient,
-    ManagerClientEffect, ManagerClientEvent, ManagerOptions, ProcessInstance, Revision,
-    StateMachine, Term, ToManager, ToNode,
-};
+use shoal_cluster::manager::{Action, Applied, Command, Configuration, EpochEnd, Generation, Incarnation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
 
 const ME: NodeId = NodeId(0);
@@ -153,7 +149,7 @@ fn a_process_that_can_learn_no_more_how_an_epoch_ended_is_over() {
     let mut effects = Vec::new();
     member.step(ms(10), ManagerClientEvent::Received(welcome), &mut effects);
     let told = effects.iter().filter_map(|effect| match effect {
-        ManagerClientEffect::Final { watermark } => Some(watermark.epoch()),
+        ManagerClientEffect::Final { ends } => Some(ends.epoch()),
         _ => None,
     });
     assert_eq!(told.collect::<Vec<_>>(), [6, 7, 8].map(Epoch));
@@ -176,10 +172,10 @@ fn a_superseded_process_is_over() {
 }
 
 /// The reports in these effects.
-fn reports(effects: &[ManagerClientEffect]) -> Vec<(Epoch, Clock)> {
+fn reports(effects: &[ManagerClientEffect]) -> Vec<(Epoch, EpochEnd)> {
     let reports = effects.iter().filter_map(|effect| match effect {
-        ManagerClientEffect::Send { message: ToManager::Report { epoch, watermark, .. } } => {
-            Some((*epoch, *watermark))
+        ManagerClientEffect::Send { message: ToManager::Report { epoch, end, .. } } => {
+            Some((*epoch, end.clone()))
         }
         _ => None,
     });
@@ -199,21 +195,21 @@ fn only_what_is_asked_is_reported() {
     let report = |epoch| ManagerClientEvent::Report {
         shard: SHARD,
         epoch: Epoch(epoch),
-        watermark: Clock::MAX,
+        end: EpochEnd::Whole,
     };
     let mut effects = Vec::new();
     member.step(ms(20), report(1), &mut effects);
     assert_eq!(effects, [], "the first epoch is settled");
     assert_eq!(member.late_messages(), 1);
     member.step(ms(20), report(2), &mut effects);
-    assert_eq!(reports(&effects), [(Epoch(2), Clock::MAX)]);
+    assert_eq!(reports(&effects), [(Epoch(2), EpochEnd::Whole)]);
 }
 
 /// Its owner has heard from another node that an epoch is closed, and has ended it, before the manager says so here.
 #[test]
 fn what_is_reported_early_is_said_until_it_is_heard() {
     let (mut member, all) = joined(1, 1);
-    let event = ManagerClientEvent::Report { shard: SHARD, epoch: Epoch(1), watermark: Clock(7) };
+    let event = ManagerClientEvent::Report { shard: SHARD, epoch: Epoch(1), end: EpochEnd::up_to(7) };
     let mut effects = Vec::new();
     member.step(ms(20), event, &mut effects);
     let mut closed = Configuration::clone(&all[4]);
@@ -225,7 +221,7 @@ fn what_is_reported_early_is_said_until_it_is_heard() {
     member.step(ms(30), event, &mut effects);
     effects.clear();
     member.step(ms(1000), ManagerClientEvent::Timer, &mut effects);
-    assert_eq!(reports(&effects), [(Epoch(1), Clock(7))]);
+    assert_eq!(reports(&effects), [(Epoch(1), EpochEnd::up_to(7))]);
 }
 
 /// The node leads under another ballot by now, or the replica lives anew: then what it said of it counts for nothing.

@@ -1,12 +1,9 @@
 //! Which FVWs that are not whole the manager keeps: those that a living node may not know, and the newest.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{
-    Action, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ManagerOptions,
-    ProcessInstance, StateMachine, Term,
-};
+use shoal_cluster::manager::{Action, Command, EpochEnd, FinalEnds, HeartbeatRecord, Incarnation, LeadershipClaim, ManagerOptions, ProcessInstance, StateMachine, Term};
 use shoal_cluster::topology::Topology;
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +48,7 @@ fn who_begins_anew_hears_the_same_finals() {
             let of = claim(&machine, shard);
             apply(
                 &mut machine,
-                Action::Report { claim: of, epoch, watermark: Clock(u64::from(epoch.0)) },
+                Action::Report { claim: of, epoch, end: EpochEnd::up_to(u64::from(epoch.0)) },
             );
         }
         // A tick forgets what need not be kept.
@@ -59,9 +56,7 @@ fn who_begins_anew_hears_the_same_finals() {
         assert_eq!(machine.configuration().settled, epoch);
     }
     let first = machine.configuration().last(Epoch(1)).expect("settled");
-    let mut truth = VectorWatermark::new(Epoch(1), 2);
-    truth.raise(ShardId(0), Clock(1));
-    truth.raise(ShardId(1), Clock(1));
+    let truth = FinalEnds::new(Epoch(1), vec![EpochEnd::up_to(1); 2]);
     assert_eq!(first, truth, "what a node that restarts is told of the first epoch");
 }
 
@@ -76,8 +71,8 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
         apply(machine, at, Action::Close { claim: of, epoch });
         for shard in 0..2 {
             let of = claim(machine, shard);
-            let watermark = Clock(u64::from(round));
-            apply(machine, at, Action::Report { claim: of, epoch, watermark });
+            let end = EpochEnd::up_to(u64::from(round));
+            apply(machine, at, Action::Report { claim: of, epoch, end });
         }
         let (round, known) = (u64::from(round), machine.configuration().revision);
         let heard = |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
@@ -86,7 +81,7 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
     };
     let kept = |machine: &StateMachine| {
         let it = machine.configuration();
-        let epochs = it.finals.iter().map(VectorWatermark::epoch);
+        let epochs = it.finals.iter().map(FinalEnds::epoch);
         assert!(epochs.eq((it.forgotten.0 + 1..=it.settled.0).map(Epoch)), "{it:?}");
         it.finals.len()
     };
@@ -127,7 +122,7 @@ fn who_reports_each_end_in_time_is_not_out() {
         apply(machine, at, Action::Tick { heard });
         for shard in 0..reporting {
             let of = claim(machine, shard);
-            apply(machine, at, Action::Report { claim: of, epoch, watermark: Clock::MAX });
+            apply(machine, at, Action::Report { claim: of, epoch, end: EpochEnd::Whole });
         }
     };
     for round in 1..=30 {

@@ -1,11 +1,9 @@
 //! Reads the log from its beginning and holds each command to the rules, knowing the state before
 //! and after it.
 
-use crate::world::{World, watermark};
-use shoal_cluster::manager::{
-    Action, Applied, Assignment, Configuration, Incarnation, LeadershipClaim, StateMachine,
-};
-use shoal_types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
+use crate::world::{World, epoch_end};
+use shoal_cluster::manager::{Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim, StateMachine};
+use shoal_types::{Epoch, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,9 +13,9 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 pub struct Judge<'a> {
     before: Arc<Configuration>,
     after: Arc<Configuration>,
-    finals: BTreeMap<Epoch, VectorWatermark>,
+    finals: BTreeMap<Epoch, FinalEnds>,
     /// How shards have ended epochs.
-    ends: BTreeMap<(Epoch, ShardId), Clock>,
+    ends: BTreeMap<(Epoch, ShardId), EpochEnd>,
     /// Epochs in which shards were out.
     out: BTreeSet<(Epoch, ShardId)>,
     coverage: &'a mut Coverage,
@@ -73,12 +71,12 @@ impl Judge<'_> {
         match effect {
             Applied::Appointed { shard, ballot } => self.appointed(*shard, ballot.node),
             Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
-            Applied::Ended { shard, epoch, watermark } => self.ended(*shard, *epoch, *watermark),
+            Applied::Ended { shard, epoch, end } => self.ended(*shard, *epoch, end),
             Applied::Out { since, .. } => {
                 self.reach(if since.is_some() { "out" } else { "in again" });
                 Ok(())
             }
-            Applied::Final(watermark) => self.is_final(watermark),
+            Applied::Final(last) => self.is_final(last),
             Applied::CaughtUp { shard, replica, .. } => self.caught_up(action, *shard, *replica),
             Applied::Founded(cluster) => {
                 self.reach("founded");
@@ -147,26 +145,26 @@ impl Judge<'_> {
     }
 
     /// What the leader of the newest configuration found, once and for ever.
-    fn ended(&mut self, id: ShardId, epoch: Epoch, found: Clock) -> Result<(), String> {
+    fn ended(&mut self, id: ShardId, epoch: Epoch, found: &EpochEnd) -> Result<(), String> {
         let ballot = shard(&self.before, id).ballot;
-        let wanted = watermark(id, epoch, ballot);
-        if found != wanted {
-            return Err(format!("{epoch} ended at {found} on {id}, {ballot} found {wanted}"));
+        let wanted = epoch_end(id, epoch, ballot);
+        if *found != wanted {
+            return Err(format!("{epoch} ended at {found:?} on {id}, {ballot} found {wanted:?}"));
         }
-        if let Some(before) = self.ends.insert((epoch, id), found) {
-            return Err(format!("M12: {epoch} ended at {before} on {id}, and at {found}"));
+        if let Some(before) = self.ends.insert((epoch, id), found.clone()) {
+            return Err(format!("M12: {epoch} ended at {before:?} on {id}, and at {found:?}"));
         }
         Ok(())
     }
 
     /// How an epoch ended on a shard, as far as it has said so, or was out.
-    fn end(&self, epoch: Epoch, id: ShardId) -> Option<Clock> {
-        let out = self.out.contains(&(epoch, id)).then_some(Clock::MAX);
-        out.or_else(|| self.ends.get(&(epoch, id)).copied())
+    fn end(&self, epoch: Epoch, id: ShardId) -> Option<EpochEnd> {
+        let out = self.out.contains(&(epoch, id)).then_some(EpochEnd::Whole);
+        out.or_else(|| self.ends.get(&(epoch, id)).cloned())
     }
 
     /// The ends of all shards, for ever.
-    fn is_final(&mut self, found: &VectorWatermark) -> Result<(), String> {
+    fn is_final(&mut self, found: &FinalEnds) -> Result<(), String> {
         let epoch = found.epoch();
         if let Some(before) = self.finals.insert(epoch, found.clone())
             && before != *found
@@ -175,8 +173,8 @@ impl Judge<'_> {
         }
         for id in (0..self.after.shards.len() as u32).map(ShardId) {
             let (wanted, got) = (self.end(epoch, id), found.of(id));
-            if wanted != Some(got) {
-                return Err(format!("M12: FVW({epoch}) of {id} is {got}, it ended at {wanted:?}"));
+            if wanted.as_ref() != Some(got) {
+                return Err(format!("M12: FVW({epoch}) of {id} is {got:?}, it ended at {wanted:?}"));
             }
         }
         if self.after.closing().any(|other| other < epoch) {
@@ -243,7 +241,7 @@ impl Judge<'_> {
         if after.forgotten < before.forgotten {
             return Err(format!("M9: forgot up to {}, then {}", before.forgotten, after.forgotten));
         }
-        let kept = |it: &&VectorWatermark| after.finals.contains(it);
+        let kept = |it: &&FinalEnds| after.finals.contains(it);
         let told = self.finals.values().filter(|it| it.epoch() > after.forgotten && !it.is_whole());
         if let Some(lost) = told.filter(|it| it.epoch() < after.epoch).find(|it| !kept(it)) {
             return Err(format!("M9: the configuration lacks {lost:?}"));

@@ -1,13 +1,9 @@
 //! The loss of a shard's majority is accepted: who votes afterwards, and how the epochs end that lacked their end.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{
-    Action, Ask, ChangeRefusal, ClusterChange, Command, Incarnation, Knowledge, LeadershipClaim,
-    Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance, StateMachine,
-    Term,
-};
+use shoal_cluster::manager::{Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance, StateMachine, Term};
 use shoal_cluster::topology::Topology;
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
 
 const S: ShardId = ShardId(0);
@@ -63,7 +59,7 @@ impl Cluster {
 
     /// A node says how far it knows S to be durable in the first epoch, or where that ended.
     fn tell(&mut self, node: u32, durable: Option<u64>, end: Option<u64>) {
-        let known = |clock: Option<u64>| clock.map(|clock| (Epoch(1), Clock(clock)));
+        let known = |clock: Option<u64>| clock.map(|clock| (Epoch(1), EpochEnd::up_to(clock)));
         let durable = known(durable).into_iter().collect();
         let knowledge = Knowledge { durable, ends: known(end).into_iter().collect() };
         let (begun, incarnation) = (self.loss().begun, self.incarnation(node));
@@ -78,14 +74,14 @@ impl Cluster {
 
     /// The survivors hold S so far in the first epoch.
     fn hold(&mut self, clock: u64) {
-        let held = [(Epoch(1), Clock(clock))].into();
+        let held = [(Epoch(1), EpochEnd::up_to(clock))].into();
         self.apply(Action::Held { claim: self.claim(S), held });
     }
 
-    fn end(&self) -> Option<Clock> {
+    fn end(&self) -> Option<EpochEnd> {
         let configuration = self.machine.configuration();
         let ends = configuration.ends.get(&Epoch(1)).expect("it is closed");
-        ends[S.0 as usize]
+        ends[S.0 as usize].clone()
     }
 
     /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have told what they know.
@@ -119,7 +115,7 @@ impl Cluster {
 }
 
 /// The last of the nodes knows most.
-fn force(faults: ManagerPlantedBugs) -> Option<Clock> {
+fn force(faults: ManagerPlantedBugs) -> Option<EpochEnd> {
     let mut cluster = Cluster::lose(faults);
     let asked = cluster.loss().clone();
     assert_eq!((asked.stage, asked.begun), (LossStage::Asking, Epoch(2)));
@@ -131,7 +127,7 @@ fn force(faults: ManagerPlantedBugs) -> Option<Clock> {
     // It says it twice, and in a former process.
     cluster.tell(4, Some(99), None);
     let (node, begun) = (NodeId(5), asked.begun);
-    let knowledge = Knowledge { durable: [(Epoch(1), Clock(98))].into(), ..Default::default() };
+    let knowledge = Knowledge { durable: [(Epoch(1), EpochEnd::up_to(98))].into(), ..Default::default() };
     let former = Incarnation(0);
     cluster.apply(Action::Known { node, incarnation: former, shard: S, begun, knowledge });
     cluster.tell(5, Some(40), None);
@@ -156,13 +152,13 @@ fn force(faults: ManagerPlantedBugs) -> Option<Clock> {
 
 #[test]
 fn an_epoch_ends_where_a_live_node_knows_it_to_be_durable() {
-    assert_eq!(force(ManagerPlantedBugs::default()), Some(Clock(40)));
+    assert_eq!(force(ManagerPlantedBugs::default()), Some(EpochEnd::up_to(40)));
 }
 
 #[test]
 fn an_end_below_what_is_known_is_seen() {
     let faults = ManagerPlantedBugs { force_below_known: true, ..ManagerPlantedBugs::default() };
-    assert_ne!(force(faults), Some(Clock(40)));
+    assert_ne!(force(faults), Some(EpochEnd::up_to(40)));
 }
 
 #[test]
@@ -172,8 +168,8 @@ fn an_epoch_ends_where_it_was_heard_to_have_ended() {
     cluster.tell(5, None, Some(20));
     cluster.tick();
     cluster.hold(35);
-    assert_eq!(cluster.end(), Some(Clock(20)), "some were told so");
-    let (known, held, end) = (Clock(20), Some(Clock(35)), Some(Clock(20)));
+    assert_eq!(cluster.end(), Some(EpochEnd::up_to(20)), "some were told so");
+    let (known, held, end) = (EpochEnd::up_to(20), Some(EpochEnd::up_to(35)), Some(EpochEnd::up_to(20)));
     let lost = LostEnd { known, has_ended: true, held, end };
     assert_eq!(cluster.loss().ends[&Epoch(1)], lost);
 }
@@ -184,14 +180,14 @@ fn what_survivors_hold_beyond_what_is_known_stays() {
     (0..6).for_each(|node| cluster.tell(node, Some(10), None));
     cluster.tick();
     cluster.hold(35);
-    assert_eq!(cluster.end(), Some(Clock(35)));
+    assert_eq!(cluster.end(), Some(EpochEnd::up_to(35)));
     // T says how it ended: the epoch is settled, and with the next one S takes part again.
     let (claim, epoch) = (cluster.claim(T), Epoch(1));
-    cluster.apply(Action::Report { claim, epoch, watermark: Clock::MAX });
-    assert_eq!(cluster.machine.configuration().last(epoch).expect("settled").of(S), Clock(35));
+    cluster.apply(Action::Report { claim, epoch, end: EpochEnd::Whole });
+    assert_eq!(cluster.machine.configuration().last(epoch).expect("settled").of(S), &EpochEnd::up_to(35));
     for epoch in [2, 3].map(Epoch) {
         let claim = cluster.claim(T);
-        cluster.apply(Action::Report { claim, epoch, watermark: Clock::MAX });
+        cluster.apply(Action::Report { claim, epoch, end: EpochEnd::Whole });
     }
     cluster.tick();
     assert_eq!(cluster.machine.configuration().shards[0].out, None, "it takes part again");
@@ -207,12 +203,12 @@ fn a_loss_may_be_followed_by_another() {
     cluster.join(3, 1);
     assert_eq!(cluster.machine.check_loss(S), Ok(()), "all survivors have to promise");
     cluster.accept(S, 8);
-    assert_eq!(cluster.loss().ends[&Epoch(1)].known, Clock(10), "what was told stays known");
+    assert_eq!(cluster.loss().ends[&Epoch(1)].known, EpochEnd::up_to(10), "what was told stays known");
     (0..8).for_each(|node| cluster.tell(node, None, None));
     cluster.tick();
     assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0)]);
     cluster.hold(5);
-    assert_eq!(cluster.end(), Some(Clock(10)));
+    assert_eq!(cluster.end(), Some(EpochEnd::up_to(10)));
 }
 
 /// S had ended an epoch, all shards have, and the survivor lacks the end.
@@ -220,11 +216,11 @@ fn a_loss_may_be_followed_by_another() {
 fn survivors_that_lack_a_settled_epoch_are_seen() {
     let mut cluster = Cluster::new(ManagerPlantedBugs::default());
     // They hold all of the first epoch, though not its end.
-    for (epoch, end) in [(Epoch(1), Clock(10)), (Epoch(2), Clock::MAX)] {
+    for (epoch, end) in [(Epoch(1), EpochEnd::up_to(10)), (Epoch(2), EpochEnd::Whole)] {
         cluster.apply(Action::Close { claim: cluster.claim(S), epoch });
-        for (shard, watermark) in [(S, end), (T, Clock::MAX)] {
+        for (shard, end) in [(S, end), (T, EpochEnd::Whole)] {
             let claim = cluster.claim(shard);
-            cluster.apply(Action::Report { claim, epoch, watermark });
+            cluster.apply(Action::Report { claim, epoch, end });
         }
         assert!(cluster.machine.configuration().last(epoch).is_some());
     }
@@ -234,11 +230,11 @@ fn survivors_that_lack_a_settled_epoch_are_seen() {
     (0..6).for_each(|node| cluster.tell(node, None, None));
     cluster.tick();
     let begun = cluster.loss().begun;
-    let held = (1..begun.0).map(|epoch| (Epoch(epoch), Clock(15))).collect();
+    let held = (1..begun.0).map(|epoch| (Epoch(epoch), EpochEnd::up_to(15))).collect();
     cluster.apply(Action::Held { claim: cluster.claim(S), held });
     assert_eq!(cluster.loss().stage, LossStage::Over);
-    let (known, held) = (Clock::MAX, Some(Clock(15)));
-    let lost = LostEnd { known, has_ended: true, held, end: Some(Clock::MAX) };
+    let (known, held) = (EpochEnd::Whole, Some(EpochEnd::up_to(15)));
+    let lost = LostEnd { known, has_ended: true, held, end: Some(EpochEnd::Whole) };
     assert_eq!(cluster.loss().ends[&Epoch(2)], lost);
     assert!(!cluster.loss().ends.contains_key(&Epoch(1)));
 }
@@ -248,8 +244,8 @@ fn survivors_that_lack_a_settled_epoch_are_seen() {
 fn forced_ends_outlast_another_loss() {
     let mut cluster = Cluster::lose_beside_learner();
     cluster.hold(5);
-    let forced = cluster.loss().ends[&Epoch(1)];
-    assert_eq!((cluster.loss().stage, forced.end), (LossStage::Over, Some(Clock(10))));
+    let forced = cluster.loss().ends[&Epoch(1)].clone();
+    assert_eq!((cluster.loss().stage, forced.end.clone()), (LossStage::Over, Some(EpochEnd::up_to(10))));
     cluster.join(3, 1);
     cluster.accept(S, 8);
     assert_eq!(cluster.loss().stage, LossStage::Asking);

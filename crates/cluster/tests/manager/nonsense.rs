@@ -2,14 +2,9 @@
 //! stops a manager, a machine or a node.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{
-    Action, Ask, CarriedLog, ClusterChange, Command, Configuration, Generation, HeardEpochs,
-    HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager, ManagerClient,
-    ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions, ProcessInstance,
-    Recollection, Revision, StateMachine, Term, ToManager, ToNode,
-};
+use shoal_cluster::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode};
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, TableId, Time, VectorWatermark};
+use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,11 +63,11 @@ fn heard(random: &mut Random) -> HeartbeatRecord {
     }
 }
 
-fn clocks(random: &mut Random) -> BTreeMap<Epoch, Clock> {
+fn clocks(random: &mut Random) -> BTreeMap<Epoch, EpochEnd> {
     let clock = |_| {
         (
             Epoch(random.below(8) as u32),
-            Clock(if random.chance(1, 9) { u64::MAX } else { random.below(9) }),
+            EpochEnd::up_to(if random.chance(1, 9) { u64::MAX } else { random.below(9) }),
         )
     };
     (0..3).map(clock).collect()
@@ -91,8 +86,8 @@ fn to_manager(random: &mut Random) -> ToManager {
             ToManager::Join { instance, after, lost }
         }
         2 => {
-            let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
-            ToManager::Report { claim: claim(random), epoch, watermark }
+            let (epoch, end) = (Epoch(number(random) as u32), EpochEnd::up_to(number(random)));
+            ToManager::Report { claim: claim(random), epoch, end }
         }
         3 => ToManager::Close { claim: claim(random), epoch: Epoch(number(random) as u32) },
         4 => {
@@ -123,7 +118,7 @@ fn action(random: &mut Random) -> Action {
             let heard = Time(number(random));
             Action::Join { node: node(random), instance, after, lost, heard }
         }
-        ToManager::Report { claim, epoch, watermark } => Action::Report { claim, epoch, watermark },
+        ToManager::Report { claim, epoch, end } => Action::Report { claim, epoch, end },
         ToManager::Close { claim, epoch } => Action::Close { claim, epoch },
         ToManager::CaughtUp { claim, replica, incarnation } => {
             Action::CaughtUp { claim, replica, incarnation }
@@ -152,7 +147,7 @@ fn configuration(random: &mut Random, like: &Configuration) -> Arc<Configuration
         .map(|_| (Epoch(number(random) as u32), vec![None; random.below(4) as usize]))
         .collect();
     it.finals = (0..random.below(3))
-        .map(|_| VectorWatermark::new(Epoch(number(random) as u32), random.below(4) as usize))
+        .map(|_| FinalEnds::whole(Epoch(number(random) as u32), random.below(4) as usize))
         .collect();
     Arc::new(it)
 }
@@ -269,8 +264,8 @@ fn run_member(random: &mut Random) {
         let event = match random.below(8) {
             0 => ManagerClientEvent::Timer,
             1 => {
-                let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
-                ManagerClientEvent::Report { shard, epoch, watermark }
+                let (epoch, end) = (Epoch(number(random) as u32), EpochEnd::up_to(number(random)));
+                ManagerClientEvent::Report { shard, epoch, end }
             }
             2 => {
                 let ballot = Ballot { epoch: Epoch(number(random) as u32), node: node(random) };
@@ -304,7 +299,7 @@ fn run_recovery(random: &mut Random) {
             _ => {}
         }
         let ends = |random: &mut Random| {
-            let end = |random: &mut Random| random.chance(1, 2).then(|| Clock(number(random)));
+            let end = |random: &mut Random| random.chance(1, 2).then(|| EpochEnd::up_to(number(random)));
             (0..2 + random.below(20) / 19).map(|_| end(random)).collect::<Vec<_>>()
         };
         let ends = (0..random.below(4)).map(|_| (Epoch(number(random) as u32), ends(random)));

@@ -2,15 +2,9 @@
 //! back.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{
-    Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, Generation,
-    HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage,
-    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerPlantedBugs,
-    NotRecovered, Outage, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager,
-    ToNode,
-};
+use shoal_cluster::manager::{Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerPlantedBugs, NotRecovered, Outage, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
-use shoal_types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,9 +76,9 @@ impl Managers {
         LeadershipClaim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
     }
 
-    fn report(&mut self, shard: ShardId, epoch: Epoch, watermark: Clock) {
+    fn report(&mut self, shard: ShardId, epoch: Epoch, end: EpochEnd) {
         let claim = self.claim(shard);
-        self.apply(Action::Report { claim, epoch, watermark });
+        self.apply(Action::Report { claim, epoch, end });
     }
 
     fn configuration(&self) -> &Arc<Configuration> {
@@ -166,8 +160,8 @@ fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
     let closing: Vec<Epoch> = all.closing().collect();
     assert_eq!(closing.first(), Some(&former.epoch));
     for epoch in closing {
-        after.report(S, epoch, Clock(5));
-        after.report(T, epoch, Clock::MAX);
+        after.report(S, epoch, EpochEnd::up_to(5));
+        after.report(T, epoch, EpochEnd::Whole);
     }
     assert_eq!(after.configuration().settled.0 + 1, after.configuration().epoch.0);
 }
@@ -217,23 +211,21 @@ fn ends_that_nodes_have_heard_stay_final() {
     before.close();
     let mut told = before.remember(0..6);
     let hear = |it: &mut Recollection, ends: [Option<u64>; 2]| {
-        it.heard.ends.insert(Epoch(1), ends.map(|end| end.map(Clock)).to_vec());
+        it.heard.ends.insert(Epoch(1), ends.map(|end| end.map(EpochEnd::up_to)).to_vec());
     };
     hear(told.get_mut(&NodeId(2)).expect("told"), [Some(7), None]);
     let after = before.recover(&told);
     let ends = after.configuration().ends[&Epoch(1)].clone();
-    assert_eq!(ends, [Some(Clock(7)), None]);
+    assert_eq!(ends, [Some(EpochEnd::up_to(7)), None]);
 
     // An FVW that was heard from other nodes or streams, of an epoch that no configuration has as closed.
     let last = told.get_mut(&NodeId(3)).expect("told");
     last.heard.open = Epoch(4);
     hear(last, [Some(7), Some(9)]);
-    last.heard.ends.insert(Epoch(3), vec![Some(Clock(1)), Some(Clock::MAX)]);
+    last.heard.ends.insert(Epoch(3), vec![Some(EpochEnd::up_to(1)), Some(EpochEnd::Whole)]);
     let after = before.recover(&told);
-    let mut watermark = VectorWatermark::new(Epoch(1), 2);
-    watermark.raise(S, Clock(7));
-    watermark.raise(T, Clock(9));
-    assert_eq!(after.configuration().last(Epoch(1)), Some(watermark));
+    let last = FinalEnds::new(Epoch(1), vec![EpochEnd::up_to(7), EpochEnd::up_to(9)]);
+    assert_eq!(after.configuration().last(Epoch(1)), Some(last));
     assert!(after.configuration().last(Epoch(3)).is_some());
     assert_eq!(after.configuration().settled, Epoch(1));
 
@@ -267,8 +259,8 @@ fn tell_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
 }
 
 /// The survivors of S hold the epochs that its loss names up to there.
-fn hold(managers: &mut Managers, end: Clock) {
-    let held = loss(managers).ends.keys().map(|epoch| (*epoch, end)).collect();
+fn hold(managers: &mut Managers, end: EpochEnd) {
+    let held = loss(managers).ends.keys().map(|epoch| (*epoch, end.clone())).collect();
     let claim = managers.claim(S);
     managers.apply(Action::Held { claim, held });
 }
@@ -288,16 +280,16 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
         after.tick(50);
         for node in 0..5 {
             // What a node knows of a clock is not forgotten.
-            let durable = [(Epoch(2), Clock(9))].into();
+            let durable = [(Epoch(2), EpochEnd::up_to(9))].into();
             tell_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
         }
         after.hear(700, 0..5);
         after.tick(800);
         assert_eq!(loss(&after).stage, LossStage::Preparing);
         assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);
-        hold(&mut after, Clock(4));
+        hold(&mut after, EpochEnd::up_to(4));
         assert_eq!(loss(&after).stage, LossStage::Over);
-        assert_eq!(loss(&after).ends[&Epoch(2)].end, Some(Clock(9)));
+        assert_eq!(loss(&after).ends[&Epoch(2)].end, Some(EpochEnd::up_to(9)));
         let closing: Vec<Epoch> = after.configuration().closing().collect();
         assert!(closing.iter().all(|epoch| !after.configuration().lacks_end(*epoch, S)));
     }
@@ -313,7 +305,7 @@ fn a_process_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go
         .for_each(|node| tell_known(&mut before, node, Knowledge::default()));
     let mut told = before.remember([0, 3, 5]);
     let hear = |it: &mut Recollection, end: u64| {
-        it.heard.ends.insert(Epoch(1), vec![Some(Clock(end)), None]);
+        it.heard.ends.insert(Epoch(1), vec![Some(EpochEnd::up_to(end)), None]);
     };
     hear(told.get_mut(&NodeId(3)).expect("told"), 7);
     // Another has heard of the end that was forced, which no configuration that is left has.
@@ -321,7 +313,7 @@ fn a_process_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go
     let after = before.recover(&told);
     let now = after.configuration();
     assert_eq!((now.nodes[3].alive, now.nodes[5].alive), (false, true));
-    assert_eq!(now.ends[&Epoch(1)][0], Some(Clock(5)));
+    assert_eq!(now.ends[&Epoch(1)][0], Some(EpochEnd::up_to(5)));
     assert!(now.shards[1].empty.contains_key(&NodeId(3)), "it comes back without memory");
 }
 

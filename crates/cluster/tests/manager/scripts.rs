@@ -18,12 +18,9 @@
 //! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{NetworkFaults, Setup, World};
-use shoal_cluster::manager::{
-    Assignment, ClusterChange, Configuration, LogPace, ManagerClient, ManagerClientEvent,
-    ManagerOptions,
-};
+use shoal_cluster::manager::{Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent, ManagerOptions};
 use shoal_cluster::topology::{Home, Partitioning, Topology};
-use shoal_types::{Clock, Epoch, NodeId, Random, ShardId, TableId};
+use shoal_types::{Epoch, NodeId, Random, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -163,10 +160,10 @@ fn show_shard(line: &mut String, it: &Assignment) {
     }
 }
 
-fn show_clock(clock: Clock) -> String {
-    match clock {
-        Clock::MAX => "inf".to_owned(),
-        clock => clock.to_string(),
+fn show_end(end: &EpochEnd) -> String {
+    match end {
+        EpochEnd::Whole => "inf".to_owned(),
+        part => format!("{part:?}"),
     }
 }
 
@@ -181,12 +178,12 @@ fn show_configuration(lines: &mut Vec<String>, it: &Configuration) {
         lines.push(line);
     }
     for (epoch, ends) in &it.ends {
-        let clocks = ends.iter().map(|end| end.map_or("?".to_owned(), show_clock));
+        let clocks = ends.iter().map(|end| end.as_ref().map_or("?".to_owned(), show_end));
         lines.push(format!("  ends of {epoch}: {}", clocks.collect::<Vec<_>>().join(" ")));
     }
     for found in &it.finals {
         let shards = (0..it.shards.len() as u32).map(ShardId);
-        let clocks = shards.map(|shard| show_clock(found.of(shard)));
+        let clocks = shards.map(|shard| show_end(found.of(shard)));
         let clocks = clocks.collect::<Vec<_>>().join(" ");
         lines.push(format!("  FVW({}) = {clocks}", found.epoch()));
     }
@@ -282,8 +279,8 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
         "report" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
             let inf = words.has("inf");
-            let watermark = if inf { Clock::MAX } else { Clock(u64::from(words.number(4))) };
-            world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, watermark })
+            let end = if inf { EpochEnd::Whole } else { EpochEnd::up_to(u64::from(words.number(4))) };
+            world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, end })
         }
         "close" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));

@@ -4,17 +4,10 @@
 //! by any clock. And when a manager appoints a leader, the lease of the one before has ended in true
 //! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
-use shoal_cluster::manager::{
-    Applied, Ask, CarriedLog, ClusterChange, Configuration, Incarnation, LogPace, Manager,
-    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect, ManagerEvent,
-    ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine, ToManager,
-    ToNode,
-};
+use shoal_cluster::manager::{Applied, Ask, CarriedLog, ClusterChange, Configuration, EpochEnd, FinalEnds, Incarnation, LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect, ManagerEvent, ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_types::wire::{Coded, decode, encode};
-use shoal_types::{
-    Ballot, Clock, ClusterId, Epoch, NodeId, Random, ShardId, Time, VectorWatermark,
-};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Random, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -189,7 +182,7 @@ pub struct World {
     timers: BTreeMap<(bool, u32), (Time, u64)>,
     /// What all commands have done, as the first manager that applied them said.
     pub applied: Vec<Applied>,
-    pub finals: BTreeMap<Epoch, VectorWatermark>,
+    pub finals: BTreeMap<Epoch, FinalEnds>,
     /// Whether appointments are judged when they are made.
     pub judges_appointments: bool,
     pub answers: Vec<(Ask, bool)>,
@@ -199,13 +192,13 @@ pub struct World {
 
 /// What a leader of this ballot finds at the end of an epoch. Others find something else, which no correct leader does
 /// after one that has reported: so one sees whose word counted.
-pub fn watermark(shard: ShardId, epoch: Epoch, ballot: Ballot) -> Clock {
+pub fn epoch_end(shard: ShardId, epoch: Epoch, ballot: Ballot) -> EpochEnd {
     let seed = u64::from(shard.0) << 48 | u64::from(epoch.0) << 32;
     let seed = seed | u64::from(ballot.epoch.0) << 16 | u64::from(ballot.node.0);
     match Random::new(seed).next_u64() >> 40 {
-        hanging if hanging % 2 == 0 => Clock(hanging),
-        _ if ballot.epoch <= epoch => Clock::MAX,
-        other => Clock(other),
+        hanging if hanging % 2 == 0 => EpochEnd::up_to(hanging),
+        _ if ballot.epoch <= epoch => EpochEnd::Whole,
+        other => EpochEnd::up_to(other),
     }
 }
 
@@ -498,7 +491,7 @@ impl World {
             self.trace.push(line);
         }
         match &applied {
-            Applied::Final(watermark) => self.check_final(watermark)?,
+            Applied::Final(last) => self.check_final(last)?,
             Applied::Appointed { shard, ballot } => {
                 let machine =
                     self.servers[manager].manager.as_ref().expect("it has just applied").machine();
@@ -512,11 +505,11 @@ impl World {
     }
 
     /// An FVW never changes, in the words of any node.
-    fn check_final(&mut self, watermark: &VectorWatermark) -> Result<(), String> {
-        let epoch = watermark.epoch();
-        let before = self.finals.entry(epoch).or_insert_with(|| watermark.clone());
-        if before != watermark {
-            return Err(format!("M9: FVW({epoch}) was {before:?}, is {watermark:?}"));
+    fn check_final(&mut self, last: &FinalEnds) -> Result<(), String> {
+        let epoch = last.epoch();
+        let before = self.finals.entry(epoch).or_insert_with(|| last.clone());
+        if before != last {
+            return Err(format!("M9: FVW({epoch}) was {before:?}, is {last:?}"));
         }
         Ok(())
     }
@@ -537,12 +530,12 @@ impl World {
                 ManagerClientEffect::Configured { configuration } => {
                     self.configured(id, &configuration)?;
                 }
-                ManagerClientEffect::Final { watermark } => {
+                ManagerClientEffect::Final { ends } => {
                     let told = &mut self.nodes[id.0 as usize].told;
-                    if !told.finals.insert(watermark.epoch()) {
-                        return Err(format!("{id} was told FVW({}) again", watermark.epoch()));
+                    if !told.finals.insert(ends.epoch()) {
+                        return Err(format!("{id} was told FVW({}) again", ends.epoch()));
                     }
-                    self.check_final(&watermark)?;
+                    self.check_final(&ends)?;
                 }
                 ManagerClientEffect::Superseded => self.trace.push(format!("{id} is superseded")),
                 ManagerClientEffect::Timer { at } => {
@@ -607,8 +600,8 @@ impl World {
         let ballot_of = |shard| Some(configuration?.shard(shard)?.ballot);
         match task {
             Task::Report { shard, epoch, ballot } if ballot_of(shard) == Some(ballot) => {
-                let watermark = watermark(shard, epoch, ballot);
-                self.member_step(id, ManagerClientEvent::Report { shard, epoch, watermark })
+                let end = epoch_end(shard, epoch, ballot);
+                self.member_step(id, ManagerClientEvent::Report { shard, epoch, end })
             }
             // It may come when the node leads under another ballot: that is for the member to see.
             Task::CaughtUp { shard, replica, incarnation, ballot } => {
@@ -694,7 +687,7 @@ fn show_applied(applied: &Applied) -> Option<String> {
         }
         Applied::Out { shard, since: Some(epoch), .. } => format!("{shard} is out since {epoch}"),
         Applied::Out { shard, since: None, .. } => format!("{shard} is in again"),
-        Applied::Final(watermark) => format!("FVW({}) is final", watermark.epoch()),
+        Applied::Final(last) => format!("FVW({}) is final", last.epoch()),
         Applied::CaughtUp { shard, replica, .. } => format!("{replica} is full again for {shard}"),
     };
     Some(line)

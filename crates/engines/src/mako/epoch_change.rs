@@ -1,6 +1,7 @@
 //! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
 
 use super::durability_wait::DurabilityWait;
+use super::epoch_ends::{clock_of, end_at, watermark_of};
 use super::leader_shard::EpochClosing;
 use super::message::MakoReply;
 use super::participant::MakoBranch;
@@ -299,7 +300,7 @@ impl Mako {
             return;
         }
         effects.observe(|| Observation::Reported { shard, epoch, watermark });
-        effects.push(EngineEffect::Report { shard, epoch, watermark });
+        effects.push(EngineEffect::Report { shard, epoch, end: end_at(watermark) });
     }
 
     /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
@@ -334,7 +335,7 @@ impl Mako {
         for live in &self.live {
             let ends = configuration.ends.get(&live.epoch).into_iter().flatten();
             for (shard, end) in (0..).map(ShardId).zip(ends) {
-                news |= end.is_some_and(|end| live.end(shard, end));
+                news |= end.as_ref().is_some_and(|end| live.end(shard, clock_of(end)));
             }
             let assignments = (0..).map(ShardId).zip(&configuration.shards);
             for (shard, assignment) in assignments {
@@ -347,7 +348,7 @@ impl Mako {
             self.runtime.nudge_others(effects);
         }
         let settled = self.live.iter().filter_map(|live| configuration.last(live.epoch));
-        let settled: Vec<VectorWatermark> = settled.collect();
+        let settled: Vec<VectorWatermark> = settled.map(|last| watermark_of(&last)).collect();
         for last in settled {
             self.hear_settled(last, effects);
         }

@@ -12,6 +12,7 @@
 //! epoch is in flight on it, nothing of the epoch can follow, and the worker's stream says so. What hangs
 //! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
+use super::epoch_ends::end_at;
 use super::shared::SharedWatermark;
 use shoal_cluster::manager::{HeardEpochs, Knowledge};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
@@ -239,7 +240,7 @@ impl Epochs {
                 false => live.freeze(shard),
             };
             let list = if has_ended { &mut knowledge.ends } else { &mut knowledge.durable };
-            list.insert(*epoch, clock);
+            list.insert(*epoch, end_at(clock));
         }
         Some(knowledge)
     }
@@ -251,10 +252,12 @@ impl Epochs {
         let ends = (first..open.0).map(Epoch).map(|epoch| {
             let shards = (0..self.shards).map(|shard| ShardId(shard as u32));
             let ends = match state.live.get(&epoch) {
-                Some(live) => shards.map(|it| live.has_ended(it).then(|| live.of(it))).collect(),
+                Some(live) => {
+                    shards.map(|it| live.has_ended(it).then(|| end_at(live.of(it)))).collect()
+                }
                 None => {
                     let last = state.last(epoch, self.shards);
-                    shards.map(|shard| Some(last.of(shard))).collect()
+                    shards.map(|shard| Some(end_at(last.of(shard)))).collect()
                 }
             };
             (epoch, ends)

@@ -11,10 +11,11 @@
 //! Invariant: no forced end is below what a node has acted by (M9). A node that was away while others were asked may
 //! know more: it must not go on with what it has in memory ([`Engine::exceeds`](crate::Engine::exceeds)).
 
+use super::epoch_ends::{clock_of, end_at};
 use super::{Mako, MakoEffects};
 use crate::engine::EngineEffect;
 use crate::planted_bugs::PlantedBug;
-use shoal_cluster::manager::{Configuration, LossStage};
+use shoal_cluster::manager::{Configuration, EpochEnd, LossStage};
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
 
@@ -62,25 +63,27 @@ impl Mako {
         let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
         if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot), clocks) {
+            let held = held.into_iter().map(|(epoch, clock)| (epoch, end_at(clock))).collect();
             effects.push(EngineEffect::Held { shard, held });
         }
     }
 
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
-    pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+    pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
         let extent = self.place_of(shard).map(|at| &self.follower_replays[at].extent);
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
         };
         let open = self.live.iter().filter(|live| !live.watermark.has_ended(shard));
-        open.map(|live| (live.epoch(), live.watermark.of(shard), held(live.epoch()))).collect()
+        let of = |epoch, durable| (epoch, end_at(durable), held(epoch).map(end_at));
+        open.map(|live| of(live.epoch(), live.watermark.of(shard))).collect()
     }
 
     /// The greatest clock at which a lost epoch of a shard ended: what is drawn from now on is greater (M8).
     pub(super) fn lost_clock(&self, shard: ShardId) -> Clock {
         let ends = self.losses.get(&shard).into_iter().flat_map(|loss| loss.ends.values());
-        let ends = ends.filter_map(|lost| lost.end).filter(|end| *end < Clock::MAX);
+        let ends = ends.filter_map(|lost| lost.end.as_ref()).map(clock_of).filter(|end| *end < Clock::MAX);
         ends.max().unwrap_or_default()
     }
 
@@ -101,8 +104,8 @@ impl Mako {
     /// If this node was not away: no end is forced below what it told (M9).
     pub(super) fn exceeds_loss(&self, configuration: &Configuration) -> Option<ShardId> {
         let end = |epoch: Epoch, shard: ShardId| match configuration.ends.get(&epoch) {
-            Some(ends) => ends.get(shard.0 as usize).copied().flatten(),
-            None => configuration.last(epoch).map(|last| last.of(shard)),
+            Some(ends) => ends.get(shard.0 as usize)?.as_ref().map(clock_of),
+            None => configuration.last(epoch).map(|last| clock_of(last.of(shard))),
         };
         let exceeds = |shard: ShardId| {
             self.live.iter().find(|live| {

@@ -46,6 +46,7 @@
 mod coordinator;
 mod durability_wait;
 mod epoch_change;
+pub mod epoch_ends;
 mod epochs;
 mod failure_detector;
 mod follower_replay;
@@ -100,9 +101,10 @@ use message::MakoReply;
 use participant::MakoBranch;
 use replay_budget::ReplayBudget;
 use rollback_collection::RollbackCollection;
-use shoal_cluster::manager::{Configuration, HeardEpochs, Loss};
+use epoch_ends::watermark_of;
+use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs, Loss};
 use shoal_store::Store;
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use slices::PausedCertification;
 use snapshot::{SnapshotReceiver, SnapshotSender};
 use std::collections::{BTreeMap, VecDeque};
@@ -265,7 +267,7 @@ impl Engine for Mako {
             EngineEvent::Promised { shard, ballot } => self.promised(shard, ballot),
             EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
             EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            EngineEvent::Settled { watermark } => self.hear_settled(watermark, effects),
+            EngineEvent::Settled { ends } => self.hear_settled(watermark_of(&ends), effects),
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
@@ -333,7 +335,7 @@ impl Engine for Mako {
         self.has_copy(shard, (from, length), state)
     }
 
-    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
         self.lacking_ends(shard)
     }
 

@@ -1,7 +1,7 @@
 //! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
 
 use shoal_cluster::manager::{
-    self, Action, Command, Generation, HeardEpochs, Incarnation, LeadershipClaim, ManagerClient,
+    self, Action, Command, EpochEnd, Generation, HeardEpochs, Incarnation, LeadershipClaim, ManagerClient,
     ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
@@ -101,7 +101,7 @@ fn what_a_node_tells_that_follows_other_managers_does_not_count() {
     assert_eq!(recall(&mut worker, false).ends[&Epoch(1)], [None]);
     assert_eq!(worker.strays(), 1);
     hear(&mut worker, 0, 0, 8);
-    assert_eq!(recall(&mut worker, false).ends[&Epoch(1)], [Some(Clock(8))]);
+    assert_eq!(recall(&mut worker, false).ends[&Epoch(1)], [Some(EpochEnd::up_to(8))]);
 }
 
 #[test]

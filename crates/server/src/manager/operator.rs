@@ -229,10 +229,10 @@ coded_enum!(OperatorRefusal {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use shoal_cluster::manager::{Incarnation, LossStage, LostEnd};
+    use shoal_cluster::manager::{EpochEnd, Incarnation, LossStage, LostEnd};
     use shoal_types::wire::check::withstands;
     use shoal_types::wire::{decode, encode};
-    use shoal_types::{Clock, Epoch};
+    use shoal_types::Epoch;
 
     #[test]
     fn forms_stay_as_they_are() {
@@ -259,7 +259,7 @@ mod tests {
         let wanted = encode(&FromOperator::AcceptLoss { shard, number: 1, at_s: 2 });
         assert_eq!(wanted[..6], [2, 3, 0, 0, 0, 1]);
         assert_eq!(encode(&FromOperator::CheckLoss { shard })[..], [1, 3, 0, 0, 0]);
-        let lost = (Epoch(4), LostEnd { known: Clock(7), ..LostEnd::default() });
+        let lost = (Epoch(4), LostEnd { known: EpochEnd::up_to(7), ..LostEnd::default() });
         let loss = Loss {
             number: 1,
             at_s: 2,

@@ -3,9 +3,9 @@
 
 use super::watched::{ShardSet, Touched};
 use crate::simulation::Sighting;
-use shoal_cluster::manager::Applied;
+use shoal_cluster::manager::{Applied, EpochEnd};
 use shoal_engines::{Observation, TransactionId, WorkerPlace};
-use shoal_types::{Clock, Epoch, Error, NodeId, ShardId, Time};
+use shoal_types::{Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -255,7 +255,7 @@ impl FailureRecord {
             Applied::Final(watermark)
                 if failed.epoch.is_some_and(|begun| watermark.epoch() < begun) =>
             {
-                let hangs = |clock: Clock| clock < Clock::MAX;
+                let hangs = |end: &EpochEnd| *end != EpochEnd::Whole;
                 let healthy = (0..self.shards).map(ShardId).filter(|it| *it != self.shard);
                 let hung = healthy.filter(|it| hangs(watermark.of(*it))).count();
                 self.hung.get_or_insert(hung);

@@ -4,6 +4,7 @@ use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
+use shoal_engines::mako::epoch_ends::watermark_of;
 use shoal_engines::{Engine, WorkerPlace};
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
@@ -168,7 +169,7 @@ impl<E: Engine + 'static> Simulation<E> {
         };
         if let Some(checks) = &mut self.checks {
             match applied {
-                Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
+                Applied::Final(last) => checks.is_final(self.now, &watermark_of(last))?,
                 // Unless it has lost its memory once more, and the managers do not know (seed 26547).
                 Applied::CaughtUp { shard, replica, incarnation }
                     if self.forgot_after.get(replica) != Some(incarnation) =>

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{Clock, ClusterId};
+use shoal_types::ClusterId;
 
 fn partitionings() -> impl Strategy<Value = Partitioning> {
     let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);
@@ -77,10 +77,10 @@ fn actions() -> impl Strategy<Value = Action> {
                 heard: Time(heard),
             }
         }),
-        (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, watermark))| Action::Report {
+        (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, end))| Action::Report {
             claim,
             epoch: Epoch(epoch),
-            watermark: Clock(watermark)
+            end: EpochEnd::up_to(end)
         }),
         (claims(), any::<u32>())
             .prop_map(|(claim, epoch)| Action::Close { claim, epoch: Epoch(epoch) }),
@@ -117,11 +117,11 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                 ToManager::Heartbeat { instance, incarnation, round, granted, known }
             }
             1 => ToManager::Join { instance, after: incarnation, lost },
-            2 => ToManager::Report { claim, epoch, watermark: Clock(known) },
+            2 => ToManager::Report { claim, epoch, end: EpochEnd::up_to(known) },
             3 => ToManager::Close { claim, epoch },
             4 => {
                 let (configuration, (closed, end)) = remembered;
-                let ends = [(Epoch(closed), vec![end.map(Clock)])].into();
+                let ends = [(Epoch(closed), vec![end.map(EpochEnd::up_to)])].into();
                 let heard = HeardEpochs { open: epoch, ends };
                 let pledged = Generation(granted);
                 let told = Recollection { instance, incarnation, pledged, configuration, heard };
@@ -152,13 +152,9 @@ fn assignments() -> impl Strategy<Value = Assignment> {
     })
 }
 
-fn watermarks() -> impl Strategy<Value = VectorWatermark> {
-    (any::<u32>(), vec(any::<u64>(), 0..4)).prop_map(|(epoch, clocks)| {
-        let mut watermark = VectorWatermark::new(Epoch(epoch), clocks.len());
-        for (shard, clock) in (0..).map(ShardId).zip(clocks) {
-            watermark.raise(shard, Clock(clock));
-        }
-        watermark
+fn final_ends() -> impl Strategy<Value = FinalEnds> {
+    (any::<u32>(), vec(any::<u64>(), 0..4)).prop_map(|(epoch, numbers)| {
+        FinalEnds::new(Epoch(epoch), numbers.into_iter().map(EpochEnd::up_to).collect())
     })
 }
 
@@ -176,9 +172,9 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
     let shape = (1..3_u32, 0..3_u32)
         .prop_map(|(shards, learners)| Arc::new(Topology::compact(2, shards, 3, learners, 1)));
     let ends = (any::<u32>(), vec(any::<Option<u64>>(), 0..4)).prop_map(|(epoch, clocks)| {
-        (Epoch(epoch), clocks.into_iter().map(|clock| clock.map(Clock)).collect())
+        (Epoch(epoch), clocks.into_iter().map(|clock| clock.map(EpochEnd::up_to)).collect())
     });
-    let closed = (vec(watermarks(), 0..3), vec(ends, 0..3));
+    let closed = (vec(final_ends(), 0..3), vec(ends, 0..3));
     let lists = (vec(standing, 0..4), vec(assignments(), 0..4), closed);
     let parts = (any::<(u64, u32, u32)>(), shape, lists, proptest::option::of(moving));
     let parts = (proptest::option::of(clusters()), parts);
@@ -259,9 +255,9 @@ fn forms_stay_as_they_are() {
     let ballot = Ballot { epoch: Epoch(4), node: NodeId(1) };
     let claim =
         LeadershipClaim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
-    let report = ToManager::Report { claim, epoch: Epoch(5), watermark: Clock(6) };
+    let report = ToManager::Report { claim, epoch: Epoch(5), end: EpochEnd::up_to(6) };
     let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
-    let tail = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0];
+    let tail = [5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6];
     assert_eq!(encode(&report), [&[2][..], &claim_form, &tail].concat());
     assert_eq!(
         encode(&ToNode::Reported { claim, epoch: Epoch(5) }),

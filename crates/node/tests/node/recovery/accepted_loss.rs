@@ -3,7 +3,7 @@
 
 use super::cluster::{Cluster, Coming, Fate, MS};
 use shoal_cluster::manager::{
-    self, Ask, ChangeRefusal, ClusterChange, LossStage, Outage, StateMachine,
+    self, Ask, ChangeRefusal, ClusterChange, EpochEnd, LossStage, Outage, StateMachine,
 };
 use shoal_cluster::topology::Topology;
 use shoal_engines::{PlantedBug, PlantedBugs, mako};
@@ -164,8 +164,8 @@ fn lose_while_busy(seed: u64, faults: manager::ManagerPlantedBugs) -> Clock {
     }
     let loss = cluster.machine().configuration().shards[0].loss.clone().expect("accepted");
     let missing = loss.ends.values().map(|lost| {
-        let (held, end) = (lost.held.expect("told"), lost.end.expect("forced"));
-        Clock(end.0 - held.0)
+        let number = |end: &Option<EpochEnd>| end.as_ref().and_then(EpochEnd::number).expect("told");
+        Clock(number(&lost.end) - number(&lost.held))
     });
     missing.max().unwrap_or_default()
 }
