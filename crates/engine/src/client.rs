@@ -120,7 +120,7 @@ pub enum SessionEnd {
     Rollback,
 }
 
-/// What a client is told. Everything in it is covered by the watermark (rule M5).
+/// What a client is told. Everything in it is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientReply {
     /// To [`ClientRequest::OpenCalls`].

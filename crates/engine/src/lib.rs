@@ -7,7 +7,6 @@
 //! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
 
 pub mod client;
-pub mod dependencies;
 pub mod engine;
 pub mod execution;
 pub mod interleave;
@@ -18,7 +17,6 @@ pub mod procedure;
 pub mod replication;
 pub mod slow;
 pub mod transaction_id;
-pub mod watermarks;
 pub mod wire;
 
 pub use engine::{Engine, EngineEffect, EngineEffects, EngineEvent, WorkerPlace};

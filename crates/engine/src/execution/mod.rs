@@ -38,7 +38,6 @@ pub mod sequences;
 pub mod session_pool;
 pub mod slot;
 pub mod stage_times;
-pub mod staged_certification;
 pub mod task_driver;
 pub mod tasks;
 mod timers;

@@ -6,8 +6,9 @@ use super::stage_times::StageMarks;
 use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
-use shoal_types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
-use std::cell::{Cell, Ref, RefCell};
+use shoal_types::{Epoch, Error, NodeId, Rejected, Result, ShardId, Time};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
 
 /// A request of a branch carries no more operations, and no more bytes but for one operation: what gathers beyond is
@@ -34,8 +35,8 @@ pub struct RemoteBranches {
     /// The outcome, once it may be told.
     pub outcome: ResultSlot<Result<()>>,
     remotes: RefCell<Vec<RemoteBranch>>,
-    /// What the answers so far depend on, written as the coordinator's home shard.
-    dependencies: RefCell<Stamp>,
+    /// What the engine keeps of the transaction beside this.
+    engine_state: OnceCell<Box<dyn Any>>,
     /// Why no operation can succeed any more.
     failure: RefCell<Option<Error>>,
 }
@@ -84,7 +85,7 @@ impl RemoteBranches {
             own_keys: Cell::default(),
             outcome: ResultSlot::default(),
             remotes: RefCell::default(),
-            dependencies: RefCell::new(Stamp::local(epoch, Clock::ZERO)),
+            engine_state: OnceCell::new(),
             failure: RefCell::default(),
         })
     }
@@ -143,16 +144,8 @@ impl RemoteBranches {
         self.remotes.borrow_mut().iter_mut().for_each(RemoteBranch::forget_reads);
     }
 
-    /// Hands out the answers to the request that is under way, in its order. `dependencies` is what
-    /// they depend on, as the participant's shard keeps it.
-    pub fn answer(
-        &self,
-        home: ShardId,
-        shard: ShardId,
-        answers: Vec<Result<OperationResult>>,
-        dependencies: View<'_>,
-    ) {
-        self.dependencies.borrow_mut().merge(home, dependencies);
+    /// Hands out the answers to the request that is under way, in its order.
+    pub fn answer(&self, shard: ShardId, answers: Vec<Result<OperationResult>>) {
         let mut remotes = self.remotes.borrow_mut();
         let remote = remotes.iter_mut().find(|remote| remote.shard == shard);
         let asked = remote.and_then(|remote| remote.asked.take()).unwrap_or_default();
@@ -230,20 +223,29 @@ impl RemoteBranches {
         change(remote.expect("a branch on this shard"))
     }
 
-    /// What the answers so far depend on, written as the coordinator's home shard.
-    pub fn dependencies(&self) -> Stamp {
-        self.dependencies.borrow().clone()
+    /// What the engine keeps of the transaction, which `begin` makes when it is needed first: a transaction of which the
+    /// engine keeps nothing costs no allocation.
+    ///
+    /// # Panics
+    /// If the engine has kept something of another type.
+    pub fn engine_state<S: 'static>(&self, begin: impl FnOnce() -> S) -> &S {
+        let state = self.engine_state.get_or_init(|| Box::new(begin()));
+        state.downcast_ref().expect("an engine keeps values of one type")
+    }
+
+    /// What the engine keeps of the transaction, if it has begun to keep something.
+    ///
+    /// # Panics
+    /// If that is of another type.
+    pub fn known_engine_state<S: 'static>(&self) -> Option<&S> {
+        let state = self.engine_state.get()?;
+        Some(state.downcast_ref().expect("an engine keeps values of one type"))
     }
 
     /// How many keys it writes, as far as its coordinator knows.
     pub fn keys(&self) -> usize {
         let remotes = self.remotes.borrow();
         self.own_keys.get() + remotes.iter().map(|remote| remote.written.0).sum::<usize>()
-    }
-
-    /// Raises what the transaction depends on.
-    pub fn depend(&self, home: ShardId, on: View<'_>) {
-        self.dependencies.borrow_mut().merge(home, on);
     }
 }
 

@@ -8,9 +8,7 @@ use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
     BodyEnd, EngineRequest, StoreBranch, Submission, WorkerContext, recovering,
 };
-use crate::dependencies::{self, Reads};
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
-use crate::planted_bugs::PlantedBugs;
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
@@ -32,8 +30,8 @@ pub struct CoordinatorTransaction {
     remote_branches: Rc<RemoteBranches>,
     /// Branches on the shards that this node leads, as in [`WorkerContext::own`]; begun when first needed.
     own: Box<[OnceCell<StoreBranch>]>,
-    /// How many of their reads are in what the transaction depends on, since they were to be shown.
-    revealed: Box<[Cell<usize>]>,
+    /// How many of their reads the engine has noted, since they were to be shown.
+    noted: Box<[Cell<usize>]>,
     /// Reads of other shards that were asked for ahead.
     ahead: RefCell<BTreeMap<OwnedKey, ReplySlot>>,
     /// What came from other shards; lives as long as the transaction, like what is read in place.
@@ -88,7 +86,7 @@ impl CoordinatorTransaction {
                 permit,
             ),
             own: worker_context.own.iter().map(|_| OnceCell::new()).collect(),
-            revealed: worker_context.own.iter().map(|_| Cell::default()).collect(),
+            noted: worker_context.own.iter().map(|_| Cell::default()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
@@ -155,43 +153,35 @@ impl CoordinatorTransaction {
         self.remote_branches.outcome.take().await
     }
 
-    /// Returns when all that was read so far may be shown to a client (rule M5).
+    /// Returns when all that was read so far may be shown to a client.
     ///
     /// # Errors
     /// Where it never may, since the transaction cannot commit.
     pub(super) async fn reveal(&self) -> Result<()> {
         for at in 0..self.own.len() {
-            while self.depend_on_reads(at)? {
+            while self.note_reads(at)? {
                 self.worker_context.sleep(TURN).await;
             }
         }
         let slot = Rc::new(ResultSlot::default());
         self.worker_context.ask(EngineRequest::Reveal {
             remote_branches: Rc::clone(&self.remote_branches),
-            stamp: self.remote_branches.dependencies(),
             slot: Rc::clone(&slot),
         });
         slot.take().await
     }
 
-    /// Adds what its reads of an own shard depend on, but for those that were added before, and for no more of them than a
-    /// step may look at. Says whether there are more.
-    fn depend_on_reads(&self, at: usize) -> Result<bool> {
+    /// Has the engine note its reads of an own shard, but for those that it has noted before, and for no more of them than
+    /// a step may look at. Says whether there are more.
+    fn note_reads(&self, at: usize) -> Result<bool> {
         let Some(branch) = self.own[at].get() else { return Ok(false) };
-        let (shard, most) =
-            (self.worker_context.own[at].shard, self.worker_context.step_reads_max());
-        let watermarks = self.worker_context.watermarks.borrow();
-        let (epoch, faults) = (self.remote_branches.epoch, PlantedBugs::NONE);
-        let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
-        let from = self.revealed[at].get();
-        let added = dependencies::of(branch, (from, most), &reads, &mut |_| {});
-        let added = added.inspect_err(|_| {
-            branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
-        })?;
-        self.remote_branches.depend(self.worker_context.home(), added.stamp.seen_by(shard));
-        self.revealed[at].set(added.reads);
-        self.worker_context.looked_at(added.reads - from);
-        Ok(added.reads - from == most)
+        let Some(reads) = &self.worker_context.reads else { return Ok(false) };
+        let (from, most) = (self.noted[at].get(), self.worker_context.step_reads_max());
+        let transaction = &self.remote_branches;
+        let noted = reads.note(&self.worker_context, transaction, (at, branch), (from, most))?;
+        self.noted[at].set(noted);
+        self.worker_context.looked_at(noted - from);
+        Ok(noted - from == most)
     }
 
     fn target(&self, shard: ShardId) -> Result<OperationTarget> {

@@ -10,12 +10,11 @@ use crate::engine::WorkerPlace;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slows;
-use crate::watermarks::Watermarks;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_store::Size;
 use shoal_types::{
-    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
+    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Time,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +26,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Transactions that a worker may have running, or certified and not committed. Beyond it new work
-    /// waits. More cost memory; fewer let the worker idle while the watermark is on its way: at 100 000
+    /// waits. More cost memory; fewer let the worker idle while replication is on its way: at 100 000
     /// transactions a second and 100 ms, 10 000 are under way. Default 65 536.
     pub open_max: usize,
     /// Transactions that a worker lets begin at once. What has reached it meanwhile has its turn before
@@ -211,10 +210,46 @@ pub struct WorkerContext {
     keys: Cell<u64>,
     /// The epoch that is open for new work.
     pub epoch: Cell<Epoch>,
-    /// What this worker knows to be durable.
-    pub watermarks: RefCell<Watermarks>,
+    /// What the engine notes of reads before they are shown.
+    pub reads: Option<Rc<dyn ReadsToReveal>>,
     asks: RefCell<VecDeque<EngineRequest>>,
     local_commands: RefCell<VecDeque<LocalCommand>>,
+}
+
+/// What a worker's context is made of.
+pub struct WorkerSetup<'a> {
+    /// Where the worker is.
+    pub place: WorkerPlace,
+    /// Nodes, shards and tables.
+    pub topology: Arc<Topology>,
+    /// The copies of shards that its node has.
+    pub replicas: &'a [ShardReplica],
+    /// The epoch in which it begins.
+    pub epoch: Epoch,
+    /// How transactions run.
+    pub limits: Limits,
+    /// Planted bugs.
+    pub faults: PlantedBugs,
+    /// What the worker draws its randomness from.
+    pub seed: u64,
+    /// What the engine notes of reads before they are shown; `None` where all that can be read is committed.
+    pub reads: Option<Rc<dyn ReadsToReveal>>,
+}
+
+/// What an engine does with reads of own shards before an open transaction shows them to its client.
+pub trait ReadsToReveal {
+    /// Notes what the next `most` reads of a branch depend on, after the first `from`. `branch` is on the own shard at that
+    /// place in [`WorkerContext::own`]. Returns the place of the read after the last of these.
+    ///
+    /// # Errors
+    /// Where they may never be shown, since the transaction cannot commit.
+    fn note(
+        &self,
+        worker_context: &WorkerContext,
+        transaction: &RemoteBranches,
+        branch: (usize, &StoreBranch),
+        reads: (usize, usize),
+    ) -> Result<usize>;
 }
 
 /// A shard takes no longer than this for a slice of a transaction, with all that it does in between.
@@ -260,12 +295,11 @@ pub enum EngineRequest {
     Commit(Submission),
     /// A transaction ended without asking to: tell its participants.
     Abandon(Rc<RemoteBranches>),
-    /// Fill the slot once what depends on this stamp may be revealed (rule M5), or never will be.
+    /// Fill the slot once all that an open transaction has read may be revealed, or never will be. Its reads of own shards
+    /// are noted.
     Reveal {
         /// Who asks.
         remote_branches: Rc<RemoteBranches>,
-        /// All that would be revealed.
-        stamp: Stamp,
         /// What to fill; with an error where it never may.
         slot: Rc<ResultSlot<Result<()>>>,
     },
@@ -321,16 +355,9 @@ pub enum BodyEnd {
 }
 
 impl WorkerContext {
-    /// What a worker's futures share, on a node with these copies of shards.
-    pub fn new(
-        place: WorkerPlace,
-        topology: Arc<Topology>,
-        replicas: &[ShardReplica],
-        epoch: Epoch,
-        limits: Limits,
-        faults: PlantedBugs,
-        seed: u64,
-    ) -> Rc<WorkerContext> {
+    /// What a worker's futures share.
+    pub fn new(setup: WorkerSetup<'_>) -> Rc<WorkerContext> {
+        let WorkerSetup { place, topology, replicas, epoch, limits, faults, seed, reads } = setup;
         let own = replicas.iter().map(|replica| {
             let sessions = SessionPool::new(Arc::clone(&replica.store), limits.step_keys_max);
             LocalShard { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
@@ -339,7 +366,6 @@ impl WorkerContext {
         let leaders = topology.shard_ids().map(first).collect();
         let holders = topology.shard_ids().map(|shard| topology.replicas(shard).collect());
         let holders = RefCell::new(holders.collect());
-        let watermarks = Watermarks::new(epoch, topology.shards() as usize, faults);
         Rc::new(WorkerContext {
             place,
             own: own.collect(),
@@ -357,7 +383,7 @@ impl WorkerContext {
             step_keys: Cell::default(),
             keys: Cell::default(),
             epoch: Cell::new(epoch),
-            watermarks: RefCell::new(watermarks),
+            reads,
             asks: RefCell::default(),
             local_commands: RefCell::default(),
             topology,
@@ -501,12 +527,13 @@ impl WorkerContext {
         }
     }
 
-    /// A shard that this node serves, or if there is none, the one as which it writes stamps.
+    /// A shard that this node serves, or if there is none, its home shard.
     pub(crate) fn nearest(&self) -> ShardId {
         self.own.iter().find(|own| own.serves.get()).map_or(self.home(), |own| own.shard)
     }
 
-    /// The shard as which this worker writes the stamps of its transactions.
+    /// The home shard of this worker's transactions: the first of which the node has a replica, which it led at first if
+    /// it led any.
     pub fn home(&self) -> ShardId {
         self.own.first().map_or(ShardId(0), |own| own.shard)
     }

@@ -20,7 +20,7 @@ pub struct ShardReplica {
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Box<[AtomicU64]>,
-    /// Up to which clock the stream of each worker is stable; see `mako/stable_prefix.rs`.
+    /// Up to which clock the stream of each worker is stable: no replay of it changes the store any more.
     covered: Box<[AtomicU64]>,
     /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
     floor: RwLock<ReplayFloor>,

@@ -11,10 +11,10 @@ use super::message::{MakoReply, MakoRequest};
 use super::options::StampForm;
 use super::participant::MakoBranch;
 use super::slices::PausedCertification;
-use super::{CommitWaiter, Mako, MakoEffects};
+use super::{CommitWaiter, Mako, MakoEffects, dependencies};
+use crate::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
-use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
 use shoal_engine::observation::Observation;
@@ -118,7 +118,8 @@ impl Mako {
         let home = self.runtime.worker_context.home();
         match reply {
             MakoReply::Executed { answers, dependencies } => {
-                remote_branches.answer(home, shard, answers, dependencies.seen_by(shard));
+                dependencies::depend(&remote_branches, home, dependencies.seen_by(shard));
+                remote_branches.answer(shard, answers);
                 match self.coordinator.transactions.remove(&sequence) {
                     Some(CoordinatedTransaction::Certifying(draining)) => {
                         self.drain(draining, effects);
@@ -130,7 +131,7 @@ impl Mako {
                 }
             }
             MakoReply::Locked { clock, dependencies } => {
-                remote_branches.depend(home, dependencies.seen_by(shard));
+                dependencies::depend(&remote_branches, home, dependencies.seen_by(shard));
                 self.advance(sequence, effects, |it| it.drawn.push((shard, clock)));
             }
             MakoReply::Validated => {
@@ -342,10 +343,9 @@ impl Mako {
     ) -> Result<bool> {
         let id = (remote_branches.id, remote_branches.epoch);
         if let Some(stamp) = self.gather_some(at, id, own, effects)? {
-            remote_branches.depend(
-                self.runtime.worker_context.home(),
-                stamp.seen_by(self.leader_shards[at].lead.shard),
-            );
+            let (home, shard) =
+                (self.runtime.worker_context.home(), self.leader_shards[at].lead.shard);
+            dependencies::depend(remote_branches, home, stamp.seen_by(shard));
         }
         Ok(own.gathers.is_none())
     }
@@ -482,7 +482,7 @@ impl Mako {
             self.runtime.give_up(&remote_branches, || MakoRequest::Abort, effects);
             return self.runtime.finish(&remote_branches, Err(error));
         }
-        let dependencies = remote_branches.dependencies();
+        let dependencies = dependencies::known(&remote_branches);
         let mut stamp = dependencies.clone();
         for (shard, clock) in &drawn {
             stamp.push(home, *shard, *clock);
@@ -527,12 +527,12 @@ impl Mako {
             return None; // To give up would hide what the bug has done.
         }
         let (home, dependencies) =
-            (self.runtime.worker_context.home(), it.remote_branches.dependencies());
+            (self.runtime.worker_context.home(), dependencies::known(&it.remote_branches));
         let dependencies = dependencies.as_ref();
         let floor = dependencies.entry(home, ShardId::EVERY);
         // What the floor hides says nothing of this shard.
         let entry = |shard| Some(dependencies.entry(home, shard)).filter(|clock| *clock > floor);
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let reached = |shard| watermarks.of(it.remote_branches.epoch, shard);
         let drawn = it.drawn.iter().find(|(shard, clock)| {
             entry(*shard).is_some_and(|entry| entry >= *clock) || reached(*shard) >= *clock
@@ -559,7 +559,7 @@ impl Mako {
         for (shard, clock) in drawn {
             assert!(entry(*shard) >= *clock, "M1: {stamp:?} lacks {clock} of {shard}");
         }
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let read = dependencies.as_ref().remote.iter().map(|entry| (entry.shard, entry.clock));
         for (shard, clock) in read.chain([(home, dependencies.clock)]) {
             assert!(
@@ -572,7 +572,7 @@ impl Mako {
     /// A participant's stamp may have one entry more than the coordinator's: its own became remote.
     fn fit(&self, mut stamp: Stamp) -> Stamp {
         if let StampForm::Sparse { .. } = self.options().stamps {
-            self.runtime.worker_context.watermarks.borrow().prune(&mut stamp);
+            self.watermarks.borrow().prune(&mut stamp);
         }
         stamp
     }

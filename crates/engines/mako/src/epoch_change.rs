@@ -107,11 +107,11 @@ impl Mako {
                 last.closed_at = Some(self.runtime.worker_context.now.get());
             }
             self.live.push(LiveEpoch::new(epoch, watermark, shards));
-            self.runtime.worker_context.watermarks.borrow_mut().begin(epoch);
+            self.watermarks.borrow_mut().begin(epoch);
             self.runtime.worker_context.epoch.set(epoch);
         }
         self.give_up_closed(effects);
-        self.runtime.worker_context.watermarks.borrow_mut().forget(news.forgotten);
+        self.watermarks.borrow_mut().forget(news.forgotten);
         for last in news.settled {
             self.settle(last, effects);
         }
@@ -141,13 +141,13 @@ impl Mako {
         let epoch = last.epoch();
         let mut live = self.live.remove(self.live(epoch).expect("it is not settled"));
         {
-            let mut watermarks = self.runtime.worker_context.watermarks.borrow_mut();
+            let mut watermarks = self.watermarks.borrow_mut();
             let view = watermarks.live_mut(epoch).expect("it is not settled");
             live.watermark.refresh(view);
             watermarks.settle(last.clone());
         }
         for (own, stamp, waiter) in live.durability_wait.take_all() {
-            if self.runtime.worker_context.watermarks.borrow().covers(own, stamp.as_ref()) {
+            if self.watermarks.borrow().covers(own, stamp.as_ref()) {
                 self.tell(own, stamp, &waiter, effects);
             } else {
                 self.tell_rolled_back(&stamp, &waiter, effects);
@@ -219,7 +219,7 @@ impl Mako {
         let (shard, open) =
             (self.leader_shards[at].lead.shard, self.runtime.worker_context.epoch.get());
         let closed = {
-            let watermarks = &self.runtime.worker_context.watermarks.borrow();
+            let watermarks = &self.watermarks.borrow();
             let replica = self.shared.replica(shard).expect("held");
             let hangs = |flight| self.hangs(flight, now);
             let closing = EpochClosing { open, overdue, hangs: &hangs };
@@ -328,7 +328,7 @@ impl Mako {
         if self.live.first().is_some_and(|live| live.epoch <= configuration.forgotten) {
             // It begins: one that has something of such an epoch was not to live on (`Member`).
             self.shared.epochs.begin_behind(configuration.forgotten);
-            self.runtime.worker_context.watermarks.borrow_mut().forget(configuration.forgotten);
+            self.watermarks.borrow_mut().forget(configuration.forgotten);
         }
         let mut news = false;
         for live in &self.live {
@@ -356,7 +356,7 @@ impl Mako {
     /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
     /// streams have brought these FVWs and are stable behind them, and passes over the stores are over.
     pub(super) fn forget_finals(&mut self) {
-        let first = self.runtime.worker_context.watermarks.borrow().first_partial();
+        let first = self.watermarks.borrow().first_partial();
         if first.is_none_or(|first| first > self.may_forget) || !self.collections.is_empty() {
             return;
         }
@@ -367,7 +367,7 @@ impl Mako {
         }
         let stable = self.follower_replays.iter().map(|followed| followed.stable.extent().finals);
         let last = stable.min().map_or(self.may_forget, |last| last.min(self.may_forget));
-        self.runtime.worker_context.watermarks.borrow_mut().forget(last);
+        self.watermarks.borrow_mut().forget(last);
         self.shared.epochs.forget(self.runtime.worker_context.place.worker, last);
     }
 
@@ -376,8 +376,8 @@ impl Mako {
     pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut MakoEffects) {
         let epoch = self.live[at].epoch;
         {
-            let Mako { shared, follower_replays: followed, runtime, .. } = self;
-            let watermarks = runtime.worker_context.watermarks.borrow();
+            let Mako { shared, follower_replays: followed, runtime, watermarks, .. } = self;
+            let watermarks = watermarks.borrow();
             for followed in followed {
                 followed.drop_rejected(epoch, &watermarks);
                 let shard = followed.shard;
@@ -407,6 +407,6 @@ impl Mako {
 
     /// Was this, kept by `shard`, certified in an epoch that ended without it?
     pub(super) fn rejects(&self, shard: ShardId, stamp: StampRef<'_>) -> bool {
-        self.runtime.worker_context.watermarks.borrow().rejects(shard, stamp)
+        self.watermarks.borrow().rejects(shard, stamp)
     }
 }

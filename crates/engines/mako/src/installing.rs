@@ -112,7 +112,7 @@ impl Mako {
             observations.extend(leader_shard::installed(transaction, shard, stamp, locked, part));
         }
         self.runtime.worker_context.worked(*next - from);
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let committed = |old: StampRef<'_>| watermarks.covers(shard, old);
         if *next < writes {
             locked.install_until(*next, stamp.as_ref(), committed);

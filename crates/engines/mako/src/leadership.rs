@@ -212,10 +212,10 @@ impl Mako {
         let leader_state = self.leader_shards[at].leader_state.as_mut().expect("it leads");
         leader_state.closed = true;
         let (ballot, since) = (leader_state.ballot, leader_state.since);
-        let settled = self.runtime.worker_context.watermarks.borrow().settled();
+        let settled = self.watermarks.borrow().settled();
         // Of some the end is known though the streams lack it: the shard was out.
         let end = |epoch| {
-            let known = self.runtime.worker_context.watermarks.borrow().end_of(epoch, shard);
+            let known = self.watermarks.borrow().end_of(epoch, shard);
             let live = self.live(epoch).map(|at| &self.live[at].watermark);
             let live = live.filter(|live| live.has_ended(shard)).map(|live| live.of(shard));
             (epoch, known.or(live).unwrap_or(safe))
@@ -231,7 +231,7 @@ impl Mako {
         let now = self.runtime.worker_context.now.get();
         for ends in former.chunks(ENDS_MAX) {
             let closed = {
-                let watermarks = self.runtime.worker_context.watermarks.borrow();
+                let watermarks = self.watermarks.borrow();
                 let options = &self.shared.setup.options;
                 self.leader_shards[at].close_with((now, safe), ends.to_vec(), &watermarks, options)
             };

@@ -39,11 +39,14 @@
 //! | `sizes.rs` | how much each table holds | |
 //! | `durability_wait.rs` | what waits for the watermark | M5 |
 //! | `follower_replay.rs`, `replay_budget.rs` | a shard that is followed: replay | M6 |
-//! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
+//! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
+//! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
+//! | `staged_certification.rs` | a branch on its way through certification | |
 //!
 //! Invariants are asserted where they are kept, under the names of design §5.
 
 mod coordinator;
+mod dependencies;
 mod durability_wait;
 mod epoch_change;
 mod epochs;
@@ -66,9 +69,11 @@ mod slices;
 mod snapshot;
 mod snapshot_chunk;
 mod stable_prefix;
+mod staged_certification;
 mod unanswered;
 mod undecided;
 mod watermark;
+mod watermarks;
 mod wire;
 
 pub use message::MakoMessage;
@@ -77,6 +82,7 @@ pub use shared::MakoShared;
 
 use bytes::Bytes;
 use coordinator::Coordinator;
+use dependencies::RevealedReads;
 use epoch_change::LiveEpoch;
 use failure_detector::FailureDetector;
 use follower_replay::FollowerReplay;
@@ -96,7 +102,7 @@ use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::runtime::{Runtime, TURN};
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::task_driver::TaskDriver;
-use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext};
+use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::observation::Observation;
 use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::replica::ShardReplica;
@@ -105,10 +111,12 @@ use shoal_store::Store;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use slices::PausedCertification;
 use snapshot::{SnapshotReceiver, SnapshotSender};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use watermark::Gossip;
+use watermarks::Watermarks;
 
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -120,6 +128,8 @@ pub struct Mako {
     shared: Arc<MakoShared>,
     runtime: Runtime<MakoMessage>,
     coordinator: Coordinator,
+    /// What this worker knows to be durable; shared with [`RevealedReads`], which the runtime asks.
+    watermarks: Rc<RefCell<Watermarks>>,
     /// A reply that is still to come is `None`.
     branches: ParticipantTable<MakoBranch, Option<MakoReply>>,
     /// What goes on in another step, the first one first.
@@ -191,14 +201,25 @@ impl Engine for Mako {
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
-        let worker_context =
-            WorkerContext::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
+        let watermarks = Rc::new(RefCell::new(Watermarks::new(FIRST_EPOCH, shards, faults)));
+        let reads = Rc::new(RevealedReads { watermarks: Rc::clone(&watermarks) });
+        let worker_context = WorkerContext::new(WorkerSetup {
+            place,
+            topology,
+            replicas,
+            epoch: FIRST_EPOCH,
+            limits,
+            faults,
+            seed,
+            reads: Some(reads),
+        });
         (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context, &shared.setup.procedures),
             coordinator: Coordinator::default(),
+            watermarks,
             branches: ParticipantTable::default(),
             paused: VecDeque::new(),
             leader_shards: replicas
@@ -355,7 +376,7 @@ impl Engine for Mako {
 
     fn progress(&self) -> Vec<ShardProgress> {
         let worker_context = &self.runtime.worker_context;
-        let watermarks = worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let of = |shard| ShardProgress {
             watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
             reached: self.shared.replica(shard).map(ShardReplica::reached),
@@ -381,7 +402,8 @@ impl TaskDriver for Mako {
             {
                 slot.fill(Ok(()));
             }
-            EngineRequest::Reveal { remote_branches, stamp, slot } => {
+            EngineRequest::Reveal { remote_branches, slot } => {
+                let stamp = dependencies::known(&remote_branches);
                 let home = self.runtime.worker_context.home();
                 let since = self.runtime.worker_context.now.get();
                 let waiter = CommitWaiter { remote_branches, since, reveals: Some(slot) };
@@ -395,7 +417,7 @@ impl TaskDriver for Mako {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let (mut news, mut closed_news) = (false, false);
         for (at, live) in self.live.iter_mut().enumerate() {
-            let mut watermarks = self.runtime.worker_context.watermarks.borrow_mut();
+            let mut watermarks = self.watermarks.borrow_mut();
             // Looked up before the clocks: those are then where these shards have ended.
             let seen = live.watermark.version();
             if seen == live.seen {
@@ -477,7 +499,7 @@ impl Mako {
         };
         let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
         let done = {
-            let watermarks = self.runtime.worker_context.watermarks.borrow();
+            let watermarks = self.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
             self.live[at].durability_wait.push(watermark, own, stamp, waiter)
         };
@@ -496,7 +518,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         assert!(
-            self.runtime.worker_context.watermarks.borrow().covers(own, stamp.as_ref()),
+            self.watermarks.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
             waiter.remote_branches.id
         );
@@ -535,7 +557,7 @@ impl Mako {
             self.next_silence(now),
             self.next_stall(now),
             self.next_replay(now),
-            self.gossip.next_due(&self.runtime.worker_context.watermarks.borrow(), options),
+            self.gossip.next_due(&self.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),
             self.next_sweep(),

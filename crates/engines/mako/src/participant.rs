@@ -6,11 +6,11 @@
 //!                │ Validate (last), Commit, Abort, or any refusal ──►│
 //! ```
 
+use super::dependencies::{self, Reads};
 use super::message::{BranchHeader, MakoReply, MakoRequest};
 use super::options::{GROUP_CLOCKS, StampForm};
 use super::slices::{BranchGoal, SlicedBranch};
 use super::{Mako, MakoEffects, MakoMessage, plausibility};
-use shoal_engine::dependencies::{self, Reads};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -355,7 +355,7 @@ impl Mako {
     ) -> Result<(Stamp, usize)> {
         let shard = self.leader_shards[at].lead.shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
-        let watermarks = &self.runtime.worker_context.watermarks.borrow();
+        let watermarks = &self.watermarks.borrow();
         let reads = Reads { shard, epoch, watermarks, full, faults };
         let observed = effects.observations.as_ref().map_or(0, Vec::len);
         let gathered = dependencies::of(branch, (from, most), &reads, &mut |read| {
@@ -431,7 +431,7 @@ impl Mako {
         match self.options().stamps {
             StampForm::Full => return,
             StampForm::Sparse { remote_max } => {
-                self.runtime.worker_context.watermarks.borrow().prune(stamp);
+                self.watermarks.borrow().prune(stamp);
                 stamp.collapse(remote_max);
             }
             StampForm::Timestamp => stamp.level(1),

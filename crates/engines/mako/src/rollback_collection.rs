@@ -56,7 +56,7 @@ impl Mako {
         let epoch = self.live[live].epoch();
         for at in 0..self.leader_shards.len() {
             let loses = {
-                let watermarks = self.runtime.worker_context.watermarks.borrow();
+                let watermarks = self.watermarks.borrow();
                 let is_over = watermarks.end_of(epoch, self.leader_shards[at].lead.shard).is_some();
                 let mut ended = watermarks.ended_in(epoch);
                 is_over && ended.any(|other| watermarks.of(epoch, other) < Clock::MAX)
@@ -100,7 +100,7 @@ impl Mako {
             collection.due = now + LOCKED_PAUSE;
             return;
         };
-        let (shard, watermarks) = (own.shard, self.runtime.worker_context.watermarks.borrow());
+        let (shard, watermarks) = (own.shard, self.watermarks.borrow());
         let rejected = |stamp: StampRef<'_>| watermarks.rejects(shard, stamp);
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
         let reached = || self.shared.replica(shard).map_or(Clock::ZERO, ShardReplica::reached);

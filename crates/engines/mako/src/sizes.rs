@@ -9,7 +9,7 @@ impl Mako {
     /// See [`Engine::sizes`](shoal_engine::Engine::sizes).
     pub(super) fn table_sizes(&self) -> Vec<(&'static str, usize)> {
         let [coordinators, over] = self.branches.sizes();
-        let [live, finals, ended] = self.runtime.worker_context.watermarks.borrow().sizes();
+        let [live, finals, ended] = self.watermarks.borrow().sizes();
         let [shared_live, shared_finals, shared_ended] = self.shared.epochs.sizes();
         let durability_wait = self.live.iter().map(|live| live.durability_wait.len());
         let of_led = |count: fn(&LeaderShard) -> usize| self.leader_shards.iter().map(count).sum();

@@ -259,7 +259,7 @@ impl Mako {
         };
         // Like no other, of this process or another.
         let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let finals = watermarks.partial(extent.finals).cloned();
         let finals = finals.filter(|_| !faults.has(PlantedBug::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
@@ -423,7 +423,7 @@ impl Mako {
         // Asked after the rows were: so what is told of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, is_first);
         let (from, until) = (form(from), until.map(form));
-        let forgotten = self.runtime.worker_context.watermarks.borrow().forgotten();
+        let forgotten = self.watermarks.borrow().forgotten();
         let part = SnapshotChunk {
             shard,
             copy,
@@ -453,7 +453,7 @@ impl Mako {
         let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
         let later = epochs.into_iter().filter(|epoch| *epoch > settled);
         let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let says = is_first && !self.options().faults.has(PlantedBug::SnapshotWithoutFinals);
         let finals = watermarks.partial(settled).filter(|_| says).cloned();
         finals.chain(later).collect()
@@ -577,7 +577,7 @@ impl Mako {
             && plausibility::clock(part.cut)
             && part.settled < last
             // A part of long ago, or from a sender that knows no more what this node lacks.
-            && part.settled >= self.runtime.worker_context.watermarks.borrow().forgotten()
+            && part.settled >= self.watermarks.borrow().forgotten()
             && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
@@ -624,7 +624,7 @@ impl Mako {
     /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
     fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
         let shards = self.runtime.worker_context.topology.shards() as usize;
-        let settled = self.runtime.worker_context.watermarks.borrow().settled();
+        let settled = self.watermarks.borrow().settled();
         for epoch in (settled.0 + 1..=last.0).map(Epoch) {
             let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
             let whole = || VectorWatermark::whole(epoch, shards);

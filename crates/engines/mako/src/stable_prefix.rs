@@ -10,9 +10,9 @@
 //! **stable** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
+use crate::watermarks::Watermarks;
 use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_engine::replication::replica::ShardReplica;
-use shoal_engine::watermarks::Watermarks;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
 use std::collections::{BTreeMap, VecDeque};
 

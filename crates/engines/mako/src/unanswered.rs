@@ -118,7 +118,7 @@ impl Mako {
         let mut expired = Vec::new();
         self.waiters_due = Time::MAX;
         for live in &mut self.live {
-            let watermarks = self.runtime.worker_context.watermarks.borrow();
+            let watermarks = self.watermarks.borrow();
             let watermark = watermarks.live(live.epoch()).expect("it is not settled");
             let picked = |waiter: &super::CommitWaiter| waiter.since + wait_max <= now;
             expired.extend(live.durability_wait.take_if(watermark, picked));

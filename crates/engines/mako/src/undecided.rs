@@ -11,7 +11,7 @@
 //! counts the piece as replayed: it holds back no other replay, tombstone or cut of a stream. A leader has them in its
 //! store: what it certified it installed itself, and what it inherited the last of its workers to recover installs, in
 //! the order of stamps: a transaction that reads one aborts with an error that names the lost shard
-//! (`../dependencies.rs`); a blind write goes on top. Once the shard has said how the epoch ended, the version is
+//! (`dependencies.rs`); a blind write goes on top. Once the shard has said how the epoch ended, the version is
 //! committed or rolled back like any other that a leader has certified.
 //!
 //! **A committed version that is newer decides for those below:** whether they count or not, they are not the newest. So
@@ -31,13 +31,13 @@ use super::piece::Piece;
 use super::shared::MakoShared;
 use super::snapshot_chunk::{SnapshotChunk, UndecidedRow};
 use super::{Mako, MakoEffects};
+use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::observation::Observation;
 use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay_floor::ReplayFloor;
-use shoal_engine::watermarks::Watermarks;
 use shoal_store::{Session, WalkPlace};
 use shoal_types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,7 +270,7 @@ pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
 impl Mako {
     /// Decides what can be of what this node keeps.
     pub(super) fn decide_undecided(&mut self, effects: &mut MakoEffects) {
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let mut is_through = true;
         for followed in &self.follower_replays {
             let shard = followed.shard;
@@ -305,8 +305,7 @@ impl Mako {
     /// workers replay what is covered first, and then the last of them installs what is not. From then on the store has
     /// it, and the table nothing: a leader does not see there what comes on top.
     pub(super) fn install_undecided(&self, at: usize, effects: &mut MakoEffects) {
-        let (shard, watermarks) =
-            (self.leader_shards[at].lead.shard, self.runtime.worker_context.watermarks.borrow());
+        let (shard, watermarks) = (self.leader_shards[at].lead.shard, self.watermarks.borrow());
         let sessions = &self.runtime.worker_context.own[at].sessions;
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
         let above = self.options().faults.has(PlantedBug::InstallUndecidedAbove);

@@ -10,12 +10,12 @@ use super::piece::StreamEntry;
 use super::replay_budget::replays;
 use super::rollback_collection::LOCKED_PAUSE;
 use super::{Mako, MakoEffects, MakoMessage, follower_replay, plausibility};
+use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::WorkerContext;
 use shoal_engine::observation::Observation;
 use shoal_engine::planted_bugs::PlantedBug;
-use shoal_engine::watermarks::Watermarks;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -145,7 +145,7 @@ impl Mako {
     /// The stream that this worker leads for `shard` has that many decided entries.
     pub(super) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let settled = self.runtime.worker_context.watermarks.borrow().settled();
+        let settled = self.watermarks.borrow().settled();
         let said = self.leader_shards[at].durable(self.runtime.worker_context.now.get(), length);
         self.runtime.counters.stages += self.leader_shards[at].lead.transit.take();
         let Some(safe) = said.last().map(|said| said.safe) else { return };
@@ -236,7 +236,7 @@ impl Mako {
     /// No honest floor is above: some shard has drawn it, and what is known of the shards lags behind by what
     /// is in flight. What comes too early is said again.
     fn floor_max(&self) -> Clock {
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let live = watermarks.all_live().flat_map(|watermark| {
             let shards = self.runtime.worker_context.topology.shard_ids();
             shards.map(|shard| watermark.of(shard)).filter(|clock| *clock < Clock::MAX)
@@ -319,7 +319,7 @@ impl Mako {
     /// Tells others how far the shards are, if that is news and the last time is not too near.
     pub(super) fn tell_watermark(&mut self, now: Time, effects: &mut MakoEffects) {
         self.gossip.awaited = self.gossip.leads && self.runtime.awaits_answers();
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         let (gossip, options) = (&mut self.gossip, &self.shared.setup.options);
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         // News of others do not put off what all are told again: the last time may have been lost.
@@ -363,7 +363,7 @@ impl Mako {
         self.runtime.counters.operations +=
             entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
         {
-            let watermarks = self.runtime.worker_context.watermarks.borrow();
+            let watermarks = self.watermarks.borrow();
             let (shared, followed) = (&self.shared, &mut self.follower_replays[at]);
             let mut apply = replays(shared, shard, &self.replaying, &mut effects.observations);
             let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
@@ -379,7 +379,7 @@ impl Mako {
 
     /// Replays what the watermark covers by now.
     pub(super) fn replay_covered(&mut self, effects: &mut MakoEffects) {
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         for followed in &mut self.follower_replays {
             let (shard, observations) = (followed.shard, &mut effects.observations);
             let replica = self.shared.replica(shard).expect("held");
@@ -392,7 +392,7 @@ impl Mako {
     /// Takes note of what the stores have for good by now.
     pub(super) fn stabilize(&mut self) {
         let faults = self.options().faults;
-        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let watermarks = self.watermarks.borrow();
         for followed in &mut self.follower_replays {
             let replica = self.shared.replica(followed.shard).expect("held");
             followed.stabilize(
@@ -427,7 +427,7 @@ impl Mako {
     /// Replays what is left of an epoch that is settled.
     pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         {
-            let watermarks = self.runtime.worker_context.watermarks.borrow();
+            let watermarks = self.watermarks.borrow();
             for followed in &mut self.follower_replays {
                 let (shard, observations) = (followed.shard, &mut effects.observations);
                 let replica = self.shared.replica(shard).expect("held");

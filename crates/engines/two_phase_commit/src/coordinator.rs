@@ -136,14 +136,7 @@ impl TwoPhaseCommit {
     ) {
         match reply {
             TwoPhaseCommitReply::Executed { answers } => {
-                // All that can be read is committed: nothing depends on anything still to come.
-                let nothing = Stamp::local(remote_branches.epoch, Clock::ZERO);
-                remote_branches.answer(
-                    self.runtime.worker_context.home(),
-                    shard,
-                    answers,
-                    nothing.seen_by(shard),
-                );
+                remote_branches.answer(shard, answers);
             }
             TwoPhaseCommitReply::Refused { error } => remote_branches.fail(shard, &error),
             // Nothing else was asked for.

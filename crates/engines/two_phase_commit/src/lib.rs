@@ -73,7 +73,7 @@ use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
-use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext};
+use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::observation::Observation;
 use shoal_engine::replication::replay::replay;
 use shoal_engine::replication::replica::ShardReplica;
@@ -121,8 +121,17 @@ impl Engine for TwoPhaseCommit {
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
-        let worker_context =
-            WorkerContext::new(place, topology, replicas, shared.epoch, limits, faults, seed);
+        let worker_context = WorkerContext::new(WorkerSetup {
+            place,
+            topology,
+            replicas,
+            epoch: shared.epoch,
+            limits,
+            faults,
+            seed,
+            // What is installed is committed (rule P4), so all that can be read may be shown.
+            reads: None,
+        });
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context, &shared.setup.procedures),
@@ -214,7 +223,8 @@ impl TaskDriver for TwoPhaseCommit {
             EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
-            EngineRequest::Reveal { remote_branches, stamp, slot } => {
+            EngineRequest::Reveal { remote_branches, slot } => {
+                let stamp = Stamp::local(remote_branches.epoch, Clock::ZERO);
                 // What is installed is committed (rule P4), so all that can be read may be shown.
                 let (transaction, own) = (remote_branches.id, self.runtime.worker_context.home());
                 effects.observe(|| Observation::Told { transaction, own, stamp });

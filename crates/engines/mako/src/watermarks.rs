@@ -5,13 +5,13 @@
 //! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, with any outcome
 //! of those before.
 
-use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub struct Watermarks {
+pub(crate) struct Watermarks {
     shards: usize,
     faults: PlantedBugs,
     /// The last epoch that this worker has heard of.
@@ -27,7 +27,7 @@ pub struct Watermarks {
 
 impl Watermarks {
     /// Nothing is durable yet; `epoch` is the first.
-    pub fn new(epoch: Epoch, shards: usize, faults: PlantedBugs) -> Watermarks {
+    pub(crate) fn new(epoch: Epoch, shards: usize, faults: PlantedBugs) -> Watermarks {
         Watermarks {
             shards,
             faults,
@@ -40,7 +40,7 @@ impl Watermarks {
     }
 
     /// How a settled epoch ended.
-    pub fn last(&self, epoch: Epoch) -> VectorWatermark {
+    pub(crate) fn last(&self, epoch: Epoch) -> VectorWatermark {
         assert!(self.is_settled(epoch), "{epoch} is not settled");
         let known = self.finals.get(&epoch).cloned();
         known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
@@ -48,7 +48,7 @@ impl Watermarks {
 
     /// Forgets the FVWs of epochs up to `last`: no version is left here that one of them does not cover, and what streams
     /// still bring of these epochs their own FVWs judge.
-    pub fn forget(&mut self, last: Epoch) {
+    pub(crate) fn forget(&mut self, last: Epoch) {
         if last > self.forgotten {
             self.forgotten = last;
             self.finals = self.finals.split_off(&Epoch(last.0 + 1));
@@ -56,28 +56,28 @@ impl Watermarks {
     }
 
     /// How the epochs up to this one ended may be known no more.
-    pub fn forgotten(&self) -> Epoch {
+    pub(crate) fn forgotten(&self) -> Epoch {
         self.forgotten
     }
 
     /// The oldest FVW that is kept and does not cover all of its epoch.
-    pub fn first_partial(&self) -> Option<Epoch> {
+    pub(crate) fn first_partial(&self) -> Option<Epoch> {
         self.finals.first_key_value().map(|(epoch, _)| *epoch)
     }
 
     /// The FVWs of epochs up to `last` that do not cover all of theirs.
-    pub fn partial(&self, last: Epoch) -> impl Iterator<Item = &VectorWatermark> {
+    pub(crate) fn partial(&self, last: Epoch) -> impl Iterator<Item = &VectorWatermark> {
         self.finals.range(..=last).map(|(_, watermark)| watermark)
     }
 
     /// How many epochs are not settled, how many FVWs are kept, and how many ends of epochs that are not settled.
-    pub fn sizes(&self) -> [usize; 3] {
+    pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.live.len(), self.finals.len(), self.ended.len()]
     }
 
     /// Is this, kept by `own`, lost for good? Either its epoch is settled without it, or a shard has ended
     /// that before what it depends on.
-    pub fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+    pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         let Some(watermark) = self.live(stamp.epoch) else {
             return self.is_settled(stamp.epoch) && !self.covers(own, stamp);
         };
@@ -89,18 +89,18 @@ impl Watermarks {
     }
 
     /// `shard` has ended this epoch where its watermark is now. Says whether that is news.
-    pub fn end(&mut self, epoch: Epoch, shard: ShardId) -> bool {
+    pub(crate) fn end(&mut self, epoch: Epoch, shard: ShardId) -> bool {
         self.live(epoch).is_some() && self.ended.insert((epoch, shard))
     }
 
     /// The shards that have ended this epoch, which is not settled.
-    pub fn ended_in(&self, epoch: Epoch) -> impl Iterator<Item = ShardId> + '_ {
+    pub(crate) fn ended_in(&self, epoch: Epoch) -> impl Iterator<Item = ShardId> + '_ {
         let (first, last) = ((epoch, ShardId(0)), (epoch, ShardId::EVERY));
         self.ended.range(first..=last).map(|(_, shard)| *shard)
     }
 
     /// Epochs up to this one are settled, and the next is not.
-    pub fn settled(&self) -> Epoch {
+    pub(crate) fn settled(&self) -> Epoch {
         self.live.first().map_or(self.newest, |first| Epoch(first.epoch().0 - 1))
     }
 
@@ -110,14 +110,14 @@ impl Watermarks {
     }
 
     /// How an epoch ended on a shard, if that is known.
-    pub fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+    pub(crate) fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
         let known = self.is_settled(epoch) || self.ended.contains(&(epoch, shard));
         known.then(|| self.of(epoch, shard))
     }
 
     /// A shard that has not said how it ended the epoch of what has this stamp, kept by `own`, which depends on more of
     /// it than is known to be durable.
-    pub fn waits_for(&self, own: ShardId, stamp: StampRef<'_>) -> Option<ShardId> {
+    pub(crate) fn waits_for(&self, own: ShardId, stamp: StampRef<'_>) -> Option<ShardId> {
         let watermark = self.live(stamp.epoch)?;
         let shards = (0..self.shards as u32).map(ShardId);
         let mut open = shards.filter(|shard| !self.ended.contains(&(stamp.epoch, *shard)));
@@ -125,7 +125,7 @@ impl Watermarks {
     }
 
     /// Epochs up to this one are open or closing.
-    pub fn begin(&mut self, newest: Epoch) {
+    pub(crate) fn begin(&mut self, newest: Epoch) {
         while self.newest < newest {
             self.newest.0 += 1;
             self.live.push(VectorWatermark::new(self.newest, self.shards));
@@ -133,7 +133,7 @@ impl Watermarks {
     }
 
     /// An epoch that was not settled has ended like this.
-    pub fn settle(&mut self, last: VectorWatermark) {
+    pub(crate) fn settle(&mut self, last: VectorWatermark) {
         let at = self.live.iter().position(|live| live.epoch() == last.epoch());
         let first = self.live.remove(at.expect("it is not settled"));
         let shards = || (0..self.shards as u32).map(ShardId);
@@ -153,23 +153,23 @@ impl Watermarks {
     }
 
     /// The watermark of an epoch that is not settled.
-    pub fn live(&self, epoch: Epoch) -> Option<&VectorWatermark> {
+    pub(crate) fn live(&self, epoch: Epoch) -> Option<&VectorWatermark> {
         // Mostly it is the open one.
         self.live.iter().rfind(|live| live.epoch() == epoch)
     }
 
     /// See [`live`](Watermarks::live).
-    pub fn live_mut(&mut self, epoch: Epoch) -> Option<&mut VectorWatermark> {
+    pub(crate) fn live_mut(&mut self, epoch: Epoch) -> Option<&mut VectorWatermark> {
         self.live.iter_mut().rfind(|live| live.epoch() == epoch)
     }
 
     /// All epochs that are not settled, oldest first.
-    pub fn all_live(&self) -> impl Iterator<Item = &VectorWatermark> {
+    pub(crate) fn all_live(&self) -> impl Iterator<Item = &VectorWatermark> {
         self.live.iter()
     }
 
     /// Whether all that `stamp`, kept by `own`, depends on is committed.
-    pub fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+    pub(crate) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         match self.live(stamp.epoch) {
             Some(watermark) => watermark.covers(own, stamp),
             None if stamp.epoch <= self.newest => {
@@ -183,14 +183,14 @@ impl Watermarks {
     }
 
     /// See [`Stamp::prune`].
-    pub fn prune(&self, stamp: &mut Stamp) {
+    pub(crate) fn prune(&self, stamp: &mut Stamp) {
         if let Some(watermark) = self.live(stamp.epoch) {
             stamp.prune(watermark);
         }
     }
 
     /// How far `shard` is known to be durable for the transactions of `epoch`.
-    pub fn of(&self, epoch: Epoch, shard: ShardId) -> Clock {
+    pub(crate) fn of(&self, epoch: Epoch, shard: ShardId) -> Clock {
         match self.live(epoch) {
             Some(watermark) => watermark.of(shard),
             None if epoch <= self.newest => {
