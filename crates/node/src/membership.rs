@@ -10,7 +10,7 @@ use shoal_cluster::manager::{
     Configuration, EpochEnd, Incarnation, Knowledge, ManagerOptions, StateMachine,
 };
 use shoal_cluster::topology::Topology;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

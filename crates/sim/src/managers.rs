@@ -7,7 +7,10 @@
 
 use crate::clock::NodeClock;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Applied, Ask, CarriedLog, ClusterChange, Configuration, FinalEnds, LogPace, Manager, ManagerEffect, ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode};
+use shoal_cluster::manager::{
+    Applied, Ask, CarriedLog, ClusterChange, Configuration, FinalEnds, LogPace, Manager,
+    ManagerEffect, ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time};
 use std::collections::BTreeMap;

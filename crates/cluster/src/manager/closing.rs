@@ -146,7 +146,9 @@ impl StateMachine {
             let since = assignment.out;
             effects.push(Applied::Out { shard: id, epoch, since });
             if since.is_some() && self.options.faults.out_ends_former {
-                self.closing.values_mut().for_each(|ends| _ = ends[at].get_or_insert(EpochEnd::Whole));
+                self.closing
+                    .values_mut()
+                    .for_each(|ends| _ = ends[at].get_or_insert(EpochEnd::Whole));
             }
         }
     }

@@ -350,12 +350,15 @@ impl StateMachine {
         };
         let has_ended = |epoch: Epoch| match self.closing.get(&epoch) {
             Some(ends) => ends[at].clone(),
-            None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32)).clone()),
+            None => {
+                self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32)).clone())
+            }
         };
         let asked = held
             .iter()
             .filter(|(epoch, _)| **epoch < out && **epoch > self.forgotten && !is_forced(epoch));
-        let mut ended = asked.filter_map(|(epoch, held)| Some((*epoch, held.clone(), has_ended(*epoch)?)));
+        let mut ended =
+            asked.filter_map(|(epoch, held)| Some((*epoch, held.clone(), has_ended(*epoch)?)));
         let (epoch, held, end) = ended.find(|(_, held, end)| held < end)?;
         let lost =
             LostEnd { known: end.clone(), has_ended: true, held: Some(held), end: Some(end) };

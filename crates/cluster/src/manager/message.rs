@@ -97,9 +97,7 @@ impl ToManager {
         let all = |ends: &BTreeMap<Epoch, EpochEnd>| ends.values().all(EpochEnd::is_within_limits);
         match self {
             ToManager::Report { end, .. } => end.is_within_limits(),
-            ToManager::Known { knowledge, .. } => {
-                all(&knowledge.durable) && all(&knowledge.ends)
-            }
+            ToManager::Known { knowledge, .. } => all(&knowledge.durable) && all(&knowledge.ends),
             ToManager::Held { held, .. } => all(held),
             ToManager::Recalled { told, .. } => {
                 let mut ends = told.heard.ends.values().flatten().flatten();

@@ -432,9 +432,7 @@ impl StateMachine {
             Action::Join { node, instance, after, lost, heard } => {
                 self.on_join(now, *node, (*instance, *after, *lost), *heard, effects)
             }
-            Action::Report { claim, epoch, end } => {
-                self.on_report(*claim, *epoch, end, effects)
-            }
+            Action::Report { claim, epoch, end } => self.on_report(*claim, *epoch, end, effects),
             Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
                 self.on_caught_up(*claim, *replica, *incarnation, effects)

@@ -2,14 +2,15 @@
 //! short: it is little and seldom, and what is on a disk stays as it is.
 
 use super::{
-    Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs,
-    HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, LostEnd, Move,
-    NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
+    Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
+    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss,
+    LossStage, LostEnd, Move, NodeStanding, ProcessInstance, Recollection, Revision, Term,
+    ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use shoal_types::{
-    Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time, coded_enum,
-    coded_newtype, coded_struct,
+    Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time, coded_enum, coded_newtype,
+    coded_struct,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

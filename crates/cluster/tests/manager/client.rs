@@ -1,7 +1,11 @@
 //! A node's side, message by message: what grants a lease and what does not.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{Action, Applied, Command, Configuration, EpochEnd, Generation, Incarnation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager, ToNode};
+use shoal_cluster::manager::{
+    Action, Applied, Command, Configuration, EpochEnd, Generation, Incarnation, ManagerClient,
+    ManagerClientEffect, ManagerClientEvent, ManagerOptions, ProcessInstance, Revision,
+    StateMachine, Term, ToManager, ToNode,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
@@ -209,7 +213,8 @@ fn only_what_is_asked_is_reported() {
 #[test]
 fn what_is_reported_early_is_said_until_it_is_heard() {
     let (mut member, all) = joined(1, 1);
-    let event = ManagerClientEvent::Report { shard: SHARD, epoch: Epoch(1), end: EpochEnd::up_to(7) };
+    let event =
+        ManagerClientEvent::Report { shard: SHARD, epoch: Epoch(1), end: EpochEnd::up_to(7) };
     let mut effects = Vec::new();
     member.step(ms(20), event, &mut effects);
     let mut closed = Configuration::clone(&all[4]);

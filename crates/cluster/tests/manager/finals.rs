@@ -1,7 +1,10 @@
 //! Which FVWs that are not whole the manager keeps: those that a living node may not know, and the newest.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{Action, Command, EpochEnd, FinalEnds, HeartbeatRecord, Incarnation, LeadershipClaim, ManagerOptions, ProcessInstance, StateMachine, Term};
+use shoal_cluster::manager::{
+    Action, Command, EpochEnd, FinalEnds, HeartbeatRecord, Incarnation, LeadershipClaim,
+    ManagerOptions, ProcessInstance, StateMachine, Term,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;

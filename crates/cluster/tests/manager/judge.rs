@@ -2,7 +2,10 @@
 //! and after it.
 
 use crate::world::{World, epoch_end};
-use shoal_cluster::manager::{Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim, StateMachine};
+use shoal_cluster::manager::{
+    Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim,
+    StateMachine,
+};
 use shoal_types::{Epoch, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -174,7 +177,9 @@ impl Judge<'_> {
         for id in (0..self.after.shards.len() as u32).map(ShardId) {
             let (wanted, got) = (self.end(epoch, id), found.of(id));
             if wanted.as_ref() != Some(got) {
-                return Err(format!("M12: FVW({epoch}) of {id} is {got:?}, it ended at {wanted:?}"));
+                return Err(format!(
+                    "M12: FVW({epoch}) of {id} is {got:?}, it ended at {wanted:?}"
+                ));
             }
         }
         if self.after.closing().any(|other| other < epoch) {

@@ -1,7 +1,11 @@
 //! The loss of a shard's majority is accepted: who votes afterwards, and how the epochs end that lacked their end.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance, StateMachine, Term};
+use shoal_cluster::manager::{
+    Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, Incarnation, Knowledge,
+    LeadershipClaim, Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance,
+    StateMachine, Term,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
@@ -127,7 +131,8 @@ fn force(faults: ManagerPlantedBugs) -> Option<EpochEnd> {
     // It says it twice, and in a former process.
     cluster.tell(4, Some(99), None);
     let (node, begun) = (NodeId(5), asked.begun);
-    let knowledge = Knowledge { durable: [(Epoch(1), EpochEnd::up_to(98))].into(), ..Default::default() };
+    let knowledge =
+        Knowledge { durable: [(Epoch(1), EpochEnd::up_to(98))].into(), ..Default::default() };
     let former = Incarnation(0);
     cluster.apply(Action::Known { node, incarnation: former, shard: S, begun, knowledge });
     cluster.tell(5, Some(40), None);
@@ -169,7 +174,8 @@ fn an_epoch_ends_where_it_was_heard_to_have_ended() {
     cluster.tick();
     cluster.hold(35);
     assert_eq!(cluster.end(), Some(EpochEnd::up_to(20)), "some were told so");
-    let (known, held, end) = (EpochEnd::up_to(20), Some(EpochEnd::up_to(35)), Some(EpochEnd::up_to(20)));
+    let (known, held, end) =
+        (EpochEnd::up_to(20), Some(EpochEnd::up_to(35)), Some(EpochEnd::up_to(20)));
     let lost = LostEnd { known, has_ended: true, held, end };
     assert_eq!(cluster.loss().ends[&Epoch(1)], lost);
 }
@@ -184,7 +190,10 @@ fn what_survivors_hold_beyond_what_is_known_stays() {
     // T says how it ended: the epoch is settled, and with the next one S takes part again.
     let (claim, epoch) = (cluster.claim(T), Epoch(1));
     cluster.apply(Action::Report { claim, epoch, end: EpochEnd::Whole });
-    assert_eq!(cluster.machine.configuration().last(epoch).expect("settled").of(S), &EpochEnd::up_to(35));
+    assert_eq!(
+        cluster.machine.configuration().last(epoch).expect("settled").of(S),
+        &EpochEnd::up_to(35)
+    );
     for epoch in [2, 3].map(Epoch) {
         let claim = cluster.claim(T);
         cluster.apply(Action::Report { claim, epoch, end: EpochEnd::Whole });
@@ -203,7 +212,11 @@ fn a_loss_may_be_followed_by_another() {
     cluster.join(3, 1);
     assert_eq!(cluster.machine.check_loss(S), Ok(()), "all survivors have to promise");
     cluster.accept(S, 8);
-    assert_eq!(cluster.loss().ends[&Epoch(1)].known, EpochEnd::up_to(10), "what was told stays known");
+    assert_eq!(
+        cluster.loss().ends[&Epoch(1)].known,
+        EpochEnd::up_to(10),
+        "what was told stays known"
+    );
     (0..8).for_each(|node| cluster.tell(node, None, None));
     cluster.tick();
     assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0)]);
@@ -245,7 +258,10 @@ fn forced_ends_outlast_another_loss() {
     let mut cluster = Cluster::lose_beside_learner();
     cluster.hold(5);
     let forced = cluster.loss().ends[&Epoch(1)].clone();
-    assert_eq!((cluster.loss().stage, forced.end.clone()), (LossStage::Over, Some(EpochEnd::up_to(10))));
+    assert_eq!(
+        (cluster.loss().stage, forced.end.clone()),
+        (LossStage::Over, Some(EpochEnd::up_to(10)))
+    );
     cluster.join(3, 1);
     cluster.accept(S, 8);
     assert_eq!(cluster.loss().stage, LossStage::Asking);

@@ -2,7 +2,12 @@
 //! stops a manager, a machine or a node.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode};
+use shoal_cluster::manager::{
+    Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
+    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager,
+    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions,
+    ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode,
+};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId, TableId, Time};
 use std::collections::BTreeMap;
@@ -299,7 +304,8 @@ fn run_recovery(random: &mut Random) {
             _ => {}
         }
         let ends = |random: &mut Random| {
-            let end = |random: &mut Random| random.chance(1, 2).then(|| EpochEnd::up_to(number(random)));
+            let end =
+                |random: &mut Random| random.chance(1, 2).then(|| EpochEnd::up_to(number(random)));
             (0..2 + random.below(20) / 19).map(|_| end(random)).collect::<Vec<_>>()
         };
         let ends = (0..random.below(4)).map(|_| (Epoch(number(random) as u32), ends(random)));

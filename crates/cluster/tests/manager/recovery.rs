@@ -2,7 +2,13 @@
 //! back.
 
 use crate::world::DRAWN;
-use shoal_cluster::manager::{Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds, Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerPlantedBugs, NotRecovered, Outage, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode};
+use shoal_cluster::manager::{
+    Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
+    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss,
+    LossStage, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions,
+    ManagerPlantedBugs, NotRecovered, Outage, ProcessInstance, Recollection, Revision,
+    StateMachine, Term, ToManager, ToNode,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::{ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;

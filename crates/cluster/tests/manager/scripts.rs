@@ -18,7 +18,10 @@
 //! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{NetworkFaults, Setup, World};
-use shoal_cluster::manager::{Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent, ManagerOptions};
+use shoal_cluster::manager::{
+    Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent,
+    ManagerOptions,
+};
 use shoal_cluster::topology::{Home, Partitioning, Topology};
 use shoal_types::{Epoch, NodeId, Random, ShardId, TableId};
 use std::collections::BTreeMap;
@@ -279,7 +282,8 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
         "report" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
             let inf = words.has("inf");
-            let end = if inf { EpochEnd::Whole } else { EpochEnd::up_to(u64::from(words.number(4))) };
+            let end =
+                if inf { EpochEnd::Whole } else { EpochEnd::up_to(u64::from(words.number(4))) };
             world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, end })
         }
         "close" => {

@@ -4,7 +4,12 @@
 //! by any clock. And when a manager appoints a leader, the lease of the one before has ended in true
 //! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
-use shoal_cluster::manager::{Applied, Ask, CarriedLog, ClusterChange, Configuration, EpochEnd, FinalEnds, Incarnation, LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect, ManagerEvent, ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine, ToManager, ToNode};
+use shoal_cluster::manager::{
+    Applied, Ask, CarriedLog, ClusterChange, Configuration, EpochEnd, FinalEnds, Incarnation,
+    LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect,
+    ManagerEvent, ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine,
+    ToManager, ToNode,
+};
 use shoal_cluster::topology::Topology;
 use shoal_types::wire::{Coded, decode, encode};
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Random, ShardId, Time};

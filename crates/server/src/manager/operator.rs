@@ -230,9 +230,9 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use shoal_cluster::manager::{EpochEnd, Incarnation, LossStage, LostEnd};
+    use shoal_types::Epoch;
     use shoal_types::wire::check::withstands;
     use shoal_types::wire::{decode, encode};
-    use shoal_types::Epoch;
 
     #[test]
     fn forms_stay_as_they_are() {

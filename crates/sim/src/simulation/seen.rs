@@ -5,7 +5,7 @@ use super::{Sighting, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
-use shoal_engines::{Engine, Observation};
+use shoal_engine::{Engine, Observation};
 use shoal_log::StreamStorage;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;

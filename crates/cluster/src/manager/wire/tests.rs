@@ -3,9 +3,9 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use shoal_types::ClusterId;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::{decode, encode};
-use shoal_types::ClusterId;
 
 fn partitionings() -> impl Strategy<Value = Partitioning> {
     let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);

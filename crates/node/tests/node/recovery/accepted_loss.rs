@@ -6,7 +6,7 @@ use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, EpochEnd, LossStage, Outage, StateMachine,
 };
 use shoal_cluster::topology::Topology;
-use shoal_engines::{PlantedBug, PlantedBugs, mako};
+use shoal_engine::{PlantedBug, PlantedBugs};
 use shoal_node::WorkerMessage;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 
@@ -164,7 +164,8 @@ fn lose_while_busy(seed: u64, faults: manager::ManagerPlantedBugs) -> Clock {
     }
     let loss = cluster.machine().configuration().shards[0].loss.clone().expect("accepted");
     let missing = loss.ends.values().map(|lost| {
-        let number = |end: &Option<EpochEnd>| end.as_ref().and_then(EpochEnd::number).expect("told");
+        let number =
+            |end: &Option<EpochEnd>| end.as_ref().and_then(EpochEnd::number).expect("told");
         Clock(number(&lost.end) - number(&lost.held))
     });
     missing.max().unwrap_or_default()
@@ -279,12 +280,12 @@ fn hear_late(seed: u64, faults: PlantedBugs) {
             (
                 true,
                 true,
-                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+                WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. },
             ) => Fate::Hold,
             (
                 true,
                 false,
-                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+                WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. },
             ) => Fate::Drop,
             _ => Fate::Pass,
         }

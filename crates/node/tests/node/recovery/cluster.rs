@@ -6,11 +6,11 @@ use shoal_cluster::manager::{
     self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako, MakoShared};
-use shoal_engines::{Engine, Observation, Procedures};
+use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Observation, Procedures};
 use shoal_log::MemoryStorage;
+use shoal_mako::{Mako, MakoShared};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub type Place = (NodeId, WorkerId);
-pub type Cause = WorkerEvent<mako::MakoMessage>;
+pub type Cause = WorkerEvent<shoal_mako::MakoMessage>;
 pub type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
 
 pub const TABLES: [&str; 2] = ["accounts", "notes"];
@@ -52,7 +52,7 @@ pub struct Ledger {
 /// Nodes with a manager, and what is on its way.
 pub struct Cluster {
     pub topology: Arc<Topology>,
-    pub setup: Setup<mako::MakoOptions>,
+    pub setup: Setup<shoal_mako::MakoOptions>,
     pub workers: BTreeMap<Place, Worker<Mako>>,
     pub shared: BTreeMap<NodeId, Arc<MakoShared>>,
     pub disks: BTreeMap<NodeId, Option<Disks>>,
@@ -75,7 +75,7 @@ pub struct Cluster {
     /// What becomes of messages between nodes.
     pub filter: Option<Filter>,
     /// Messages that a filter holds.
-    pub held: Vec<(Place, NodeId, WorkerMessage<mako::MakoMessage>)>,
+    pub held: Vec<(Place, NodeId, WorkerMessage<shoal_mako::MakoMessage>)>,
     /// Its reports do not reach the manager.
     pub mute: Option<NodeId>,
     /// A worker that stands still, and what happens to it meanwhile.
@@ -94,10 +94,10 @@ pub enum Fate {
     Pass,
     Drop,
     Hold,
-    Replace(Box<WorkerMessage<mako::MakoMessage>>),
+    Replace(Box<WorkerMessage<shoal_mako::MakoMessage>>),
 }
 
-pub type Filter = Box<dyn FnMut(Place, NodeId, &WorkerMessage<mako::MakoMessage>) -> Fate>;
+pub type Filter = Box<dyn FnMut(Place, NodeId, &WorkerMessage<shoal_mako::MakoMessage>) -> Fate>;
 
 impl Cluster {
     pub fn new(topology: Topology, seed: u64) -> Cluster {
@@ -108,7 +108,7 @@ impl Cluster {
     pub fn with(
         topology: Topology,
         seed: u64,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
         Cluster::managed(topology, seed, manager::ManagerPlantedBugs::default(), change)
     }
@@ -118,7 +118,7 @@ impl Cluster {
         topology: Topology,
         seed: u64,
         faults: manager::ManagerPlantedBugs,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
         let options = manager::ManagerOptions {
             lease: 60 * MS,
@@ -137,7 +137,7 @@ impl Cluster {
         topology: Topology,
         seed: u64,
         options: manager::ManagerOptions,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
         let hash = Partitioning::Hash { prefix_bytes: 0 };
         let tables = TABLES.map(|name| (name, hash.clone()));
@@ -150,7 +150,7 @@ impl Cluster {
             trim_entries: u64::MAX,
             ..shoal_log::StreamOptions::default()
         };
-        let mut engine = mako::MakoOptions::default();
+        let mut engine = shoal_mako::MakoOptions::default();
         engine.limits.retry_after = 20 * MS;
         engine.hang_after = 10 * MS;
         let topology_of_all = Arc::clone(&topology);
@@ -448,7 +448,7 @@ impl Cluster {
         &mut self,
         (from, worker): Place,
         to: NodeId,
-        message: &WorkerMessage<mako::MakoMessage>,
+        message: &WorkerMessage<shoal_mako::MakoMessage>,
     ) {
         let fate = self.filter.as_mut().map(|filter| filter((from, worker), to, message));
         let message = match &fate {

@@ -1,0 +1,57 @@
+//! The configuration of `two_phase_commit`.
+
+use shoal_engine::execution::worker_context::{Limits, at_least_one, not_zero};
+use shoal_engine::planted_bugs::PlantedBugs;
+use std::time::Duration;
+
+/// How `two_phase_commit` behaves. The default does the right thing.
+#[derive(Debug, Clone)]
+pub struct TwoPhaseCommitOptions {
+    /// How transactions run until they commit. By default a replica allows 32 768 sessions instead of
+    /// the usual number: a transaction keeps its own until its record is durable.
+    pub limits: Limits,
+    /// A batch closes with this many records. Default 400.
+    pub batch_records_max: usize,
+    /// A batch closes with this many bytes. Default 64 KiB.
+    pub batch_bytes_max: usize,
+    /// Between two batches lies at least this, unless the first was full. Less would send more messages
+    /// with less in them where replicas are near. Default 50 µs.
+    pub batch_gap: Duration,
+    /// While one batch is on its way the next follows it after this, unless it is full before.
+    /// Default 1 ms.
+    pub batch_delay: Duration,
+    /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
+    /// tombstones until they know. Default 100 ms.
+    pub heartbeat: Duration,
+    /// Planted bugs. Default: none.
+    pub faults: PlantedBugs,
+}
+
+impl TwoPhaseCommitOptions {
+    /// Checks them.
+    ///
+    /// # Panics
+    /// If one is out of its range; says which.
+    pub(super) fn check(&self) {
+        self.limits.check();
+        at_least_one([
+            ("batch_records_max", self.batch_records_max),
+            ("batch_bytes_max", self.batch_bytes_max),
+        ]);
+        not_zero([("heartbeat", self.heartbeat)]);
+    }
+}
+
+impl Default for TwoPhaseCommitOptions {
+    fn default() -> TwoPhaseCommitOptions {
+        TwoPhaseCommitOptions {
+            limits: Limits { sessions_max: 1 << 15, ..Limits::default() },
+            batch_records_max: 400,
+            batch_bytes_max: 64 << 10,
+            batch_gap: Duration::from_micros(50),
+            batch_delay: Duration::from_millis(1),
+            heartbeat: Duration::from_millis(100),
+            faults: PlantedBugs::NONE,
+        }
+    }
+}
