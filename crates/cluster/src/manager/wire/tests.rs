@@ -257,7 +257,7 @@ fn forms_stay_as_they_are() {
         LeadershipClaim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
     let report = ToManager::Report { claim, epoch: Epoch(5), end: EpochEnd::up_to(6) };
     let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
-    let tail = [5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6];
+    let tail = [5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6];
     assert_eq!(encode(&report), [&[2][..], &claim_form, &tail].concat());
     assert_eq!(
         encode(&ToNode::Reported { claim, epoch: Epoch(5) }),
