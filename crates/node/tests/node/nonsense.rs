@@ -350,12 +350,25 @@ impl Forge for Mako {
     }
 }
 
+fn decision_home(random: &mut Random) -> two_phase::message::DecisionHome {
+    let leadership = Epoch(small(random));
+    two_phase::message::DecisionHome { shard: shard(random), leadership }
+}
+
+fn participant(random: &mut Random) -> two_phase::message::Participant {
+    let leadership = Epoch(small(random));
+    two_phase::message::Participant { shard: shard(random), leadership }
+}
+
 fn two_phase_request(random: &mut Random) -> two_phase::message::TwoPhaseCommitRequest {
     use two_phase::message::TwoPhaseCommitRequest;
     match random.below(7) {
         0 => TwoPhaseCommitRequest::Execute { operations: operations(random) },
         1 => TwoPhaseCommitRequest::Lock { operations: operations(random) },
-        2 => TwoPhaseCommitRequest::Prepare { operations: operations(random), home: shard(random) },
+        2 => TwoPhaseCommitRequest::Prepare {
+            operations: operations(random),
+            home: decision_home(random),
+        },
         3 => TwoPhaseCommitRequest::Validate,
         4 => TwoPhaseCommitRequest::OnePhase {
             operations: operations(random),
@@ -397,6 +410,19 @@ impl Forge for TwoPhaseCommit {
                 TwoPhaseCommitMessage::Reply { transaction, shard, step, reply }
             }
             TwoPhaseCommitMessage::Relay(_) => TwoPhaseCommitMessage::Relay(relay(random)),
+            TwoPhaseCommitMessage::Inquiry { transaction, .. } => {
+                let (home, participant) = (decision_home(random), participant(random));
+                TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+            }
+            TwoPhaseCommitMessage::Decision { transaction, .. } => {
+                let (home, participant) = (shard(random), participant(random));
+                let committed = random.chance(1, 2);
+                TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+            }
+            TwoPhaseCommitMessage::Acknowledgement { transaction, .. } => {
+                let (home, shard) = (shard(random), shard(random));
+                TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard }
+            }
         }
     }
 
@@ -406,7 +432,11 @@ impl Forge for TwoPhaseCommit {
                 header.transaction.node != from
             }
             two_phase::TwoPhaseCommitMessage::Reply { .. }
-            | two_phase::TwoPhaseCommitMessage::Relay(_) => true,
+            | two_phase::TwoPhaseCommitMessage::Relay(_)
+            | two_phase::TwoPhaseCommitMessage::Inquiry { .. } => true,
+            // From a leader they may be true.
+            two_phase::TwoPhaseCommitMessage::Decision { .. }
+            | two_phase::TwoPhaseCommitMessage::Acknowledgement { .. } => false,
         }
     }
 
@@ -435,7 +465,10 @@ impl Forge for TwoPhaseCommit {
                     TwoPhaseCommitReply::Resolved => TwoPhaseCommitReply::Validated,
                 };
             }
-            TwoPhaseCommitMessage::Relay(_) => return None,
+            TwoPhaseCommitMessage::Relay(_)
+            | TwoPhaseCommitMessage::Inquiry { .. }
+            | TwoPhaseCommitMessage::Decision { .. }
+            | TwoPhaseCommitMessage::Acknowledgement { .. } => return None,
         }
         Some(spoilt)
     }
