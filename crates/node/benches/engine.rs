@@ -6,11 +6,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{NodeId, Time, WorkerId};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::workload::Workload;
@@ -150,10 +150,10 @@ fn main() {
     let named = |name: &str| words.iter().any(|word| word == name);
     let wanted = |name: &str| named(name) || !engines.into_iter().any(named);
     if wanted(engines[0]) {
-        Bench::<Mako>::new(mako::MakoOptions::default()).measure(engines[0], seconds);
+        Bench::<Mako>::new(shoal_mako::MakoOptions::default()).measure(engines[0], seconds);
     }
     if wanted(engines[1]) {
-        let options = two_phase_commit::TwoPhaseCommitOptions::default();
+        let options = shoal_two_phase_commit::TwoPhaseCommitOptions::default();
         Bench::<TwoPhaseCommit>::new(options).measure(engines[1], seconds);
     }
 }

@@ -1,8 +1,8 @@
 //! What happens to a worker of a node, and what it wants done.
 
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
-use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
-use shoal_engines::engine::StepOutput;
+use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engine::engine::StepOutput;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 
 /// What workers of the same number say to each other.

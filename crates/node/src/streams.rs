@@ -8,7 +8,7 @@ use super::membership::KnownConfiguration;
 use super::worker::Worker;
 use shoal_cluster::manager::{Assignment, Incarnation};
 use shoal_cluster::topology::Topology;
-use shoal_engines::Engine;
+use shoal_engine::Engine;
 use shoal_log::{self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -108,16 +108,16 @@ impl HostedStream {
         &mut self,
         shard: ShardId,
         length: LogLength,
-        news: &mut VecDeque<shoal_engines::EngineEvent<M>>,
+        news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
     ) {
         let own_from = self.own_from.unwrap_or(u64::MAX);
         for index in self.told..length.0.min(own_from) {
             let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
-            news.push_back(shoal_engines::EngineEvent::Decided { shard, index, entry });
+            news.push_back(shoal_engine::EngineEvent::Decided { shard, index, entry });
         }
         self.told = length.0;
         if length.0 > own_from {
-            news.push_back(shoal_engines::EngineEvent::Durable { shard, length: length.0 });
+            news.push_back(shoal_engine::EngineEvent::Durable { shard, length: length.0 });
         }
     }
 }
@@ -281,7 +281,7 @@ impl<E: Engine> Worker<E> {
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
-            news.push_back(shoal_engines::EngineEvent::Promised { shard, ballot });
+            news.push_back(shoal_engine::EngineEvent::Promised { shard, ballot });
         }
         for effect in wanted {
             match effect {
@@ -291,7 +291,7 @@ impl<E: Engine> Worker<E> {
                 }
                 shoal_log::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
-                    news.push_back(shoal_engines::EngineEvent::Leading {
+                    news.push_back(shoal_engine::EngineEvent::Leading {
                         shard,
                         ballot,
                         length: length.0,
@@ -299,7 +299,7 @@ impl<E: Engine> Worker<E> {
                 }
                 shoal_log::StreamEffect::Deposed { by } => {
                     held.own_from = None;
-                    news.push_back(shoal_engines::EngineEvent::Deposed { shard, by });
+                    news.push_back(shoal_engine::EngineEvent::Deposed { shard, by });
                 }
                 shoal_log::StreamEffect::Decided { length } => held.decided(shard, length, news),
                 shoal_log::StreamEffect::Timer { at } => held.timer = Some(at),
@@ -309,16 +309,13 @@ impl<E: Engine> Worker<E> {
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
                         false => {
-                            news.push_back(shoal_engines::EngineEvent::SnapshotWanted {
-                                shard,
-                                to,
-                            });
+                            news.push_back(shoal_engine::EngineEvent::SnapshotWanted { shard, to });
                         }
                     }
                 }
                 shoal_log::StreamEffect::Restored { length, state } => {
                     held.told = length.0;
-                    news.push_back(shoal_engines::EngineEvent::Restored { shard, state });
+                    news.push_back(shoal_engine::EngineEvent::Restored { shard, state });
                 }
             }
         }

@@ -22,8 +22,8 @@ use shoal_cluster::manager::{
     Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
 };
 use shoal_cluster::topology::Topology;
-use shoal_engines::Engine;
-use shoal_engines::engine::Setup;
+use shoal_engine::Engine;
+use shoal_engine::engine::Setup;
 use shoal_log::{LogLength, MemoryStorage, Stream};
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
@@ -74,7 +74,7 @@ pub struct Worker<E: Engine> {
     pub(super) retain_bytes: u64,
     timer: WakeUp,
     /// What the engine is still to be told in this step.
-    pub(super) news: VecDeque<shoal_engines::EngineEvent<E::Message>>,
+    pub(super) news: VecDeque<shoal_engine::EngineEvent<E::Message>>,
     /// See [`Worker::strays`].
     pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
@@ -246,11 +246,7 @@ impl<E: Engine> Worker<E> {
                 self.stream_message(now, from, (shard, incarnation), message, effects);
             }
             WorkerEvent::Client { from, request } => {
-                self.engine_step(
-                    now,
-                    shoal_engines::EngineEvent::Client { from, request },
-                    effects,
-                );
+                self.engine_step(now, shoal_engine::EngineEvent::Client { from, request }, effects);
             }
             WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
@@ -267,7 +263,7 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
             WorkerEvent::Timer => self.on_timer(now, effects),
             WorkerEvent::Nudged => {
-                self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects);
+                self.engine_step(now, shoal_engine::EngineEvent::Nudged, effects);
             }
         }
         self.pass_news(now, effects);
@@ -289,7 +285,7 @@ impl<E: Engine> Worker<E> {
             self.known = Some(known.clone());
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
-            let event = shoal_engines::EngineEvent::Configured { configuration, incarnation };
+            let event = shoal_engine::EngineEvent::Configured { configuration, incarnation };
             self.engine_step(now, event, effects);
             self.follow_streams(now, &known, effects);
         }
@@ -335,11 +331,11 @@ impl<E: Engine> Worker<E> {
         if wakes {
             // All have waited for it.
             self.nudge_others(effects);
-            self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects);
+            self.engine_step(now, shoal_engine::EngineEvent::Nudged, effects);
         }
         self.pass_news(now, effects);
         for watermark in finals {
-            self.engine_step(now, shoal_engines::EngineEvent::Settled { watermark }, effects);
+            self.engine_step(now, shoal_engine::EngineEvent::Settled { watermark }, effects);
         }
     }
 
@@ -405,7 +401,7 @@ impl<E: Engine> Worker<E> {
             self.stream_step(now, shard, shoal_log::StreamEvent::Timer, effects);
         }
         if self.timer.engine.take_if(|at| *at <= now).is_some() {
-            self.engine_step(now, shoal_engines::EngineEvent::Timer, effects);
+            self.engine_step(now, shoal_engine::EngineEvent::Timer, effects);
         }
     }
 
@@ -437,7 +433,7 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message>,
     ) {
         if generation == self.generation() {
-            self.engine_step(now, shoal_engines::EngineEvent::Received { from, message }, effects);
+            self.engine_step(now, shoal_engine::EngineEvent::Received { from, message }, effects);
         } else {
             self.strays += 1;
         }
@@ -446,28 +442,28 @@ impl<E: Engine> Worker<E> {
     fn engine_step(
         &mut self,
         now: Time,
-        event: shoal_engines::EngineEvent<E::Message>,
+        event: shoal_engine::EngineEvent<E::Message>,
         effects: &mut WorkerEffects<E::Message>,
     ) {
         let generation = self.generation();
-        let mut wanted = shoal_engines::EngineEffects {
+        let mut wanted = shoal_engine::EngineEffects {
             effects: Vec::new(),
             observations: effects.observations.take(),
         };
         // What was asked for before stays due until a timer comes: a message does not put it off.
-        if matches!(event, shoal_engines::EngineEvent::Timer) {
+        if matches!(event, shoal_engine::EngineEvent::Timer) {
             self.timer.engine = None;
         }
         self.engine.step(now, event, &mut wanted);
         effects.observations = wanted.observations;
         for effect in wanted.effects {
             match effect {
-                shoal_engines::EngineEffect::Send { to, message } => {
+                shoal_engine::EngineEffect::Send { to, message } => {
                     assert!(to != self.node, "{to} has nothing to send to itself");
                     let message = WorkerMessage::Engine { generation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
-                shoal_engines::EngineEffect::Propose { shard, entry } => {
+                shoal_engine::EngineEffect::Propose { shard, entry } => {
                     self.stream_step(
                         now,
                         shard,
@@ -475,7 +471,7 @@ impl<E: Engine> Worker<E> {
                         effects,
                     );
                 }
-                shoal_engines::EngineEffect::Snapshot { shard, to, length, state } => {
+                shoal_engine::EngineEffect::Snapshot { shard, to, length, state } => {
                     if let Some(held) = self.streams.get_mut(&shard) {
                         held.give(now, to, length);
                     }
@@ -483,26 +479,26 @@ impl<E: Engine> Worker<E> {
                         shoal_log::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
                 }
-                shoal_engines::EngineEffect::Reply { to, reply } => {
+                shoal_engine::EngineEffect::Reply { to, reply } => {
                     effects.effects.push(WorkerEffect::Reply { to, reply });
                 }
-                shoal_engines::EngineEffect::Timer { at } => {
+                shoal_engine::EngineEffect::Timer { at } => {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
                 }
-                shoal_engines::EngineEffect::Report { shard, epoch, watermark } => {
+                shoal_engine::EngineEffect::Report { shard, epoch, watermark } => {
                     self.say(ManagerRequest::Report { shard, epoch, watermark }, effects);
                 }
-                shoal_engines::EngineEffect::Close { shard, epoch } => {
+                shoal_engine::EngineEffect::Close { shard, epoch } => {
                     self.say(ManagerRequest::Close { shard, epoch }, effects);
                 }
-                shoal_engines::EngineEffect::Known { shard, begun, knowledge } => {
+                shoal_engine::EngineEffect::Known { shard, begun, knowledge } => {
                     self.say(ManagerRequest::Known { shard, begun, knowledge }, effects);
                 }
-                shoal_engines::EngineEffect::Held { shard, held } => {
+                shoal_engine::EngineEffect::Held { shard, held } => {
                     self.say(ManagerRequest::Held { shard, held }, effects);
                 }
-                shoal_engines::EngineEffect::Nudge { worker } => {
+                shoal_engine::EngineEffect::Nudge { worker } => {
                     effects.effects.push(WorkerEffect::Nudge { worker });
                 }
             }

@@ -29,8 +29,7 @@
 
 use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError};
-use shoal_engines::client::{REQUESTS_TABLE, requests_table};
-use shoal_engines::mako;
+use shoal_engine::client::{REQUESTS_TABLE, requests_table};
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
 use shoal_net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
 use shoal_types::NodeId;
@@ -86,7 +85,7 @@ pub struct NodeConfig {
     pub protocol: Protocol,
     /// How that behaves if it is Mako: for experiments, and so not in the file. What its limits say of memory and of
     /// slow transactions does not count.
-    pub mako: mako::MakoOptions,
+    pub mako: shoal_mako::MakoOptions,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
     /// A transaction that takes longer is logged. `None`: none is.
@@ -280,7 +279,7 @@ impl NodeConfig {
             distance: Distance::default(),
             pin: false,
             protocol: Protocol::default(),
-            mako: mako::MakoOptions::default(),
+            mako: shoal_mako::MakoOptions::default(),
             chaos: false,
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
@@ -325,7 +324,7 @@ impl NodeConfig {
             cluster: file.cluster,
             pin: file.pin,
             protocol: file.engine,
-            mako: mako::MakoOptions::default(),
+            mako: shoal_mako::MakoOptions::default(),
             chaos: file.chaos,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),

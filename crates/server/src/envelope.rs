@@ -100,13 +100,12 @@ coded_enum!(Envelope<M> {
 mod tests {
     use super::*;
     use shoal_cluster::manager::{Incarnation, ProcessInstance};
-    use shoal_engines::mako;
     use shoal_raft::LogMember;
     use shoal_types::NodeId;
     use shoal_types::wire::check::withstands;
     use shoal_types::wire::{decode, encode};
 
-    type Frame = Envelope<mako::MakoMessage>;
+    type Frame = Envelope<shoal_mako::MakoMessage>;
 
     #[test]
     fn forms_stay_as_they_are() {

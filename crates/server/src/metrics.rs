@@ -262,7 +262,7 @@ mod tests {
         for (name, _) in CounterTotals::zero().named() {
             assert_ne!(network_help(name), network_help(""), "{name}");
         }
-        for (name, _) in crate::status::named(&shoal_engines::engine::EngineCounters::default()) {
+        for (name, _) in crate::status::named(&shoal_engine::engine::EngineCounters::default()) {
             assert_ne!(engine_help(&name), engine_help(""), "{name}");
         }
     }

@@ -7,10 +7,10 @@ use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::Directory;
-use shoal_engines::engine::Setup;
-use shoal_engines::execution::Limits;
-use shoal_engines::{Engine, Procedures, mako, two_phase_commit};
+use shoal_engine::client::Directory;
+use shoal_engine::engine::Setup;
+use shoal_engine::execution::Limits;
+use shoal_engine::{Engine, Procedures};
 use shoal_net::{
     DatacenterNumber, Distances, Handle, Network, Panicked, PeerConfig, SharedClusterId,
 };
@@ -74,12 +74,14 @@ impl Server {
             Protocol::Mako => {
                 let mut options = config.mako.clone();
                 limit(&mut options.limits, config)?;
-                start::<mako::Mako>(config, options, procedures, listener)
+                start::<shoal_mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
-                let mut options = two_phase_commit::TwoPhaseCommitOptions::default();
+                let mut options = shoal_two_phase_commit::TwoPhaseCommitOptions::default();
                 limit(&mut options.limits, config)?;
-                start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
+                start::<shoal_two_phase_commit::TwoPhaseCommit>(
+                    config, options, procedures, listener,
+                )
             }
         }
     }

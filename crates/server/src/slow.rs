@@ -1,7 +1,7 @@
 //! The log of slow transactions: a line for each, and not too many of them.
 
-use shoal_engines::WorkerPlace;
-use shoal_engines::slow::{Kind, Slow};
+use shoal_engine::WorkerPlace;
+use shoal_engine::slow::{Kind, Slow};
 use shoal_types::Time;
 use std::time::Duration;
 

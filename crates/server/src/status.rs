@@ -5,8 +5,8 @@ use crate::worker_host::WorkerHost;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
-use shoal_engines::Engine;
-use shoal_engines::engine::{EngineCounters, ShardProgress};
+use shoal_engine::Engine;
+use shoal_engine::engine::{EngineCounters, ShardProgress};
 use shoal_net::SharedClusterId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 

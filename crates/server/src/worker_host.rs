@@ -9,9 +9,9 @@ use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
-use shoal_engines::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
-use shoal_engines::engine::Task;
-use shoal_engines::{Engine, LocalDatabase, WorkerPlace};
+use shoal_engine::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
+use shoal_engine::engine::Task;
+use shoal_engine::{Engine, LocalDatabase, WorkerPlace};
 use shoal_net::{CoreInput, NetworkLimits, Outbox, SharedClusterId};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
@@ -451,7 +451,7 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_engines::operation::OperationResult;
+    use shoal_engine::operation::OperationResult;
 
     #[test]
     fn only_what_was_read_is_too_long_for_an_answer() {

@@ -1,7 +1,7 @@
 //! Asking nodes where everything is, and how they are.
 
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_net::CloseReason;
 use shoal_net::client::{Access, ClientConnection, ConnectError, connect};
 use shoal_server::{FromOperator, NodeStatus, ToOperator};

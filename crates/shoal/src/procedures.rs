@@ -1,7 +1,7 @@
 //! The procedures that every node knows by name.
 
 use bytes::Bytes;
-use shoal_engines::{CoordinatorTransaction, Procedures};
+use shoal_engine::{CoordinatorTransaction, Procedures};
 use shoal_types::{Error, Result, TableId, Transaction as _};
 
 /// Adds to a counter: see [`add`].

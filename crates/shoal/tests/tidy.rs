@@ -9,25 +9,31 @@ use std::path::{Path, PathBuf};
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 14] = [
+const PLAN: [(&str, &[&str]); 16] = [
     ("types", &[]),
     ("fuzz", &["types"]),
     ("store", &["types"]),
     ("log", &["types"]),
     ("cluster", &["log"]),
-    ("engines", &["store", "cluster"]),
-    ("node", &["engines"]),
+    ("engine", &["store", "cluster"]),
+    ("mako", &["engine"]),
+    ("two_phase_commit", &["engine"]),
+    ("node", &["engine"]),
     ("raft", &["cluster"]),
     ("net", &["types"]),
-    ("client", &["engines", "net"]),
+    ("client", &["engine", "net"]),
     ("workloads", &["types"]),
-    ("sim", &["client", "node", "workloads"]),
-    ("server", &["node", "raft", "net"]),
+    ("sim", &["client", "node", "workloads", "mako", "two_phase_commit"]),
+    ("server", &["node", "raft", "net", "mako", "two_phase_commit"]),
     ("shoal", &["client", "sim", "server"]),
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 6] = ["types", "store", "log", "cluster", "engines", "node"];
+const PURE: [&str; 8] =
+    ["types", "store", "log", "cluster", "engine", "mako", "two_phase_commit", "node"];
+
+/// The folder of the engines, a crate each.
+const ENGINES: &str = "engines";
 
 /// The one crate that may say `unsafe`.
 const UNSAFE: &str = "store";
@@ -100,7 +106,8 @@ impl File {
 
     /// The crate whose folder it is in.
     fn house(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        let mut folders = self.path.strip_prefix("crates/")?.split('/');
+        folders.find(|folder| *folder != ENGINES)
     }
 
     fn is_test(&self) -> bool {
@@ -233,9 +240,11 @@ fn arrows(file: &File) -> Vec<String> {
         if line.starts_with('[') {
             section = line.trim_matches(['[', ']']);
         } else if section.ends_with("dependencies") && !section.ends_with("dev-dependencies") {
-            let name = name.strip_prefix("shoal-").unwrap_or(name);
-            let own = PLAN.iter().any(|(other, _)| *other == name);
-            if (own && !allowed.contains(&name)) || foreign(name) {
+            let house_of = |package: &str| package.replace('-', "_");
+            let used = name.strip_prefix("shoal-").map(house_of);
+            let own = |used: &str| PLAN.iter().any(|(other, _)| *other == used);
+            let banned = |used: &String| own(used) && !allowed.contains(&used.as_str());
+            if used.as_ref().is_some_and(banned) || foreign(name) {
                 complaints.push(file.complain(number, &format!("`{house}` may not use `{name}`")));
             }
         }
@@ -488,6 +497,12 @@ fn arrows_down_the_plan_are_seen() {
         "[dependencies]\nshoal-sim = {}\n",
         "[dependencies]\nshoal-store = {}\n",
     );
+    sees(
+        arrows,
+        "crates/engines/mako/Cargo.toml",
+        "[dependencies]\nshoal-two-phase-commit.workspace = true\n",
+        "[dependencies]\nshoal-engine.workspace = true\n",
+    );
     assert_ne!(arrows(&File::new("crates/attic/Cargo.toml", "")), [""; 0]);
 }
 
@@ -497,18 +512,18 @@ fn planted_bugs_that_nothing_asked_for_are_seen() {
     sees(
         unasked_bugs,
         manifest,
-        "[dependencies]\nshoal-engines = { workspace = true, features = [\"planted\"] }\n",
-        "[dev-dependencies]\nshoal-engines = { workspace = true, features = [\"planted\"] }\n",
+        "[dependencies]\nshoal-mako = { workspace = true, features = [\"planted\"] }\n",
+        "[dev-dependencies]\nshoal-mako = { workspace = true, features = [\"planted\"] }\n",
     );
     sees(
         unasked_bugs,
         manifest,
         "[features]\ndefault = [\"planted\"]\n",
-        "[features]\nplanted = [\"shoal-engines/planted\"]\n",
+        "[features]\nplanted = [\"shoal-mako/planted\"]\n",
     );
     sees(
         unasked_bugs,
-        "crates/engines/Cargo.toml",
+        "crates/engines/mako/Cargo.toml",
         "[features]\npoints = [\"shoal-store/early-clock\"]\n",
         "[features]\n# \"early-clock\" is not for all.\nplanted = [\"shoal-store/early-clock\"]\n",
     );

@@ -4,8 +4,8 @@
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
-use shoal_engines::engine::Setup;
-use shoal_engines::{Engine, WorkerPlace};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_log::MemoryStorage;
 use shoal_node::{Membership, Worker, WorkerEvent, WorkerOrigin};
 use shoal_store::Store;

@@ -3,7 +3,7 @@
 
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
-use shoal_engines::Observation;
+use shoal_engine::Observation;
 use shoal_types::{Clock, ShardId};
 use std::ops::AddAssign;
 

@@ -2,7 +2,7 @@
 //! failure can be put right into it, and so that it is known that this was done.
 
 use shoal_cluster::manager::{Applied, Configuration};
-use shoal_engines::{Observation, WorkerPlace};
+use shoal_engine::{Observation, WorkerPlace};
 use shoal_types::{Ballot, NodeId, ShardId};
 
 /// A step of a recovery that is done, so that the next one is under way.

@@ -8,13 +8,13 @@ use crate::run::{RunOptions, RunReport, run};
 use shoal_cluster::manager;
 use shoal_cluster::topology::Partitioning;
 #[cfg(feature = "planted")]
-use shoal_engines::PlantedBugs;
-use shoal_engines::client::requests_table;
-use shoal_engines::engine::Setup;
-use shoal_engines::execution::Limits;
-use shoal_engines::mako::{self, Mako, StampForm};
-use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
-use shoal_engines::{Engine, PlantedBug};
+use shoal_engine::PlantedBugs;
+use shoal_engine::client::requests_table;
+use shoal_engine::engine::Setup;
+use shoal_engine::execution::Limits;
+use shoal_engine::{Engine, PlantedBug};
+use shoal_mako::{Mako, StampForm};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::Random;
 use std::time::Duration;
 
@@ -260,8 +260,8 @@ impl Subject for Mako {
 
     const OUTLIVES_MAJORITIES: bool = true;
 
-    fn draw(random: &mut Random, round_trip: Duration) -> mako::MakoOptions {
-        let mut options = mako::MakoOptions::default();
+    fn draw(random: &mut Random, round_trip: Duration) -> shoal_mako::MakoOptions {
+        let mut options = shoal_mako::MakoOptions::default();
         limits(&mut options.limits, random, round_trip);
         options.stamps = match random.below(5) {
             0 => StampForm::Full,
@@ -302,7 +302,7 @@ impl Subject for Mako {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut mako::MakoOptions, faults: PlantedBugs) {
+    fn plant(options: &mut shoal_mako::MakoOptions, faults: PlantedBugs) {
         options.faults = faults;
     }
 }
@@ -312,8 +312,11 @@ impl Subject for TwoPhaseCommit {
 
     const RULES: Rules = Rules::Records;
 
-    fn draw(random: &mut Random, round_trip: Duration) -> two_phase_commit::TwoPhaseCommitOptions {
-        let mut options = two_phase_commit::TwoPhaseCommitOptions::default();
+    fn draw(
+        random: &mut Random,
+        round_trip: Duration,
+    ) -> shoal_two_phase_commit::TwoPhaseCommitOptions {
+        let mut options = shoal_two_phase_commit::TwoPhaseCommitOptions::default();
         options.limits.sessions_max = 1 << 12; // Enough for a few clients, and quick to set up.
         limits(&mut options.limits, random, round_trip);
         options.batch_records_max = one_of(random, &[1, 2, 10, 400]);
@@ -332,7 +335,7 @@ impl Subject for TwoPhaseCommit {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut two_phase_commit::TwoPhaseCommitOptions, faults: PlantedBugs) {
+    fn plant(options: &mut shoal_two_phase_commit::TwoPhaseCommitOptions, faults: PlantedBugs) {
         options.faults = faults;
     }
 }

@@ -1,6 +1,6 @@
 //! A violation: a rule of the house that a run broke.
 
-use shoal_engines::WorkerPlace;
+use shoal_engine::WorkerPlace;
 use shoal_types::Time;
 use std::fmt;
 

@@ -18,8 +18,8 @@ use super::lock;
 use super::request_ids::CallSessionUse;
 use super::shared::ClusterInner;
 use bytes::Bytes;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::{ClientRequest, FromClient, worker_of};
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::{ClientRequest, FromClient, worker_of};
 use shoal_types::{
     Aborted, Awaited, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result, ShardId,
     Time, Unknown, Wait, WorkerId,

@@ -14,8 +14,8 @@ use crate::db::Db;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::Topology;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::{Directory, SessionEnd};
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::{Directory, SessionEnd};
 use shoal_types::{
     ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId,
 };

@@ -7,7 +7,7 @@ use super::connection::NodeConnection;
 use super::environment::ConnectFailure;
 use super::lock;
 use super::shared::{ClientShared, ClusterInner};
-use shoal_engines::WorkerPlace;
+use shoal_engine::WorkerPlace;
 use shoal_types::{Cause, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -8,7 +8,7 @@ use super::environment::ClientEnvironment;
 use super::lock;
 use shoal_cluster::manager::Outage;
 use shoal_cluster::topology::{Home, Topology};
-use shoal_engines::client::Directory;
+use shoal_engine::client::Directory;
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -16,8 +16,8 @@
 
 use super::connection::NodeConnection;
 use super::shared::ClientShared;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_types::{Cause, ClusterId, NodeId, Time, WorkerId};
 use std::fmt;
 use std::future::Future;

@@ -5,8 +5,8 @@
 
 use super::environment::timeout_at;
 use super::shared::ClusterInner;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::FromClient;
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::FromClient;
 use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,8 +18,8 @@
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
 //!   nothing of it was answered, has not begun there, and begins anew under another number.
 
-use shoal_engines::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
-use shoal_engines::operation::{Operation, OperationResult};
+use shoal_engine::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
+use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::{Aborted, Cause, Error, Result};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;

@@ -9,7 +9,7 @@ use super::lock;
 use super::options::ClusterOptions;
 use super::request_ids::RequestIds;
 use bytes::Bytes;
-use shoal_engines::client::Directory;
+use shoal_engine::client::Directory;
 use shoal_types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -13,8 +13,8 @@ use super::environment::{
 use super::error::ConnectError;
 use super::options::ClusterOptions;
 use bytes::Bytes;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_net::CloseReason;
 use shoal_net::client::{Access, Receiver, SendError, Sender};
 use shoal_types::wire::{decode, encode};

@@ -12,9 +12,9 @@ use super::session::{StepError, StepReply};
 use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
 use shoal_cluster::topology::Homes;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::SessionEnd;
-use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::SessionEnd;
+use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{

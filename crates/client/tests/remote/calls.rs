@@ -6,7 +6,7 @@ use crate::served::options;
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Error, NodeId, Rejected, RequestId, ShardId, Unknown,
 };
-use shoal_engines::client::{ClientReply, ClientRequest};
+use shoal_engine::client::{ClientReply, ClientRequest};
 use shoal_types::{Epoch, Result};
 use std::time::Duration;
 

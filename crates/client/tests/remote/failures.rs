@@ -7,7 +7,7 @@ use bytes::Bytes;
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Db, Error, NodeId, ShardId, Unknown, Wait,
 };
-use shoal_engines::client::{ClientReply, ClientRequest, SessionEnd};
+use shoal_engine::client::{ClientReply, ClientRequest, SessionEnd};
 use std::time::Duration;
 
 const HASTE: Duration = Duration::from_millis(600);
@@ -232,7 +232,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
             session: 1,
             serial: None,
             number: 7,
-            result: Ok(shoal_engines::operation::OperationResult::Done),
+            result: Ok(shoal_engine::operation::OperationResult::Done),
         }),
     ];
     for what in nonsense {

@@ -4,10 +4,10 @@ use crate::SECRET;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, Db};
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{ClientId, Directory, FromClient, ToClient, requests_table};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::client::{ClientId, Directory, FromClient, ToClient, requests_table};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::Mako;
 use shoal_net::{
     Core, CoreInput, DatacenterNumber, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen,
 };
@@ -26,7 +26,7 @@ struct Served {
 }
 
 impl Served {
-    fn event(&mut self, now: Time, event: WorkerEvent<mako::MakoMessage>, out: &mut Outbox) {
+    fn event(&mut self, now: Time, event: WorkerEvent<shoal_mako::MakoMessage>, out: &mut Outbox) {
         let mut effects = WorkerEffects::new();
         self.worker.step(now, event, &mut effects);
         for effect in effects.effects {
@@ -76,7 +76,7 @@ impl Core for Served {
         match input {
             CoreInput::Started => self.event(now, WorkerEvent::Start, out),
             CoreInput::FromPeer { node, frame } => {
-                let message: WorkerMessage<mako::MakoMessage> =
+                let message: WorkerMessage<shoal_mako::MakoMessage> =
                     decode(&frame).expect("peers make sense");
                 self.event(now, WorkerEvent::Received { from: node, message }, out);
             }
@@ -105,7 +105,7 @@ impl Reef {
         let topology = Arc::new(topology(&listeners, workers, tables));
         let procedures = Arc::new(procedures);
         let (streams, options) =
-            (shoal_log::StreamOptions::default(), mako::MakoOptions::default());
+            (shoal_log::StreamOptions::default(), shoal_mako::MakoOptions::default());
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let started = listeners.into_iter().zip((0..).map(NodeId));
         let started = started.map(|(listener, own)| {

@@ -4,8 +4,8 @@ use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
 use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId};
-use shoal_engines::client::{ClientReply, ClientRequest, SessionEnd};
-use shoal_engines::operation::{Operation, OperationResult};
+use shoal_engine::client::{ClientReply, ClientRequest, SessionEnd};
+use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::Random;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use shoal_client::environment::{
 };
 use shoal_client::{Cause, Cluster, ClusterId, ClusterOptions, NodeId, ShardId};
 use shoal_cluster::topology::Topology;
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::Directory;
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::Directory;
 use shoal_types::{Aborted, Awaited, Error, Random, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! A worker that has a lot to do: it still lets work in, and its transactions do not get in each other's way.
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{Mako, MakoOptions};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::{Mako, MakoOptions};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_types::{Database, NodeId, Time, Transaction, WorkerId};
 use std::cell::Cell;

@@ -3,11 +3,11 @@
 
 use crate::common::{Row, carried, rows};
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::two_phase_commit::TwoPhaseCommit;
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -316,11 +316,11 @@ engines! {
 
 #[test]
 fn stamps_of_any_form_end_equal() {
-    use shoal_engines::mako::StampForm;
+    use shoal_mako::StampForm;
     let every = Duration::from_millis(2);
     let bounded = [StampForm::Sparse { remote_max: 1 }, StampForm::Timestamp];
     for stamps in bounded.into_iter().chain([StampForm::Full, StampForm::Group { every }]) {
-        let options = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
+        let options = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
         transfers::<Mako>(nine(2), 11, options, true);
     }
 }

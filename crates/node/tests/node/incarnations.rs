@@ -5,9 +5,9 @@ use shoal_cluster::manager::{
     ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako, MakoOptions};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::{Mako, MakoOptions};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -65,8 +65,8 @@ fn worker() -> Worker<Mako> {
 
 fn step(
     worker: &mut Worker<Mako>,
-    event: WorkerEvent<mako::MakoMessage>,
-) -> Vec<WorkerEffect<mako::MakoMessage>> {
+    event: WorkerEvent<shoal_mako::MakoMessage>,
+) -> Vec<WorkerEffect<shoal_mako::MakoMessage>> {
     let mut effects = WorkerEffects::new();
     worker.step(NOW, event, &mut effects);
     effects.effects
@@ -76,7 +76,7 @@ fn step(
 fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
     let mut watermark = VectorWatermark::new(Epoch(1), 1);
     watermark.raise(S, Clock(clock));
-    let message = mako::MakoMessage::Gossip { watermark, ended: vec![S], floor: Clock::ZERO };
+    let message = shoal_mako::MakoMessage::Gossip { watermark, ended: vec![S], floor: Clock::ZERO };
     let message = WorkerMessage::Engine { generation: Generation(generation), message };
     step(worker, WorkerEvent::Received { from: NodeId(from), message });
 }

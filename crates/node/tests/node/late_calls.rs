@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{
+use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, requests_table,
 };
-use shoal_engines::engine::Setup;
-use shoal_engines::execution::Limits;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::operation::{Operation, OperationResult};
-use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::engine::Setup;
+use shoal_engine::execution::Limits;
+use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
     Unknown, WorkerId,
@@ -29,7 +29,7 @@ struct Alone<E: Engine> {
 }
 
 /// Takes one from a stock, and gives up where there is none.
-async fn take(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn take(tx: &shoal_engine::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, -1).await?;
     if left < 0 {
         return Err(Error::reject("nothing is left"));
@@ -38,7 +38,7 @@ async fn take(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Resul
 }
 
 /// Puts ten into a stock.
-async fn fill(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn fill(tx: &shoal_engine::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, 10).await?;
     Ok(Bytes::copy_from_slice(&left.to_le_bytes()))
 }
@@ -262,7 +262,7 @@ macro_rules! engines {
 }
 
 engines! {
-    with_mako: Mako, mako::MakoOptions { limits: forgetful(), ..mako::MakoOptions::default() },
+    with_mako: Mako, shoal_mako::MakoOptions { limits: forgetful(), ..shoal_mako::MakoOptions::default() },
     with_two_phase_commit: TwoPhaseCommit,
-        two_phase_commit::TwoPhaseCommitOptions { limits: forgetful(), ..two_phase_commit::TwoPhaseCommitOptions::default() },
+        shoal_two_phase_commit::TwoPhaseCommitOptions { limits: forgetful(), ..shoal_two_phase_commit::TwoPhaseCommitOptions::default() },
 }

@@ -8,14 +8,14 @@
 
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{self, ClientId, ClientRequest, Relay, requests_table};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
-use shoal_engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
-use shoal_engines::{Engine, Procedures, TransactionId};
+use shoal_engine::client::{self, ClientId, ClientRequest, Relay, requests_table};
+use shoal_engine::engine::Setup;
+use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
+use shoal_engine::{Engine, Procedures, TransactionId};
 use shoal_log::LogLength;
+use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
     RequestId, Scan, ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
@@ -152,7 +152,7 @@ fn relay(random: &mut Random) -> Relay {
     }
 }
 
-type Header = mako::message::BranchHeader;
+type Header = shoal_mako::message::BranchHeader;
 
 /// A header with one thing changed.
 fn bend(random: &mut Random, mut header: Header) -> Header {
@@ -181,8 +181,8 @@ trait Forge: Engine {
     fn spoil(random: &mut Random, real: &Self::Message) -> Option<Self::Message>;
 }
 
-fn mako_request(random: &mut Random) -> mako::message::MakoRequest {
-    use mako::message::MakoRequest;
+fn mako_request(random: &mut Random) -> shoal_mako::message::MakoRequest {
+    use shoal_mako::message::MakoRequest;
     match random.below(6) {
         0 => MakoRequest::Execute { operations: operations(random) },
         1 => MakoRequest::Lock { operations: operations(random), validate: random.chance(1, 2) },
@@ -193,8 +193,8 @@ fn mako_request(random: &mut Random) -> mako::message::MakoRequest {
     }
 }
 
-fn mako_reply(random: &mut Random) -> mako::message::MakoReply {
-    use mako::message::MakoReply;
+fn mako_reply(random: &mut Random) -> shoal_mako::message::MakoReply {
+    use shoal_mako::message::MakoReply;
     match random.below(6) {
         0 => MakoReply::Executed { answers: answers(random), dependencies: stamp(random) },
         1 => MakoReply::Locked { clock: Clock(number(random)), dependencies: stamp(random) },
@@ -213,23 +213,23 @@ fn watermark(random: &mut Random) -> VectorWatermark {
     watermark
 }
 
-fn gossip(random: &mut Random) -> mako::MakoMessage {
+fn gossip(random: &mut Random) -> shoal_mako::MakoMessage {
     let watermark = watermark(random);
     let ended = (0..random.below(3)).map(|_| ShardId(number(random) as u32)).collect();
-    mako::MakoMessage::Gossip { watermark, ended, floor: Clock(number(random)) }
+    shoal_mako::MakoMessage::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
 
 /// A part of a copy, or an answer to one.
-fn copy(random: &mut Random) -> mako::MakoMessage {
+fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     let (shard, copy) = (shard(random), random.below(3));
     if random.chance(1, 3) {
         let reached =
             random.chance(2, 3).then(|| (TableId(small(random) % 3), bytes(random).into()));
-        return mako::MakoMessage::PartTaken { shard, copy, reached };
+        return shoal_mako::MakoMessage::PartTaken { shard, copy, reached };
     }
     let mut place = || (TableId(small(random) % 3), bytes(random).into());
     let (from, until) = (place(), Some(place()));
-    let row = |random: &mut Random| mako::message::ChunkRow {
+    let row = |random: &mut Random| shoal_mako::message::ChunkRow {
         table: TableId(small(random) % 3),
         epoch: Epoch(small(random)),
         clock: Clock(number(random)),
@@ -237,7 +237,7 @@ fn copy(random: &mut Random) -> mako::MakoMessage {
         value: bytes(random).into(),
     };
     let rows = (0..random.below(3)).map(|_| row(random)).collect();
-    let undecided = |random: &mut Random| mako::message::UndecidedRow {
+    let undecided = |random: &mut Random| shoal_mako::message::UndecidedRow {
         table: TableId(small(random) % 3),
         key: bytes(random).into(),
         value: random.chance(2, 3).then(|| bytes(random).into()),
@@ -247,7 +247,7 @@ fn copy(random: &mut Random) -> mako::MakoMessage {
     let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
     let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
-    mako::MakoMessage::Part(mako::message::SnapshotChunk {
+    shoal_mako::MakoMessage::Part(shoal_mako::message::SnapshotChunk {
         shard,
         copy,
         cut,
@@ -284,8 +284,8 @@ fn twist_reply<R>(
 }
 
 impl Forge for Mako {
-    fn forge(random: &mut Random, real: &mako::MakoMessage) -> mako::MakoMessage {
-        use mako::MakoMessage;
+    fn forge(random: &mut Random, real: &shoal_mako::MakoMessage) -> shoal_mako::MakoMessage {
+        use shoal_mako::MakoMessage;
         match real.clone() {
             _ if random.chance(1, 10) => gossip(random),
             _ if random.chance(1, 10) => MakoMessage::Relay(relay(random)),
@@ -304,20 +304,25 @@ impl Forge for Mako {
         }
     }
 
-    fn is_strange(message: &mako::MakoMessage, from: NodeId, leaders: &[NodeId]) -> bool {
+    fn is_strange(message: &shoal_mako::MakoMessage, from: NodeId, leaders: &[NodeId]) -> bool {
         match message {
-            mako::MakoMessage::Request { header, .. } => header.transaction.node != from,
-            mako::MakoMessage::Reply { .. } | mako::MakoMessage::Relay(_) => true,
-            mako::MakoMessage::Gossip { .. } => !leaders.contains(&from),
+            shoal_mako::MakoMessage::Request { header, .. } => header.transaction.node != from,
+            shoal_mako::MakoMessage::Reply { .. } | shoal_mako::MakoMessage::Relay(_) => true,
+            shoal_mako::MakoMessage::Gossip { .. } => !leaders.contains(&from),
             // A leader is believed what its shard has.
-            mako::MakoMessage::Part(part) => leaders.get(part.shard.0 as usize) != Some(&from),
-            mako::MakoMessage::PartTaken { .. } => true,
+            shoal_mako::MakoMessage::Part(part) => {
+                leaders.get(part.shard.0 as usize) != Some(&from)
+            }
+            shoal_mako::MakoMessage::PartTaken { .. } => true,
         }
     }
 
-    fn spoil(random: &mut Random, real: &mako::MakoMessage) -> Option<mako::MakoMessage> {
-        use mako::MakoMessage;
-        use mako::message::{MakoReply, MakoRequest};
+    fn spoil(
+        random: &mut Random,
+        real: &shoal_mako::MakoMessage,
+    ) -> Option<shoal_mako::MakoMessage> {
+        use shoal_mako::MakoMessage;
+        use shoal_mako::message::{MakoReply, MakoRequest};
         let mut spoilt = real.clone();
         match &mut spoilt {
             MakoMessage::Request { request: MakoRequest::Install { stamp }, .. } => {
@@ -350,18 +355,20 @@ impl Forge for Mako {
     }
 }
 
-fn decision_home(random: &mut Random) -> two_phase::message::DecisionHome {
+fn decision_home(random: &mut Random) -> shoal_two_phase_commit::message::DecisionHome {
     let leadership = Epoch(small(random));
-    two_phase::message::DecisionHome { shard: shard(random), leadership }
+    shoal_two_phase_commit::message::DecisionHome { shard: shard(random), leadership }
 }
 
-fn participant(random: &mut Random) -> two_phase::message::Participant {
+fn participant(random: &mut Random) -> shoal_two_phase_commit::message::Participant {
     let leadership = Epoch(small(random));
-    two_phase::message::Participant { shard: shard(random), leadership }
+    shoal_two_phase_commit::message::Participant { shard: shard(random), leadership }
 }
 
-fn two_phase_request(random: &mut Random) -> two_phase::message::TwoPhaseCommitRequest {
-    use two_phase::message::TwoPhaseCommitRequest;
+fn two_phase_request(
+    random: &mut Random,
+) -> shoal_two_phase_commit::message::TwoPhaseCommitRequest {
+    use shoal_two_phase_commit::message::TwoPhaseCommitRequest;
     match random.below(7) {
         0 => TwoPhaseCommitRequest::Execute { operations: operations(random) },
         1 => TwoPhaseCommitRequest::Lock { operations: operations(random) },
@@ -379,8 +386,8 @@ fn two_phase_request(random: &mut Random) -> two_phase::message::TwoPhaseCommitR
     }
 }
 
-fn two_phase_reply(random: &mut Random) -> two_phase::message::TwoPhaseCommitReply {
-    use two_phase::message::TwoPhaseCommitReply;
+fn two_phase_reply(random: &mut Random) -> shoal_two_phase_commit::message::TwoPhaseCommitReply {
+    use shoal_two_phase_commit::message::TwoPhaseCommitReply;
     match random.below(6) {
         0 => TwoPhaseCommitReply::Executed { answers: answers(random) },
         1 => TwoPhaseCommitReply::Locked { clock: Clock(number(random)) },
@@ -396,9 +403,9 @@ fn two_phase_reply(random: &mut Random) -> two_phase::message::TwoPhaseCommitRep
 impl Forge for TwoPhaseCommit {
     fn forge(
         random: &mut Random,
-        real: &two_phase::TwoPhaseCommitMessage,
-    ) -> two_phase::TwoPhaseCommitMessage {
-        use two_phase::TwoPhaseCommitMessage;
+        real: &shoal_two_phase_commit::TwoPhaseCommitMessage,
+    ) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
+        use shoal_two_phase_commit::TwoPhaseCommitMessage;
         match real.clone() {
             _ if random.chance(1, 10) => TwoPhaseCommitMessage::Relay(relay(random)),
             TwoPhaseCommitMessage::Request { header, request } => {
@@ -426,26 +433,30 @@ impl Forge for TwoPhaseCommit {
         }
     }
 
-    fn is_strange(message: &two_phase::TwoPhaseCommitMessage, from: NodeId, _: &[NodeId]) -> bool {
+    fn is_strange(
+        message: &shoal_two_phase_commit::TwoPhaseCommitMessage,
+        from: NodeId,
+        _: &[NodeId],
+    ) -> bool {
         match message {
-            two_phase::TwoPhaseCommitMessage::Request { header, .. } => {
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Request { header, .. } => {
                 header.transaction.node != from
             }
-            two_phase::TwoPhaseCommitMessage::Reply { .. }
-            | two_phase::TwoPhaseCommitMessage::Relay(_)
-            | two_phase::TwoPhaseCommitMessage::Inquiry { .. } => true,
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Reply { .. }
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Relay(_)
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Inquiry { .. } => true,
             // From a leader they may be true.
-            two_phase::TwoPhaseCommitMessage::Decision { .. }
-            | two_phase::TwoPhaseCommitMessage::Acknowledgement { .. } => false,
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Decision { .. }
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Acknowledgement { .. } => false,
         }
     }
 
     fn spoil(
         random: &mut Random,
-        real: &two_phase::TwoPhaseCommitMessage,
-    ) -> Option<two_phase::TwoPhaseCommitMessage> {
-        use two_phase::TwoPhaseCommitMessage;
-        use two_phase::message::TwoPhaseCommitReply;
+        real: &shoal_two_phase_commit::TwoPhaseCommitMessage,
+    ) -> Option<shoal_two_phase_commit::TwoPhaseCommitMessage> {
+        use shoal_two_phase_commit::TwoPhaseCommitMessage;
+        use shoal_two_phase_commit::message::TwoPhaseCommitReply;
         let mut spoilt = real.clone();
         match &mut spoilt {
             TwoPhaseCommitMessage::Request { header, .. } => match random.below(3) {
@@ -552,7 +563,7 @@ impl<E: Forge> Cluster<E> {
         let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
         let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
-        let note = async |tx: &shoal_engines::CoordinatorTransaction, arguments: &[u8]| {
+        let note = async |tx: &shoal_engine::CoordinatorTransaction, arguments: &[u8]| {
             tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
             Ok(Vec::new().into())
         };

@@ -1,8 +1,8 @@
 //! A worker that waits for something always has a timer on its way.
 use shoal_cluster::topology::Topology;
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{Mako, MakoOptions};
-use shoal_engines::{Engine, Procedures};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Procedures};
+use shoal_mako::{Mako, MakoOptions};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Clusters that nothing happens to.
 
 use crate::cluster::Cluster;
-use shoal_engines::client::FromClient;
+use shoal_engine::client::FromClient;
 use shoal_net::client::{Access, Closed, connect};
 use shoal_server::Protocol;
 use shoal_types::wire::encode;

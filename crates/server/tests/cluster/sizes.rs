@@ -36,7 +36,7 @@ impl Size {
 }
 
 /// Writes as much as it is asked to.
-pub async fn fill(tx: &shoal_engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+pub async fn fill(tx: &shoal_engine::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
     let size = Size::decode(arguments);
     let value = vec![7; size.value_bytes];
     for number in 0..size.keys {

@@ -4,7 +4,7 @@ use crate::ask;
 use crate::local::{LocalCluster, LocalNode, block};
 use crate::report::StatusReport;
 use rustix::process::{Pid, Signal, kill_process};
-use shoal_engines::client::{FromClient, ToClient};
+use shoal_engine::client::{FromClient, ToClient};
 use shoal_net::client::Access;
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Topology, TopologyError};
-use shoal_engines::mako;
 use shoal_server::Protocol;
 use std::io;
 use std::net::TcpListener;
@@ -78,7 +77,7 @@ pub struct ClusterPlan {
     /// The commit protocol.
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
-    pub mako: mako::MakoOptions,
+    pub mako: shoal_mako::MakoOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
@@ -107,7 +106,7 @@ impl ClusterPlan {
             round_trip: Duration::ZERO,
             jitter: Duration::ZERO,
             protocol: Protocol::Mako,
-            mako: mako::MakoOptions::default(),
+            mako: shoal_mako::MakoOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
         }

@@ -9,7 +9,6 @@ use super::scale::{
     FAR, PROTOCOLS, WAREHOUSES, cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use shoal_engines::mako;
 use shoal_server::Protocol;
 use std::time::Duration;
 
@@ -36,16 +35,16 @@ const P99_MS_MAX: f64 = 60.0;
 pub fn over_batches() -> Experiment {
     let median = Quantity::Latency(Percentile::P50, "new-order");
     let mut runs = Vec::new();
-    let mut run = |mako: mako::MakoOptions, words: String| {
+    let mut run = |mako: shoal_mako::MakoOptions, words: String| {
         let plan = ClusterPlan { mako, ..far_cluster(Protocol::Mako, 1) };
         add(&mut runs, ExperimentRun::on(plan, tpcc(WAREHOUSES), BATCH_CLIENTS).called(words))
     };
     let rows = [50, 100, 200, 400, 600, 800].map(|size| {
-        let options = mako::MakoOptions {
+        let options = shoal_mako::MakoOptions {
             batch_transactions_max: size as usize,
             batch_bytes_max: BATCH_BYTES_MAX,
             batch_delay: BATCH_DELAY,
-            ..mako::MakoOptions::default()
+            ..shoal_mako::MakoOptions::default()
         };
         let row = ExperimentRow::at(size).run(run(options, format!("batches of {size}")));
         match size {
@@ -56,7 +55,7 @@ pub fn over_batches() -> Experiment {
         }
     });
     let by_size = Curve { name: "closed when full".to_owned(), base: 1, rows: rows.into() };
-    let usual = run(mako::MakoOptions::default(), "batches as by default".to_owned());
+    let usual = run(shoal_mako::MakoOptions::default(), "batches as by default".to_owned());
     let usual = ExperimentRow::named(400, "≤ 400").run(usual);
     let usual =
         Curve { name: "default: 400, 64 KiB or 1 ms".to_owned(), base: 0, rows: vec![usual] };

@@ -10,7 +10,7 @@ use super::scale::{
     cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use shoal_engines::mako::{self, StampForm};
+use shoal_mako::StampForm;
 use shoal_server::Protocol;
 use shoal_types::REMOTE_CLOCKS_MAX;
 
@@ -177,7 +177,7 @@ pub fn over_stamps() -> Experiment {
     let mut runs = Vec::new();
     let curves = forms.map(|(name, stamps)| {
         let rows = [1, 2, 3, 4, 6].map(|shards| {
-            let mako = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
+            let mako = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
             let plan = ClusterPlan { mako, ..ClusterPlan::new(shards, 1) };
             let run = ExperimentRun::on(plan, load, NEAR_CLIENTS);
             ExperimentRow::at(shards)

@@ -7,7 +7,7 @@
 
 use super::durable::Durable;
 use super::transactions::{SeenAttempt, Transactions};
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, Stamp};
 
 /// See the module.

@@ -4,7 +4,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! a shard know nothing of each other, but those of one are of other epochs than those of the other.
 
 use super::durable::Durable;
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -52,8 +52,8 @@ use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
-use shoal_engines::{Observation, WorkerPlace};
+use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engine::{Observation, WorkerPlace};
 use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
 };
@@ -565,9 +565,7 @@ impl Checks {
             .finish(&self.durable)
             .map_err(|what| Violation::new("exactly once", at, what))?;
         let verdict = match self.rules {
-            Rules::Watermark => {
-                Acknowledged::check(&self.transactions, &self.durable, self.lost)
-            }
+            Rules::Watermark => Acknowledged::check(&self.transactions, &self.durable, self.lost),
             Rules::Records => Acknowledged::check_installed(&self.transactions),
         };
         verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))

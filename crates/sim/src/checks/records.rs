@@ -6,7 +6,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, WorkerId};
 use std::collections::BTreeMap;
 

@@ -127,7 +127,7 @@ fn rows(store: &Arc<Store>, table: TableId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>
 mod tests {
     use super::*;
     use crate::checks::installed::InstalledRow;
-    use shoal_engines::TransactionId;
+    use shoal_engine::TransactionId;
     use shoal_types::{Clock, Epoch, Stamp, WorkerId};
 
     fn model(rows: &[(&str, Option<&str>)]) -> Installed {

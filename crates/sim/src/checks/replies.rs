@@ -9,11 +9,11 @@
 use super::durable::Durable;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{
+use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, read_request_row,
     request_key, request_row,
 };
-use shoal_engines::operation::{Operation, OperationResult};
+use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::{RequestId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! M3: a worker's safe clock is below every clock it has drawn and not yet resolved, and everything
 //! installed at or below it is in the stream up to there.
 
-use shoal_engines::TransactionId;
-use shoal_engines::WorkerPlace;
+use shoal_engine::TransactionId;
+use shoal_engine::WorkerPlace;
 use shoal_types::{Clock, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Stamp};
 
 /// Judges a transaction that has just been certified.

@@ -3,7 +3,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Stamp};
 
 /// Judges an answer that reveals what `stamp`, kept by `own`, covers. What is known of the transaction

@@ -1,6 +1,6 @@
 //! What is known of every transaction: what it read, its stamp, what it installed, what was told.
 
-use shoal_engines::TransactionId;
+use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, ShardId, Stamp};
 use std::collections::BTreeMap;
 

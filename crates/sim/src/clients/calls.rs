@@ -8,8 +8,8 @@ use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engines::LocalDatabase;
-use shoal_engines::engine::Task;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
 use shoal_types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ pub struct Calls {
 /// # Errors
 /// Those of the transaction, and a rejection if the arguments are none.
 pub async fn increment(
-    tx: &shoal_engines::CoordinatorTransaction,
+    tx: &shoal_engine::CoordinatorTransaction,
     arguments: &[u8],
 ) -> Result<Bytes> {
     let Some((table, counters)) = arguments.split_first_chunk::<4>() else {

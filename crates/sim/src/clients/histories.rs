@@ -5,8 +5,8 @@ use super::outside::OutsideClient;
 use super::scenario_clients::{
     ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
 };
-use shoal_engines::LocalDatabase;
-use shoal_engines::engine::Task;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
 use shoal_types::{Database, Result};
 use shoal_workloads::history::generator::{Client, Generator, Parameters};
 use shoal_workloads::history::{History, Verdict, check};

@@ -8,7 +8,7 @@
 
 use super::process::ProcessEnvironment;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
-use shoal_engines::client::Directory;
+use shoal_engine::client::Directory;
 use shoal_types::{Database, Random, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;

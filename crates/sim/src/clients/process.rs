@@ -13,9 +13,9 @@ use shoal_client::environment::{
     ClientEnvironment as ClientWorld, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
     Incoming, MessageCarrier, Outgoing,
 };
-use shoal_engines::WorkerPlace;
-use shoal_engines::client::{Directory, FromClient, ToClient};
-use shoal_engines::engine::Task;
+use shoal_engine::WorkerPlace;
+use shoal_engine::client::{Directory, FromClient, ToClient};
+use shoal_engine::engine::Task;
 use shoal_types::{Cause, ClusterId, NodeId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;

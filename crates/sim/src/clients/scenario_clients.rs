@@ -2,8 +2,8 @@
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
-use shoal_engines::LocalDatabase;
-use shoal_engines::engine::Task;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
 use shoal_types::{Database, Random, Time};
 use shoal_workloads::workload::Workload;
 use std::cell::Cell;

@@ -8,8 +8,8 @@ use super::outside::OutsideClient;
 use super::scenario_clients::{
     ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
 };
-use shoal_engines::LocalDatabase;
-use shoal_engines::engine::Task;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
 use shoal_types::{Database, Error, Random, Rejected, Result, TableId, Transaction};
 use std::rc::Rc;
 use std::time::Duration;

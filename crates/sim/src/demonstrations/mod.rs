@@ -36,9 +36,9 @@ pub use results::{DemonstrationResults, ResultPlot};
 pub use table::{ResultLine, ResultTable, TargetVerdict};
 pub use testbed::{EngineForm, RunResult, Shown};
 
-use shoal_engines::execution::Limits;
-use shoal_engines::mako::{self, Mako, StampForm};
-use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_engine::execution::Limits;
+use shoal_mako::{Mako, StampForm};
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::Database;
 use shoal_workloads::placed::PlacedMicro;
 use shoal_workloads::tpcc::{Scale, TpcC};
@@ -94,15 +94,15 @@ impl Shown for Mako {
     const OPEN_MAX: &'static [usize] = &[1 << 16];
 
     const STAMP_FORMS: &'static [EngineForm<Mako>] = &[
-        ("full", |limits| mako::MakoOptions {
+        ("full", |limits| shoal_mako::MakoOptions {
             stamps: StampForm::Full,
             ..Mako::with_limits(limits)
         }),
         ("sparse", Mako::with_limits),
     ];
 
-    fn with_limits(limits: Limits) -> mako::MakoOptions {
-        mako::MakoOptions { limits, ..mako::MakoOptions::default() }
+    fn with_limits(limits: Limits) -> shoal_mako::MakoOptions {
+        shoal_mako::MakoOptions { limits, ..shoal_mako::MakoOptions::default() }
     }
 }
 
@@ -116,10 +116,10 @@ impl Shown for TwoPhaseCommit {
         far.max(Limits::default().pause_max)
     }
 
-    fn with_limits(limits: Limits) -> two_phase_commit::TwoPhaseCommitOptions {
-        two_phase_commit::TwoPhaseCommitOptions {
+    fn with_limits(limits: Limits) -> shoal_two_phase_commit::TwoPhaseCommitOptions {
+        shoal_two_phase_commit::TwoPhaseCommitOptions {
             limits,
-            ..two_phase_commit::TwoPhaseCommitOptions::default()
+            ..shoal_two_phase_commit::TwoPhaseCommitOptions::default()
         }
     }
 }

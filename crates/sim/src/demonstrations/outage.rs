@@ -15,7 +15,7 @@ use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::managers::ManagersPlan;
 use shoal_cluster::manager::{self, LogPace};
-use shoal_engines::mako::{self, Mako, StampForm};
+use shoal_mako::{Mako, StampForm};
 use shoal_types::{Random, ShardId, Time};
 use shoal_workloads::placed::PlacedMicro;
 use shoal_workloads::workload::Workload;
@@ -137,7 +137,8 @@ impl OutageRun {
         what: &str,
         case: OutageCase,
     ) -> RunResult<OutageRun> {
-        let options = mako::MakoOptions { stamps: case.form, ..mako::MakoOptions::default() };
+        let options =
+            shoal_mako::MakoOptions { stamps: case.form, ..shoal_mako::MakoOptions::default() };
         let setting = Setting {
             seed: orders.seed,
             shards: SHARDS,

@@ -4,7 +4,7 @@
 use super::watched::{ShardSet, Touched};
 use crate::simulation::Sighting;
 use shoal_cluster::manager::Applied;
-use shoal_engines::{Observation, TransactionId, WorkerPlace};
+use shoal_engine::{Observation, TransactionId, WorkerPlace};
 use shoal_types::{Clock, Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use crate::cpu;
 use shoal_cluster::topology::{Home, Homes, Topology};
-use shoal_engines::LocalDatabase;
+use shoal_engine::LocalDatabase;
 use shoal_types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -158,7 +158,7 @@ impl Database for Watched {
 
 /// A transaction of [`Watched`].
 pub struct WatchedTransaction<'db> {
-    tx: &'db shoal_engines::CoordinatorTransaction,
+    tx: &'db shoal_engine::CoordinatorTransaction,
     db: &'db Watched,
 }
 

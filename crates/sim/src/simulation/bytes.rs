@@ -1,6 +1,6 @@
 //! How many bytes of data a message carries, for what they cost. All that is large goes through streams, in copies of
 //! shards, or in what coordinators and clients ask; headers cost nothing here.
-use shoal_engines::client::ClientRequest;
+use shoal_engine::client::ClientRequest;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 
 fn of_message<M>(message: &WorkerMessage<M>) -> u64 {

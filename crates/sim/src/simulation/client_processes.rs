@@ -10,8 +10,8 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
-use shoal_engines::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
-use shoal_engines::{Engine, WorkerPlace};
+use shoal_engine::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_types::{Cause, NodeId, RequestId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;

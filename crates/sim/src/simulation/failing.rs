@@ -9,7 +9,7 @@ use crate::fault_schedule::{
 use crate::recovery::ShardRecoveryStage;
 use crate::violation::Violation;
 use shoal_cluster::manager::Configuration;
-use shoal_engines::{Engine, WorkerPlace};
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many crashes are put into the recoveries of a run, at most.

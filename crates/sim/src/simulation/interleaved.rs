@@ -1,4 +1,4 @@
-//! Another worker of a node acts in the midst of a worker's step, as threads do (see [`shoal_engines::interleave`]).
+//! Another worker of a node acts in the midst of a worker's step, as threads do (see [`shoal_engine::interleave`]).
 //!
 //! ```text
 //!   worker 0   step ──────────┐ point ┌────────── effects
@@ -11,8 +11,8 @@
 use super::{Simulation, SimulationEvent};
 use crate::cluster::SimulatedCluster;
 use crate::violation::Violation;
-use shoal_engines::interleave::{at_next_point, take_back};
-use shoal_engines::{Engine, Observation, WorkerPlace};
+use shoal_engine::interleave::{at_next_point, take_back};
+use shoal_engine::{Engine, Observation, WorkerPlace};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_types::{Time, WorkerId};
 use std::cell::RefCell;

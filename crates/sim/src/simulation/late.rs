@@ -4,8 +4,8 @@
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
 use super::{Simulation, SimulationEvent};
-use shoal_engines::Engine;
-use shoal_engines::client::{ClientId, ClientRequest};
+use shoal_engine::Engine;
+use shoal_engine::client::{ClientId, ClientRequest};
 use shoal_types::{Random, Time};
 
 /// A request that a client sent to a worker, by its place among all.

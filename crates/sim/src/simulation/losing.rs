@@ -4,7 +4,7 @@
 use super::{Simulation, SimulationEvent};
 use crate::failures::{Fate, MajorityLoss};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
-use shoal_engines::Engine;
+use shoal_engine::Engine;
 use shoal_types::{NodeId, ShardId, Time};
 
 impl<E: Engine + 'static> Simulation<E> {

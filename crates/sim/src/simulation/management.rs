@@ -4,7 +4,7 @@ use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
-use shoal_engines::{Engine, WorkerPlace};
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;

@@ -52,9 +52,9 @@ use client_processes::ConnectedProcess;
 use late::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{ClientId, ClientRequest, ToClient};
-use shoal_engines::engine::{Setup, Task};
-use shoal_engines::{Engine, LocalDatabase, Observation, WorkerPlace};
+use shoal_engine::client::{ClientId, ClientRequest, ToClient};
+use shoal_engine::engine::{Setup, Task};
+use shoal_engine::{Engine, LocalDatabase, Observation, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
@@ -267,7 +267,7 @@ impl<E: Engine + 'static> Simulation<E> {
         let workers = topology.workers() as usize;
         let observations = world.rules.map(|_| Vec::new());
         // What a run on this thread that failed has left.
-        drop(shoal_engines::interleave::take_back());
+        drop(shoal_engine::interleave::take_back());
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),

@@ -2,7 +2,7 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::violation::Violation;
-use shoal_engines::Engine;
+use shoal_engine::Engine;
 use shoal_node::WorkerEvent;
 use shoal_types::Time;
 

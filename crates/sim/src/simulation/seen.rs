@@ -5,7 +5,7 @@ use super::{Sighting, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
-use shoal_engines::{Engine, Observation};
+use shoal_engine::{Engine, Observation};
 use shoal_log::StreamStorage;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
@@ -177,7 +177,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         }
         Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
         Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
-        Observation::Recovered { transaction, clock, .. } => words(24, transaction.sequence, clock.0),
+        Observation::Recovered { transaction, clock, .. } => {
+            words(24, transaction.sequence, clock.0)
+        }
         Observation::Certified { transaction, stamp, .. } => {
             words(4, transaction.sequence, stamp.clock.0);
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engines::{Observation, TransactionId, WorkerPlace};
+use shoal_engine::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::checks::{Checks, Moment, Rules};
 use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,

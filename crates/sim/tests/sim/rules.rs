@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{
+use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
 };
-use shoal_engines::operation::{Operation, OperationResult};
-use shoal_engines::{Observation, TransactionId, WorkerPlace};
+use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
 use shoal_types::{

@@ -1,9 +1,9 @@
 //! A fixed portion of seeds; `shoal_sim::run` takes any other.
 
-use shoal_engines::mako::Mako;
-use shoal_engines::two_phase_commit::TwoPhaseCommit;
+use shoal_mako::Mako;
 use shoal_sim::coverage::Coverage;
 use shoal_sim::{RunOptions, Subject, run};
+use shoal_two_phase_commit::TwoPhaseCommit;
 
 /// Seeds that found something once: docs/simulation.md says what.
 const FOUND: [u64; 39] = [

@@ -2,9 +2,9 @@
 
 use shoal_cluster::manager::{self, LogPace};
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::{Procedures, WorkerPlace};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Procedures, WorkerPlace};
+use shoal_mako::Mako;
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;
 use shoal_sim::managers::ManagersPlan;
@@ -53,7 +53,7 @@ struct Cost {
 
 /// Runs a transaction on shards of three replicas with slow processors, and says what it costs until it is durable and
 /// replayed.
-fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
+fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
     let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
     let topology = Topology::compact(1, shards, 3, 0, 1)
         .with_tables(tables.into_iter().chain(Mako::tables(1)).collect::<Vec<_>>())
@@ -90,7 +90,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
         place,
         Box::pin(async move {
             let ended = local
-                .transact(async |tx: &shoal_engines::CoordinatorTransaction| fill(tx, size).await)
+                .transact(async |tx: &shoal_engine::CoordinatorTransaction| fill(tx, size).await)
                 .await;
             *outcome.borrow_mut() = Some(ended);
         }),
@@ -104,7 +104,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
     Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
 }
 
-async fn fill(tx: &shoal_engines::CoordinatorTransaction, size: Size) -> Result<()> {
+async fn fill(tx: &shoal_engine::CoordinatorTransaction, size: Size) -> Result<()> {
     let value = vec![1; size.value_bytes];
     for number in 0..size.keys {
         tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;
@@ -120,13 +120,13 @@ async fn fill(tx: &shoal_engines::CoordinatorTransaction, size: Size) -> Result<
 }
 
 /// What one step may lock, install and roll back: each for one transaction at once.
-fn step_keys_max(options: &mako::MakoOptions) -> u64 {
+fn step_keys_max(options: &shoal_mako::MakoOptions) -> u64 {
     3 * options.limits.step_keys_max.max(options.part_writes_max) as u64
 }
 
 /// It costs no lease, and no step is long.
 fn passes(shards: u32, size: Size) {
-    let options = mako::MakoOptions::default();
+    let options = shoal_mako::MakoOptions::default();
     let max = step_keys_max(&options);
     let Cost { ended, epochs, step_keys_most } = cost(options, shards, size);
     assert_eq!(ended.is_ok(), !size.gives_up, "{size:?} on {shards} shards: {ended:?}");
@@ -157,18 +157,18 @@ fn giving_up_the_most_keys_costs_no_lease() {
 #[test]
 fn a_step_without_a_bound_on_bytes_costs_a_lease() {
     let all = usize::MAX / 2;
-    let options = mako::MakoOptions {
+    let options = shoal_mako::MakoOptions {
         part_bytes_max: all,
         part_writes_max: all,
         replay_bytes_max: all,
-        ..mako::MakoOptions::default()
+        ..shoal_mako::MakoOptions::default()
     };
     assert!(cost(options, 1, LONG_VALUES).epochs > 0, "nothing is slow");
 }
 
 #[test]
 fn a_step_without_a_bound_on_keys_costs_a_lease() {
-    let mut options = mako::MakoOptions::default();
+    let mut options = shoal_mako::MakoOptions::default();
     options.limits.step_keys_max = usize::MAX / 32;
     assert!(cost(options, 1, MANY_KEYS).epochs > 0, "nothing is slow");
 }

@@ -4,7 +4,7 @@
 use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
-use shoal_engines::client::ClientReply;
+use shoal_engine::client::ClientReply;
 use shoal_types::{Random, Rejected, TableId};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -6,7 +6,7 @@ use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, LossStage, Outage, StateMachine,
 };
 use shoal_cluster::topology::Topology;
-use shoal_engines::{PlantedBug, PlantedBugs, mako};
+use shoal_engine::{PlantedBug, PlantedBugs};
 use shoal_node::WorkerMessage;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 
@@ -279,12 +279,12 @@ fn hear_late(seed: u64, faults: PlantedBugs) {
             (
                 true,
                 true,
-                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+                WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. },
             ) => Fate::Hold,
             (
                 true,
                 false,
-                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+                WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. },
             ) => Fate::Drop,
             _ => Fate::Pass,
         }

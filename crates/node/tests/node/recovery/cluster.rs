@@ -6,11 +6,11 @@ use shoal_cluster::manager::{
     self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako::{self, Mako};
-use shoal_engines::{Engine, Observation, Procedures};
+use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
+use shoal_engine::engine::Setup;
+use shoal_engine::{Engine, Observation, Procedures};
 use shoal_log::MemoryStorage;
+use shoal_mako::Mako;
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -90,7 +90,7 @@ pub struct Cluster<E: Engine = Mako> {
 }
 
 /// What becomes of a message.
-pub enum Fate<M = mako::MakoMessage> {
+pub enum Fate<M = shoal_mako::MakoMessage> {
     Pass,
     Drop,
     Hold,
@@ -109,7 +109,7 @@ pub fn quick() -> manager::ManagerOptions {
     }
 }
 
-pub type Filter<M = mako::MakoMessage> =
+pub type Filter<M = shoal_mako::MakoMessage> =
     Box<dyn FnMut(Place, NodeId, &WorkerMessage<M>) -> Fate<M>>;
 
 impl Cluster {
@@ -121,7 +121,7 @@ impl Cluster {
     pub fn with(
         topology: Topology,
         seed: u64,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
         Cluster::managed(topology, seed, manager::ManagerPlantedBugs::default(), change)
     }
@@ -131,7 +131,7 @@ impl Cluster {
         topology: Topology,
         seed: u64,
         faults: manager::ManagerPlantedBugs,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
         Cluster::paced(topology, seed, manager::ManagerOptions { faults, ..quick() }, change)
     }
@@ -141,9 +141,9 @@ impl Cluster {
         topology: Topology,
         seed: u64,
         options: manager::ManagerOptions,
-        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
+        change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
-        let mut engine = mako::MakoOptions::default();
+        let mut engine = shoal_mako::MakoOptions::default();
         engine.limits.retry_after = 20 * MS;
         engine.hang_after = 10 * MS;
         Cluster::of(topology, seed, options, engine, change)
@@ -461,12 +461,7 @@ impl<E: Engine> Cluster<E> {
         }
     }
 
-    fn transmit(
-        &mut self,
-        (from, worker): Place,
-        to: NodeId,
-        message: &WorkerMessage<E::Message>,
-    ) {
+    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &WorkerMessage<E::Message>) {
         let fate = self.filter.as_mut().map(|filter| filter((from, worker), to, message));
         let message = match &fate {
             Some(Fate::Drop) => return,

@@ -3,7 +3,7 @@
 
 use super::cluster::{Cluster, Coming, Fate, MS};
 use shoal_cluster::topology::{Home, Topology};
-use shoal_engines::Engine;
+use shoal_engine::Engine;
 use shoal_node::WorkerMessage;
 use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;

@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, Coming, MS};
 use shoal_cluster::manager;
 use shoal_cluster::topology::{Home, Topology};
-use shoal_engines::{Engine, PlantedBug, PlantedBugs};
+use shoal_engine::{Engine, PlantedBug, PlantedBugs};
 use shoal_types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
 use std::rc::Rc;

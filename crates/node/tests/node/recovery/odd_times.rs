@@ -4,8 +4,8 @@
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
 use super::scenarios::nine;
 use shoal_cluster::topology::{Home, Topology};
-use shoal_engines::Engine;
-use shoal_engines::mako::{self, message::MakoRequest};
+use shoal_engine::Engine;
+use shoal_mako::message::MakoRequest;
 use shoal_node::{WorkerEvent, WorkerMessage};
 use shoal_types::{Database, Epoch, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::Cell;
@@ -15,7 +15,9 @@ const X: ShardId = ShardId(0);
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
 
-fn stream_of(message: &WorkerMessage<mako::MakoMessage>) -> Option<&shoal_log::StreamMessage> {
+fn stream_of(
+    message: &WorkerMessage<shoal_mako::MakoMessage>,
+) -> Option<&shoal_log::StreamMessage> {
     match message {
         WorkerMessage::Stream { shard, message, .. } if *shard == X => Some(message),
         _ => None,
@@ -120,7 +122,7 @@ fn a_lock_of_another_worker_is_not_waited_for() {
     let known = Rc::clone(&heir);
     cluster.filter = Some(Box::new(move |(from, worker), to, message| {
         if let WorkerMessage::Engine {
-            message: mako::MakoMessage::Request { request: MakoRequest::Install { .. }, .. },
+            message: shoal_mako::MakoMessage::Request { request: MakoRequest::Install { .. }, .. },
             ..
         } = message
             && (to, worker) == (old, B)
@@ -210,7 +212,7 @@ fn a_lost_watermark_is_told_again_among_news() {
     cluster.filter = Some(Box::new(move |(from, _), to, message| {
         let gossip = matches!(
             message,
-            WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. }
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. }
         );
         if is_lost.get() && gossip && (from, to) == (there, here) { Fate::Drop } else { Fate::Pass }
     }));
@@ -269,7 +271,7 @@ fn a_branch_has_one_epoch() {
     cluster.filter = Some(Box::new(move |_, _, message| {
         let WorkerMessage::Engine {
             generation,
-            message: mako::MakoMessage::Request { header, request },
+            message: shoal_mako::MakoMessage::Request { header, request },
         } = message
         else {
             return Fate::Pass;
@@ -281,7 +283,7 @@ fn a_branch_has_one_epoch() {
         let request = MakoRequest::Install { stamp };
         Fate::Replace(Box::new(WorkerMessage::Engine {
             generation: *generation,
-            message: mako::MakoMessage::Request { header, request },
+            message: shoal_mako::MakoMessage::Request { header, request },
         }))
     }));
     cluster.run(cluster.now + 20 * MS);

@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, Coming, MS};
 use shoal_cluster::topology::{Home, Topology};
-use shoal_engines::Engine;
+use shoal_engine::Engine;
 use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::collections::BTreeSet;
 

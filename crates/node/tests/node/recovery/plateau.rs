@@ -9,11 +9,10 @@ use super::cluster::{ACCOUNTS, Cluster, Coming, Fate, MS};
 use bytes::Bytes;
 use shoal_cluster::manager;
 use shoal_cluster::topology::Topology;
-use shoal_engines::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
-use shoal_engines::engine::Setup;
-use shoal_engines::mako;
-use shoal_engines::operation::Operation;
-use shoal_engines::{Engine, PlantedBug, PlantedBugs, Procedures};
+use shoal_engine::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
+use shoal_engine::engine::Setup;
+use shoal_engine::operation::Operation;
+use shoal_engine::{Engine, PlantedBug, PlantedBugs, Procedures};
 use shoal_node::{WorkerEvent, WorkerMessage};
 use shoal_types::{
     CallSession, Database, Epoch, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
@@ -39,7 +38,7 @@ const NOTES: u64 = 1 << 12;
 const ROUNDS: u64 = 120;
 
 /// Leaves a note; there are few of them.
-async fn leave(tx: &shoal_engines::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
+async fn leave(tx: &shoal_engine::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
     tx.put(TableId(1), key, b"left")?;
     Ok(Bytes::copy_from_slice(key))
 }
@@ -68,7 +67,7 @@ impl Most {
 }
 
 /// Three voters and a learner of two shards. All that may be remembered is little, and so is soon full.
-fn cluster(seed: u64, change: impl FnOnce(&mut Setup<mako::MakoOptions>)) -> Cluster {
+fn cluster(seed: u64, change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>)) -> Cluster {
     let options = manager::ManagerOptions {
         lease: S,
         heartbeat_every: S / 3,
@@ -151,7 +150,7 @@ impl Cluster {
                 engine.spawn(Box::pin(async move {
                     let table = db.table("accounts").expect("there");
                     let notes = db.table("notes").expect("there");
-                    let add = async |tx: &shoal_engines::CoordinatorTransaction| {
+                    let add = async |tx: &shoal_engine::CoordinatorTransaction| {
                         tx.add(table, &keys[0].to_be_bytes(), -1).await?;
                         tx.add(table, &keys[1].to_be_bytes(), 1).await?;
                         tx.put(notes, &(ACCOUNTS + note).to_be_bytes(), b"moved")

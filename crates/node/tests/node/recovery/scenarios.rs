@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, MS};
 use shoal_cluster::topology::Topology;
-use shoal_engines::{Engine, Observation};
+use shoal_engine::{Engine, Observation};
 use shoal_types::{NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;

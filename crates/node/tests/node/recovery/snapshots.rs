@@ -2,7 +2,6 @@
 
 use super::cluster::{Cluster, Fate, MS};
 use shoal_cluster::topology::Topology;
-use shoal_engines::mako;
 use shoal_node::WorkerMessage;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::cell::{Cell, RefCell};
@@ -63,10 +62,10 @@ impl Cluster {
     /// What becomes of the parts of copies.
     fn filter_parts(
         &mut self,
-        mut fate: impl FnMut(&mako::message::SnapshotChunk) -> Fate + 'static,
+        mut fate: impl FnMut(&shoal_mako::message::SnapshotChunk) -> Fate + 'static,
     ) {
         self.filter = Some(Box::new(move |_, _, message| match message {
-            WorkerMessage::Engine { message: mako::MakoMessage::Part(part), .. }
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Part(part), .. }
                 if part.shard == S =>
             {
                 fate(part)
@@ -224,7 +223,7 @@ fn a_copy_outlives_a_change_of_ballot() {
         let (parts, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (seen, counter, open) = (Rc::clone(&copies), Rc::clone(&parts), Rc::clone(&opened));
         cluster.filter = Some(Box::new(move |_, to, message| match message {
-            WorkerMessage::Engine { message: mako::MakoMessage::Part(part), .. }
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Part(part), .. }
                 if part.shard == S && to == slow =>
             {
                 seen.borrow_mut().insert(part.copy);

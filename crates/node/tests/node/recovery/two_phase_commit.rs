@@ -2,12 +2,10 @@
 
 use super::cluster::{Cluster, Fate, MS, quick};
 use shoal_cluster::topology::Topology;
-use shoal_engines::two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use shoal_engines::two_phase_commit::{
-    TwoPhaseCommit, TwoPhaseCommitMessage, TwoPhaseCommitOptions,
-};
-use shoal_engines::{Engine, Observation};
+use shoal_engine::{Engine, Observation};
 use shoal_node::WorkerMessage;
+use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitMessage, TwoPhaseCommitOptions};
 use shoal_types::{NodeId, ShardId, Time};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -79,9 +77,10 @@ fn a_crashed_leader_is_replaced_and_returns() {
 #[test]
 fn a_coordinator_dies_before_its_decision() {
     for seed in 0..8 {
-        dies_when(seed, |seen| {
-            matches!(seen, Observation::Certified { writes, .. } if writes.len() > 1)
-        });
+        dies_when(
+            seed,
+            |seen| matches!(seen, Observation::Certified { writes, .. } if writes.len() > 1),
+        );
     }
 }
 
@@ -89,9 +88,10 @@ fn a_coordinator_dies_before_its_decision() {
 #[test]
 fn a_coordinator_dies_with_its_decision() {
     for seed in 0..8 {
-        dies_when(seed, |seen| {
-            matches!(seen, Observation::Told { stamp, .. } if !stamp.as_ref().remote.is_empty())
-        });
+        dies_when(
+            seed,
+            |seen| matches!(seen, Observation::Told { stamp, .. } if !stamp.as_ref().remote.is_empty()),
+        );
     }
 }
 
@@ -207,7 +207,8 @@ fn a_participant_asks_what_has_become_of_it() {
         // Nothing is held that was given up, though no abort has come.
         cluster.run(cluster.now + 3000 * MS);
         let in_doubt = |size: &(&str, usize)| size.0 == "prepared in streams" && size.1 > 0;
-        let open = cluster.workers.values().any(|worker| worker.engine().sizes().iter().any(in_doubt));
+        let open =
+            cluster.workers.values().any(|worker| worker.engine().sizes().iter().any(in_doubt));
         assert!(!open, "something is prepared, and its coordinator has given it up");
         cluster.filter = None;
         cluster.come_to_rest();

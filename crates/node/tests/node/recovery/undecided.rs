@@ -5,8 +5,8 @@ use super::cluster::{Cluster, Fate, MS};
 use super::lost_shard::Told;
 use crate::common::Row;
 use shoal_cluster::topology::Topology;
-use shoal_engines::mako::message::MakoRequest;
-use shoal_engines::{Engine, PlantedBug, PlantedBugs, mako};
+use shoal_engine::{Engine, PlantedBug, PlantedBugs};
+use shoal_mako::message::MakoRequest;
 use shoal_node::WorkerMessage;
 use shoal_types::{
     Aborted, Conflict, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId,
@@ -105,8 +105,11 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs) -> (Cluster, Keys) {
         next
     };
     let keys = Keys { committed: key(), lost: key(), overwritten: key(), deleted: key() };
-    let drop_gossip = |message: &WorkerMessage<mako::MakoMessage>| {
-        matches!(message, WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. })
+    let drop_gossip = |message: &WorkerMessage<shoal_mako::MakoMessage>| {
+        matches!(
+            message,
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Gossip { .. }, .. }
+        )
     };
     cluster.filter =
         Some(Box::new(
@@ -120,11 +123,14 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs) -> (Cluster, Keys) {
         cluster.touch(z, &[key, on_s], &Told::default());
         cluster.run(cluster.now + 40 * MS);
     }
-    let is_install = |message: &WorkerMessage<mako::MakoMessage>| {
+    let is_install = |message: &WorkerMessage<shoal_mako::MakoMessage>| {
         matches!(
             message,
             WorkerMessage::Engine {
-                message: mako::MakoMessage::Request { request: MakoRequest::Install { .. }, .. },
+                message: shoal_mako::MakoMessage::Request {
+                    request: MakoRequest::Install { .. },
+                    ..
+                },
                 ..
             }
         )

@@ -3,8 +3,8 @@
 mod toy;
 
 use shoal_cluster::topology::Topology;
-use shoal_engines::Procedures;
-use shoal_engines::engine::Setup;
+use shoal_engine::Procedures;
+use shoal_engine::engine::Setup;
 use shoal_sim::checks::Rules;
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;

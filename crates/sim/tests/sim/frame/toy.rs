@@ -1,8 +1,8 @@
 //! A toy engine: tokens that hop from node to node, and a timer that sends a new one where none has
 //! come by for a while.
 
-use shoal_engines::engine::{EngineCounters, Setup, Task};
-use shoal_engines::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
+use shoal_engine::engine::{EngineCounters, Setup, Task};
+use shoal_engine::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
 use shoal_store::Store;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 use std::sync::Arc;

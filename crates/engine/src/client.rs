@@ -1,0 +1,215 @@
+//! What clients ask and what they are told.
+//!
+//! A request may be lost, repeated or late like any message, and so may its reply. A procedure that
+//! is called with a [`RequestId`] takes effect once, however often the call arrives; a client that got no
+//! answer calls again with the same one. A request id is made of a session, which the leader of the call's shard has
+//! granted, and a number, which the client counts. A session has one call under way at a time: the leader remembers the last
+//! of each.
+//!
+//! All copies of a call have to reach the same worker, [`worker_of`] its session, of any node, which passes it on to
+//! the leader; another one refuses it. Why it is then run once is argued in `execution/call_sessions.rs`.
+//!
+//! | a copy of a call finds | it is answered |
+//! |---|---|
+//! | its session known, and no copy of it before | when it has run |
+//! | that it runs, or an earlier call of its session | not at all: the client asks again |
+//! | that it has failed | with that error |
+//! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
+//! | that its row cannot be read now | [`Unsettled`]: the client asks again |
+//!
+//! An interactive transaction has two names: `session`, which its client counts, and `serial`, which the worker counts and tells
+//! in every answer. Workers forget transactions that are over, so a copy of a beginning that arrives after that begins another
+//! one under the same session. A step that is asked for with a serial is done by no other transaction than that, and an
+//! answer of another one than the client heard of first is none to it; so what a client has read and what it
+//! commits are one transaction.
+//!
+//! [`CallSessionOver`]: shoal_types::Aborted::CallSessionOver
+//! [`Forgotten`]: shoal_types::Unknown::Forgotten
+//! [`Unsettled`]: shoal_types::Unknown::Unsettled
+
+pub use crate::execution::request_rows::{
+    REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
+};
+use crate::operation::{Operation, OperationResult};
+use bytes::Bytes;
+use shoal_cluster::manager::Configuration;
+use shoal_cluster::topology::Topology;
+use shoal_types::{CallSession, Error, RequestId, ShardId, WorkerId};
+use std::sync::Arc;
+
+/// A client, as the node that it is connected to names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// Which of a node's `workers` takes the calls of a session: the one that granted it.
+pub fn worker_of(session: &CallSession, workers: u32) -> WorkerId {
+    WorkerId(session.worker.0 % workers.max(1))
+}
+
+/// Steps of an interactive transaction that a client may have under way at once. One that is farther ahead is passed
+/// over, and answers to steps farther back are forgotten.
+pub const STEPS_AHEAD_MAX: usize = 64;
+
+/// Bytes of the steps that wait for their turn, and of the answers that are remembered beside the last one. A step
+/// that is one too many is passed over; a step whose answer is forgotten is answered like one of an unknown session.
+pub const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// What a client asks of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientRequest {
+    /// Grant a session for calls on a shard. The leader of `home` does; any other node passes it on to there. Each copy
+    /// that arrives gets a session of its own; the client uses the first of which it hears.
+    OpenCalls {
+        /// Names this request to its client, drawn so that no other client names one of its own so.
+        token: u64,
+        /// The shard whose leader will run the calls: best one that they touch.
+        home: ShardId,
+    },
+    /// Run a procedure as one transaction. The leader of the session's shard runs it and remembers the outcome; any
+    /// other node passes it on to there, whole. Harmless if repeated.
+    Call {
+        /// Names the request; see the module.
+        id: RequestId,
+        /// The procedure's name.
+        procedure: Box<str>,
+        /// What it is called with.
+        arguments: Bytes,
+    },
+    /// Begin an interactive transaction, which the client calls `session`, a number it has never
+    /// used before here. Harmless if repeated.
+    Begin {
+        /// The client's name for it.
+        session: u64,
+    },
+    /// An operation of an interactive transaction. Step `number` is done once, however often
+    /// it is asked for; the first has number 0. Steps are done and answered one after the other; those that come
+    /// before their turn wait for it, up to [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`].
+    Operation {
+        /// Which transaction.
+        session: u64,
+        /// The worker's name for it, as soon as its client was told.
+        serial: Option<u64>,
+        /// Which of its steps.
+        number: u32,
+        /// What to do.
+        operation: Operation,
+    },
+    /// The last step of an interactive transaction; passed over if it comes before all others are answered. Harmless
+    /// if repeated.
+    End {
+        /// Which transaction.
+        session: u64,
+        /// The worker's name for it, as soon as its client was told.
+        serial: Option<u64>,
+        /// Which of its steps.
+        number: u32,
+        /// How to end.
+        ending: SessionEnd,
+    },
+}
+
+/// How an interactive transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// Commit.
+    Commit,
+    /// Write nothing, but have what was read proved consistent and durable: for a client that is about
+    /// to act on what it read by giving up.
+    Confirm,
+    /// Undo everything, all of it.
+    Rollback,
+}
+
+/// What a client is told. Everything in it is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientReply {
+    /// To [`ClientRequest::OpenCalls`].
+    CallsOpened {
+        /// Which.
+        token: u64,
+        /// The session; or why there is none now.
+        result: Result<CallSession, Error>,
+    },
+    /// To [`ClientRequest::Call`].
+    Called {
+        /// Which.
+        id: RequestId,
+        /// What the procedure returned.
+        result: Result<Bytes, Error>,
+    },
+    /// To [`ClientRequest::Begin`].
+    Began {
+        /// The client's name for it.
+        session: u64,
+        /// The worker's name for it, its serial; or why it could not begin.
+        result: Result<u64, Error>,
+    },
+    /// To [`ClientRequest::Operation`] and [`ClientRequest::End`]. After an error other than one that the
+    /// operation itself brings (a key that exists, a limit) the transaction is over.
+    Done {
+        /// Which transaction.
+        session: u64,
+        /// Its serial. Where it is not known here, the one that was asked for.
+        serial: Option<u64>,
+        /// Which of its steps.
+        number: u32,
+        /// What came of it.
+        result: Result<OperationResult, Error>,
+    },
+}
+
+/// What passes between the node that a client asked and the one that leads the shard it asked for. Like
+/// any message it may be lost, repeated or late; the client asks again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Relay {
+    /// The leader's node is to serve this.
+    Request {
+        /// The client, as the sender names it.
+        from: ClientId,
+        /// What it asks.
+        request: ClientRequest,
+    },
+    /// The leader's answer.
+    Reply {
+        /// The client, as the receiver names it.
+        to: ClientId,
+        /// What it is told.
+        reply: ClientReply,
+    },
+}
+
+/// What a client's frame to a worker says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromClient {
+    /// It asks the engine for something.
+    Request(ClientRequest),
+    /// It asks where everything is. Answered by [`ToClient::Directory`].
+    Directory,
+    /// It asks how the node is. Answered by [`ToClient::Status`].
+    Status,
+    /// The node is to be cut off from all others, or not any more. Only where its configuration allows it.
+    /// Answered by [`ToClient::Isolated`].
+    Isolate(bool),
+}
+
+/// What a worker's frame to a client says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToClient {
+    /// The engine's answer.
+    Reply(ClientReply),
+    /// Where everything is.
+    Directory(Directory),
+    /// How the node is, as JSON.
+    Status(Bytes),
+    /// Whether the node is cut off from all others now, since it was told to be.
+    Isolated(bool),
+}
+
+/// Where everything is, as far as one node knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    /// Nodes and their addresses, shards, tables, and which keys are where.
+    pub topology: Arc<Topology>,
+    /// Who leads what. `None` while the node has not heard from the manager yet.
+    pub configuration: Option<Arc<Configuration>>,
+}

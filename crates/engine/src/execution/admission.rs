@@ -1,0 +1,305 @@
+//! Back-pressure: how many transactions a worker has at once, and how long others wait.
+
+use super::runtime::TURN;
+use super::slot::ResultSlot;
+use super::worker_context::Limits;
+use shoal_types::{Aborted, NodeId, Result, Time};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Opens, or stays shut, for one that waits.
+type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
+
+/// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
+/// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
+/// answers that others wait for above all, has its turn before more new work; so only the steps of a
+/// timer let anybody in, which comes after that, and each only so many.
+#[derive(Debug)]
+pub struct Admission {
+    node: NodeId,
+    limits: Limits,
+    open: Cell<usize>,
+    /// How many more this step may let in.
+    share: Cell<usize>,
+    /// A node that serves no shard lets none in.
+    serving: Cell<bool>,
+    /// Since when each waits.
+    queue: RefCell<VecDeque<(Time, AdmissionGate)>>,
+    /// Those inside that are about to begin another attempt. They go first.
+    again: RefCell<VecDeque<Rc<ResultSlot<()>>>>,
+}
+
+/// One is inside, until the last copy is dropped: by the caller, who may make several attempts, and
+/// by the engine.
+#[derive(Debug)]
+pub struct AdmissionPermit {
+    admission: Rc<Admission>,
+    /// When it asked to be let in, and when it was.
+    pub(crate) asked: Time,
+    pub(crate) entered: Time,
+}
+
+impl Drop for AdmissionPermit {
+    fn drop(&mut self) {
+        self.admission.open.set(self.admission.open.get() - 1);
+    }
+}
+
+#[cfg(test)]
+impl AdmissionPermit {
+    /// Of an admission that is not shared.
+    pub(crate) fn alone() -> Rc<AdmissionPermit> {
+        AdmissionPermit::alone_since(Time::ZERO, Time::ZERO)
+    }
+
+    /// The same, asked for at that time and given at this.
+    pub(crate) fn alone_since(asked: Time, now: Time) -> Rc<AdmissionPermit> {
+        let admission = Admission::new(&Limits::default(), NodeId(0));
+        admission.step(true);
+        admission.let_in(asked, now)
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(limits: &Limits, node: NodeId) -> Rc<Admission> {
+        Rc::new(Admission {
+            node,
+            limits: limits.clone(),
+            open: Cell::new(0),
+            share: Cell::new(0),
+            serving: Cell::new(false),
+            queue: RefCell::default(),
+            again: RefCell::default(),
+        })
+    }
+
+    /// Waits until there is room for one more.
+    ///
+    /// # Errors
+    /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
+    pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<AdmissionPermit>> {
+        if self.has_room() && self.queued() == 0 {
+            return Ok(self.let_in(now, now));
+        }
+        if self.queue.borrow().len() >= self.limits.queue_max {
+            return Err(self.refusal("queue_max", self.limits.queue_max));
+        }
+        let gate = AdmissionGate::default();
+        self.queue.borrow_mut().push_back((now, Rc::clone(&gate)));
+        let mut entry = WaitingAdmission { admission: self, gate, waits: true };
+        let outcome = entry.gate.take().await;
+        entry.waits = false;
+        outcome
+    }
+
+    /// Waits until another attempt may begin, of one that is inside.
+    pub(crate) async fn again(&self) {
+        let turn = Rc::<ResultSlot<()>>::default();
+        self.again.borrow_mut().push_back(Rc::clone(&turn));
+        turn.take().await;
+    }
+
+    /// From now on, or no longer, transactions are let in.
+    pub fn serve(&self, serving: bool) {
+        self.serving.set(serving);
+    }
+
+    /// A step begins; that of a timer may let some in.
+    pub(crate) fn step(&self, timer: bool) {
+        self.share.set(if timer { self.limits.begins_max } else { 0 });
+    }
+
+    /// Lets in those for which there is room, and refuses those that have waited too long.
+    pub(crate) fn turn(self: &Rc<Self>, now: Time) {
+        // Newcomers get their part: those who meet conflicts come back again and again.
+        let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
+        while self.share.get() > kept {
+            let Some(turn) = self.again.borrow_mut().pop_front() else { break };
+            self.share.set(self.share.get() - 1);
+            turn.fill(());
+        }
+        loop {
+            let mut waiting = self.queue.borrow_mut();
+            let Some((since, _)) = waiting.front() else { return };
+            let (since, until) = (*since, *since + self.limits.queue_wait_max);
+            let admitted = self.has_room();
+            // Where there is room, its turn comes.
+            if !admitted && (until > now || self.is_open()) {
+                return;
+            }
+            let (_, gate) = waiting.pop_front().expect("seen above");
+            drop(waiting);
+            gate.fill(if admitted {
+                Ok(self.let_in(since, now))
+            } else {
+                Err(self.refusal("open_max", self.limits.open_max))
+            });
+        }
+    }
+
+    /// When the next step is due: soon, where some could have been let in but for their number; or when
+    /// the next is to be refused.
+    pub(crate) fn next_due(&self, now: Time) -> Option<Time> {
+        let until =
+            self.queue.borrow().front().map(|(since, _)| *since + self.limits.queue_wait_max);
+        if !self.again.borrow().is_empty() || (until.is_some() && self.is_open()) {
+            return Some(now + TURN);
+        }
+        until
+    }
+
+    /// How many are in.
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// How many wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
+    fn is_open(&self) -> bool {
+        self.serving.get() && self.open.get() < self.limits.open_max
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_open() && self.share.get() > 0
+    }
+
+    fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
+        self.open.set(self.open.get() + 1);
+        self.share.set(self.share.get() - 1);
+        Rc::new(AdmissionPermit { admission: Rc::clone(self), asked, entered: now })
+    }
+
+    fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {
+        if !self.serving.get() {
+            return Aborted::NotServing { node: self.node }.into();
+        }
+        let open = self.open.get() + self.queued();
+        Aborted::Overloaded { open, limit, max }.into()
+    }
+}
+
+/// One in the queue, which may lose patience.
+struct WaitingAdmission<'a> {
+    admission: &'a Admission,
+    gate: AdmissionGate,
+    waits: bool,
+}
+
+impl Drop for WaitingAdmission<'_> {
+    fn drop(&mut self) {
+        if !self.waits {
+            return; // A long queue is not searched for those that have left it.
+        }
+        self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.gate));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    const QUEUE_WAIT_MAX: Duration = Duration::from_millis(1);
+    const NOW: Time = Time(1000);
+
+    /// An admission that has not been used yet, to four, two at once.
+    fn shut() -> Rc<Admission> {
+        let (queue_max, queue_wait_max) = (2, QUEUE_WAIT_MAX);
+        let limits =
+            Limits { open_max: 4, begins_max: 2, queue_max, queue_wait_max, ..Limits::default() };
+        Admission::new(&limits, NodeId(0))
+    }
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
+    /// An admission that is open, in a step that may let in two.
+    fn open() -> Rc<Admission> {
+        let admission = shut();
+        admission.serve(true);
+        admission.step(true);
+        admission
+    }
+
+    fn enter(admission: &Rc<Admission>) -> Rc<AdmissionPermit> {
+        poll(pin!(admission.enter(NOW))).expect("no need to wait").expect("let in")
+    }
+
+    #[test]
+    fn a_step_lets_in_its_share_and_others_wait_for_the_next() {
+        let admission = open();
+        let (first, _second) = (enter(&admission), enter(&admission));
+        let mut third = pin!(admission.enter(NOW));
+        let mut last = pin!(admission.enter(NOW));
+        let mut retry = pin!(admission.again());
+        assert!(poll(third.as_mut()).is_none());
+        assert!(poll(last.as_mut()).is_none());
+        assert!(poll(retry.as_mut()).is_none());
+        assert!(poll(pin!(admission.enter(NOW))).expect("at once").is_err(), "a full queue");
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_none(), "still the same step");
+        assert_eq!(admission.next_due(NOW), Some(NOW + TURN));
+
+        admission.step(false);
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_none(), "a message came first");
+
+        admission.step(true);
+        admission.turn(NOW);
+        assert_eq!(poll(retry.as_mut()), Some(()), "another attempt goes first");
+        let third = poll(third.as_mut()).expect("its turn").expect("let in");
+        assert!(poll(last.as_mut()).is_none());
+
+        admission.step(true);
+        admission.turn(NOW);
+        let fourth = poll(last.as_mut()).expect("its turn").expect("let in");
+        assert_eq!((admission.open(), admission.queued()), (4, 0));
+
+        let mut fifth = pin!(admission.enter(NOW));
+        assert!(poll(fifth.as_mut()).is_none(), "it is full");
+        assert_eq!(admission.next_due(NOW), Some(NOW + QUEUE_WAIT_MAX));
+        drop((third, fourth));
+        drop(Rc::clone(&first));
+        assert_eq!(admission.open(), 2, "the first is still inside");
+        admission.turn(NOW);
+        assert!(poll(fifth.as_mut()).is_some());
+    }
+
+    #[test]
+    fn who_waits_too_long_is_refused() {
+        let admission = shut();
+        let mut patient = pin!(admission.enter(NOW));
+        assert!(poll(patient.as_mut()).is_none(), "nothing is served yet");
+        admission.turn(NOW + QUEUE_WAIT_MAX);
+        assert!(poll(patient.as_mut()).expect("told").is_err());
+        assert_eq!((admission.open(), admission.queued()), (0, 0));
+    }
+
+    #[test]
+    fn who_goes_leaves_no_trace() {
+        let admission = shut();
+        let mut gone = Box::pin(admission.enter(NOW));
+        assert!(poll(gone.as_mut()).is_none());
+        drop(gone);
+        assert_eq!(admission.queued(), 0);
+
+        let mut late = Box::pin(admission.enter(NOW));
+        assert!(poll(late.as_mut()).is_none());
+        admission.serve(true);
+        admission.step(true);
+        admission.turn(NOW);
+        assert_eq!(admission.open(), 1, "let in, and has not heard of it");
+        drop(late);
+        assert_eq!(admission.open(), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! The database as code on a worker sees it, and how it runs a transaction.
+
+use super::admission::AdmissionPermit;
+use super::transaction::CoordinatorTransaction;
+use super::transaction_trace::TransactionTrace;
+use super::worker_context::{BodyEnd, Limits, WorkerContext};
+use crate::slow::Kind;
+use shoal_types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The longest pause where no lock is held on what is wanted: what is waited for is over at some moment, for all at once.
+const PASSING_PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// A handle for procedures, sessions and tasks: it stays on its worker. Transactions are coordinated
+/// there.
+#[derive(Clone)]
+pub struct LocalDatabase {
+    pub(super) worker_context: Rc<WorkerContext>,
+}
+
+impl LocalDatabase {
+    /// The database as tasks of this worker see it.
+    pub fn new(worker_context: &Rc<WorkerContext>) -> LocalDatabase {
+        LocalDatabase { worker_context: Rc::clone(worker_context) }
+    }
+
+    /// The worker's time.
+    pub fn now(&self) -> Time {
+        self.worker_context.now.get()
+    }
+
+    /// Pauses the task, in the worker's time.
+    pub async fn sleep(&self, span: Duration) {
+        self.worker_context.sleep(span).await;
+    }
+
+    /// Waits until there is room for a transaction.
+    ///
+    /// # Errors
+    /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
+    async fn enter(&self) -> Result<Rc<AdmissionPermit>> {
+        self.worker_context.admission.enter(self.worker_context.now.get()).await
+    }
+
+    /// Waits until there is room, and begins a transaction.
+    ///
+    /// # Errors
+    /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
+    pub(super) async fn begin(&self) -> Result<CoordinatorTransaction> {
+        Ok(CoordinatorTransaction::begin(&self.worker_context, self.enter().await?, false))
+    }
+
+    /// Pauses before another attempt, for less than this, and never as long as a rival.
+    async fn pause(&self, longest: Duration) {
+        let longest = longest.as_nanos() as u64;
+        let nanos = self.worker_context.random.borrow_mut().below(longest.max(1));
+        self.worker_context.sleep(Duration::from_nanos(nanos)).await;
+    }
+}
+
+impl Database for LocalDatabase {
+    type Transaction<'db> = CoordinatorTransaction;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        let table = self.worker_context.topology.table(name);
+        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+    }
+
+    async fn transact<T>(
+        &self,
+        body: impl AsyncFnMut(&CoordinatorTransaction) -> Result<T>,
+    ) -> Result<T> {
+        let (began, mut trace) = (self.now(), TransactionTrace::default());
+        let result = self.run(&mut trace, body).await;
+        trace.end(&self.worker_context, began, &result, || Kind::Task);
+        result
+    }
+}
+
+impl LocalDatabase {
+    /// Runs a transaction until it is over, and leaves a trace of it.
+    pub(super) async fn run<T>(
+        &self,
+        trace: &mut TransactionTrace,
+        mut body: impl AsyncFnMut(&CoordinatorTransaction) -> Result<T>,
+    ) -> Result<T> {
+        let (began, mut conflicts) = (self.now(), AttemptConflicts::default());
+        let permit = self.enter().await?;
+        loop {
+            let tx = CoordinatorTransaction::begin(
+                &self.worker_context,
+                Rc::clone(&permit),
+                trace.attempts > 0,
+            );
+            let returned = body(&tx).await;
+            trace.attempts += 1;
+            trace.see(&self.worker_context, &tx);
+            let outcome = match returned {
+                Ok(value) => tx.end(BodyEnd::Commit).await.map(|()| value),
+                Err(error @ (Error::Rejected(_) | Error::Unknown(_))) => {
+                    // What it concluded counts only if what it read was so, and may be told.
+                    tx.end(BodyEnd::Confirm).await.and(Err(error))
+                }
+                Err(error) => {
+                    drop(tx);
+                    Err(error)
+                }
+            };
+            let Err(Error::Aborted(Aborted::Conflict(last))) = outcome else { return outcome };
+            let longest = conflicts.longest_pause(&self.worker_context.limits, &last);
+            self.count(began, trace.attempts, last)?;
+            self.pause(longest).await;
+            self.worker_context.admission.again().await;
+        }
+    }
+
+    fn count(&self, began: Time, attempts: u32, last: Conflict) -> Result<()> {
+        let limits = &self.worker_context.limits;
+        if attempts >= limits.attempts_max || self.now() - began >= limits.attempts_span_max {
+            Err(Aborted::RetriesExhausted { attempts, last })?;
+        }
+        Ok(())
+    }
+}
+
+/// What stopped the attempts of a transaction so far.
+#[derive(Default)]
+struct AttemptConflicts {
+    /// Others, who hold what is wanted.
+    rivals: u32,
+    /// A shard that is recovered, or an epoch that ends.
+    passing: u32,
+}
+
+impl AttemptConflicts {
+    /// Counts one. The pause after it is at most so long: it doubles with every one of its kind.
+    fn longest_pause(&mut self, limits: &Limits, conflict: &Conflict) -> Duration {
+        let (count, max) = match conflict {
+            Conflict::ReadChanged { .. }
+            | Conflict::Locked { .. }
+            | Conflict::Overtaken { .. }
+            | Conflict::RangeChanged { .. } => (&mut self.rivals, limits.pause_max),
+            Conflict::OtherEpoch { .. }
+            | Conflict::Recovering { .. }
+            | Conflict::NoAnswer { .. }
+            | Conflict::Undecided { .. }
+            | Conflict::NoMajority { .. }
+            | Conflict::EpochNotOpen { .. } => {
+                (&mut self.passing, limits.pause_max.min(PASSING_PAUSE_MAX))
+            }
+        };
+        let doubled = limits.pause * (1 << (*count).min(16));
+        *count = count.saturating_add(1);
+        doubled.min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::ShardId;
+
+    #[test]
+    fn pauses_grow_while_others_hold_what_is_wanted_and_stay_short_while_nobody_does() {
+        let (limits, mut conflicts) = (Limits::default(), AttemptConflicts::default());
+        let recovering = Conflict::Recovering { shard: ShardId(0) };
+        let changed = Conflict::RangeChanged { table: TableId(0) };
+        let mut longest = |conflict| conflicts.longest_pause(&limits, conflict);
+        assert_eq!(longest(&recovering), limits.pause);
+        for _ in 0..100 {
+            assert!(longest(&recovering) <= PASSING_PAUSE_MAX);
+        }
+        assert_eq!(longest(&recovering), PASSING_PAUSE_MAX);
+        assert_eq!(longest(&changed), limits.pause, "the first rival");
+        assert_eq!(longest(&changed), 2 * limits.pause);
+        assert!((0..100).all(|_| longest(&changed) <= limits.pause_max));
+        assert_eq!(longest(&changed), limits.pause_max);
+        assert_eq!(longest(&recovering), PASSING_PAUSE_MAX);
+    }
+}

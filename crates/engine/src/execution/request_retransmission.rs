@@ -1,0 +1,226 @@
+//! Requests that wait for an answer, and are sent again until it comes.
+
+use shoal_types::{Epoch, NodeId, ShardId, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+/// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
+pub type BranchKey = (u64, ShardId);
+
+/// See the module. A branch has at most one request under way.
+#[derive(Debug)]
+pub(crate) struct RequestRetransmission<M> {
+    retry_after: Duration,
+    waiting: BTreeMap<BranchKey, PendingRequest<M>>,
+    /// When to look at which request again. What was answered meanwhile stays until its turn.
+    due: BinaryHeap<Reverse<(Time, BranchKey, u32)>>,
+    /// A request is given up when it has waited for so long.
+    wait_max: Duration,
+    /// No request has waited for so long before this.
+    expires_at: Time,
+}
+
+/// A request waits twice as long each time it is sent again, up to so many times as long as at first:
+/// a node that does not answer may have too much to do, and every copy is more of that.
+const PATIENCE_MAX: u32 = 16;
+
+#[derive(Debug)]
+struct PendingRequest<M> {
+    to: NodeId,
+    step: u32,
+    /// When it was sent first, or so much later as it may wait longer than others; and the epoch of its transaction.
+    since: Time,
+    epoch: Epoch,
+    message: M,
+    /// How many times as long as at first it waits.
+    patience: u32,
+}
+
+impl<M: Clone> RequestRetransmission<M> {
+    pub(crate) fn new(retry_after: Duration, wait_max: Duration) -> RequestRetransmission<M> {
+        let (waiting, due) = (BTreeMap::new(), BinaryHeap::new());
+        RequestRetransmission { retry_after, waiting, due, wait_max, expires_at: Time::MAX }
+    }
+
+    /// How many requests have no answer, and how many times to look at one are kept.
+    pub(crate) fn sizes(&self) -> [usize; 2] {
+        [self.waiting.len(), self.due.len()]
+    }
+
+    /// Keeps `message`, which goes out now, until request `step` of the branch is answered. It may wait for so much longer
+    /// than others.
+    ///
+    /// # Panics
+    /// If a request of the branch is under way.
+    pub(crate) fn send(
+        &mut self,
+        (now, extra): (Time, Duration),
+        key: BranchKey,
+        (step, epoch): (u32, Epoch),
+        to: NodeId,
+        message: M,
+    ) {
+        let waiting = PendingRequest { to, step, since: now + extra, epoch, message, patience: 1 };
+        let before = self.waiting.insert(key, waiting);
+        assert!(before.is_none(), "two requests of branch {key:?} are under way");
+        self.expires_at = self.expires_at.min(now + self.wait_max);
+        self.due.push(Reverse((now + self.retry_after, key, step)));
+    }
+
+    /// An answer to request `step` came from a node. Says whether it was waited for, and `fits` what was
+    /// asked; otherwise it is as if it had not come.
+    pub(crate) fn answered(
+        &mut self,
+        from: NodeId,
+        key: BranchKey,
+        step: u32,
+        fits: impl FnOnce(&M) -> bool,
+    ) -> bool {
+        match self.waiting.get(&key) {
+            Some(waiting)
+                if (waiting.step, waiting.to) == (step, from) && fits(&waiting.message) =>
+            {
+                self.waiting.remove(&key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up a request: its answer does not matter any more.
+    pub(crate) fn forget(&mut self, key: BranchKey) {
+        self.waiting.remove(&key);
+    }
+
+    /// Gives up all requests of a transaction.
+    pub(crate) fn forget_transaction(&mut self, sequence: u64) {
+        self.waiting.retain(|(its, _), _| *its != sequence);
+    }
+
+    /// Gives up all requests to branches on `shard`, and says whose they are.
+    pub(crate) fn forget_shard(&mut self, shard: ShardId) -> Vec<u64> {
+        let forgotten = self.waiting.extract_if(.., |(_, its), _| *its == shard);
+        forgotten.map(|((sequence, _), _)| sequence).collect()
+    }
+
+    /// Finds the requests that have waited for too long, and gives up those that `kept` does not hold for, by their
+    /// branches and epochs. Returns them all, and whether each was given up.
+    pub(crate) fn expire(
+        &mut self,
+        now: Time,
+        kept: impl Fn(BranchKey, Epoch) -> bool,
+    ) -> Vec<(BranchKey, Epoch, bool)> {
+        if now < self.expires_at {
+            return Vec::new();
+        }
+        let wait_max = self.wait_max;
+        let expired = self.waiting.iter().filter(|(_, it)| it.since + wait_max <= now);
+        let expired: Vec<_> =
+            expired.map(|(key, it)| (*key, it.epoch, !kept(*key, it.epoch))).collect();
+        for (key, ..) in expired.iter().filter(|(.., gone)| *gone) {
+            self.waiting.remove(key);
+        }
+        // What is kept is looked at again after a while.
+        let next = self.waiting.values().map(|it| it.since + wait_max).min();
+        self.expires_at = next.map_or(Time::MAX, |at| at.max(now + wait_max / 8));
+        expired
+    }
+
+    /// The requests that have no answer: their branches, who was asked, and since when.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
+        self.waiting.iter().map(|(key, it)| (*key, it.to, it.since))
+    }
+
+    /// When the next request may have waited for too long.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        Some(self.expires_at).filter(|at| *at < Time::MAX)
+    }
+
+    /// Shows the requests that have waited long enough, to be sent again.
+    pub(crate) fn overdue(&mut self, now: Time, mut again: impl FnMut(NodeId, &M)) {
+        while let Some(Reverse((at, key, step))) = self.due.peek().copied()
+            && at <= now
+        {
+            self.due.pop();
+            let waiting = self.waiting.get_mut(&key).filter(|waiting| waiting.step == step);
+            let Some(waiting) = waiting else { continue };
+            again(waiting.to, &waiting.message);
+            waiting.patience = (2 * waiting.patience).min(PATIENCE_MAX);
+            self.due.push(Reverse((now + self.retry_after * waiting.patience, key, step)));
+        }
+    }
+
+    /// When to look again.
+    pub(crate) fn next_due(&mut self) -> Option<Time> {
+        while let Some(Reverse((at, key, step))) = self.due.peek() {
+            if self.waiting.get(key).is_some_and(|waiting| waiting.step == *step) {
+                return Some(*at);
+            }
+            self.due.pop();
+        }
+        None
+    }
+
+    /// How many requests are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Duration = Duration::from_nanos(10);
+    const WAIT: Duration = Duration::from_nanos(100);
+    const E: Epoch = Epoch(1);
+
+    fn due(outbox: &mut RequestRetransmission<&'static str>, now: u64) -> Vec<&'static str> {
+        let mut sent = Vec::new();
+        outbox.overdue(Time(now), |_, message| sent.push(*message));
+        sent
+    }
+
+    #[test]
+    fn a_request_is_sent_again_until_it_is_answered() {
+        let mut outbox = RequestRetransmission::new(RETRY, WAIT);
+        outbox.send((Time(0), Duration::ZERO), (1, ShardId(0)), (1, E), NodeId(2), "one");
+        outbox.send((Time(5), Duration::ZERO), (2, ShardId(0)), (1, E), NodeId(2), "two");
+        assert_eq!(outbox.next_due(), Some(Time(10)));
+        assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
+        assert_eq!(due(&mut outbox, 10), ["one"]);
+        let key = (1, ShardId(0));
+        assert!(!outbox.answered(NodeId(2), key, 2, |_| true), "another step");
+        assert!(!outbox.answered(NodeId(3), key, 1, |_| true), "another node");
+        assert!(!outbox.answered(NodeId(2), key, 1, |asked| *asked == "two"), "another question");
+        assert!(outbox.answered(NodeId(2), key, 1, |asked| *asked == "one"));
+        assert!(!outbox.answered(NodeId(2), key, 1, |_| true), "twice");
+        assert_eq!(due(&mut outbox, 100), ["two"]);
+        assert_eq!(outbox.next_due(), Some(Time(120)), "it waits twice as long now");
+        (1..9).for_each(|_| drop(due(&mut outbox, 1000)));
+        let at = outbox.next_due().map(|at| at.0);
+        assert_eq!(at, Some(1040));
+        outbox.forget((2, ShardId(0)));
+        assert_eq!((outbox.next_due(), outbox.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_request_expires_however_often_it_was_sent_again() {
+        let mut outbox = RequestRetransmission::new(RETRY, WAIT);
+        let [first, second, third] = [1, 2, 3].map(|sequence| (sequence, ShardId(0)));
+        outbox.send((Time(0), Duration::ZERO), first, (1, E), NodeId(2), "one");
+        outbox.send((Time(5), Duration::ZERO), second, (1, E), NodeId(2), "two");
+        outbox.send((Time(5), Duration::ZERO), third, (1, Epoch(2)), NodeId(2), "three");
+        assert_eq!(due(&mut outbox, 50).len(), 3);
+        assert_eq!(outbox.next_expiry(), Some(Time(100)));
+        assert!(outbox.answered(NodeId(2), first, 1, |_| true));
+        assert_eq!(outbox.expire(Time(100), |_, _| false), []);
+        let kept = |_, epoch| epoch == Epoch(2);
+        let expired = [(second, E, true), (third, Epoch(2), false)];
+        assert_eq!(outbox.expire(Time(112), kept), expired);
+        assert_eq!((outbox.next_expiry(), outbox.len()), (Some(Time(124)), 1));
+        assert_eq!(outbox.expire(Time(124), |_, _| false), [(third, Epoch(2), true)]);
+        assert_eq!((outbox.next_due(), outbox.next_expiry(), outbox.len()), (None, None, 0));
+    }
+}

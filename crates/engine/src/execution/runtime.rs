@@ -1,0 +1,412 @@
+//! What every engine's worker does alike: it runs tasks, talks with other workers about branches, and
+//! counts.
+//!
+//! ```text
+//!   tasks ──► worker context ── asks ──► engine ── requests ──► outbox ──► other workers
+//!                               ▲                       │
+//!                               └────── replies ────────┘
+//! ```
+//! An engine says what a request and a reply are, and what happens at commit; how they travel is here.
+
+use super::participant_table::BranchHeader;
+use super::procedure_calls::ProcedureCalls;
+use super::remote_branches::RemoteBranches;
+use super::request_retransmission::{BranchKey, RequestRetransmission};
+use super::slot::ResultSlot;
+use super::tasks::Tasks;
+use super::timers::Timers;
+use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerContext};
+use crate::client::{ClientId, ClientRequest, Relay};
+use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
+use crate::operation::{ANSWER, Operation, OperationResult};
+use crate::procedure::Procedures;
+use crate::transaction_id::TransactionId;
+use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After this the worker goes on with what a step left.
+pub const TURN: Duration = Duration::from_micros(1);
+
+/// An engine's messages, as far as execution has to make them.
+pub trait RuntimeMessage: Clone {
+    /// What a coordinator asks of a participant.
+    type Request;
+
+    /// A request to a branch.
+    fn request(header: BranchHeader, request: Self::Request) -> Self;
+
+    /// Between the node that a client asked and the one that serves it.
+    fn relay(relay: Relay) -> Self;
+}
+
+/// See the module. `M` is what the engine's workers say to each other.
+pub struct Runtime<M> {
+    /// What the engine shares with the futures of its worker.
+    pub worker_context: Rc<WorkerContext>,
+    /// The futures of this worker.
+    pub tasks: Tasks,
+    /// What this worker has counted.
+    pub counters: EngineCounters,
+    calls: ProcedureCalls,
+    outbox: RequestRetransmission<M>,
+    sleeping: Timers<Rc<ResultSlot<()>>>,
+    /// How many participants of a transaction that is decided have not confirmed it yet.
+    unresolved: BTreeMap<u64, usize>,
+}
+
+impl<M: RuntimeMessage> Runtime<M> {
+    /// The runtime of a worker with this context, whose clients may call these procedures.
+    pub fn new(worker_context: Rc<WorkerContext>, procedures: &Arc<Procedures>) -> Runtime<M> {
+        Runtime {
+            tasks: Tasks::default(),
+            calls: ProcedureCalls::new(&worker_context, procedures),
+            outbox: RequestRetransmission::new(
+                worker_context.limits.retry_after,
+                worker_context.limits.shard_wait_max,
+            ),
+            counters: EngineCounters::default(),
+            sleeping: Timers::default(),
+            unresolved: BTreeMap::new(),
+            worker_context,
+        }
+    }
+
+    /// A client asks for something.
+    pub fn request(&mut self, from: ClientId, request: ClientRequest) {
+        self.tasks.extend(self.calls.request(from, request));
+    }
+
+    /// Another node passes something on.
+    pub fn relayed(&mut self, from: NodeId, relay: Relay) {
+        self.tasks.extend(self.calls.relayed(from, relay));
+    }
+
+    /// Sends again what was not answered in time.
+    pub(crate) fn repeat(&mut self, now: Time, effects: &mut EngineEffects<M>) {
+        let resent = &mut self.counters.resent;
+        self.outbox.overdue(now, |to, message| {
+            *resent += 1;
+            effects.push(EngineEffect::Send { to, message: message.clone() });
+        });
+    }
+
+    /// How much each table of what all engines share holds.
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let [sessions, sessions_over, calls_known, calls_running] = self.calls.sizes();
+        let [requests, requests_due] = self.outbox.sizes();
+        vec![
+            ("tasks", self.tasks.size()),
+            ("sleeping tasks", self.sleeping.len()),
+            ("transactions that wait for room", self.worker_context.admission.queued()),
+            ("requests without an answer", requests),
+            ("times at which to repeat requests", requests_due),
+            ("transactions not confirmed by participants", self.unresolved.len()),
+            ("numbers of transactions not over", self.worker_context.sequences.borrow().len()),
+            ("interactive transactions", sessions),
+            ("interactive transactions that are over", sessions_over),
+            ("call sessions", calls_known),
+            ("calls that run", calls_running),
+        ]
+    }
+
+    /// A step begins, with this event.
+    pub fn begin_step(&self, now: Time, event: &EngineEvent<M>) {
+        self.worker_context.begin_step(now);
+        self.worker_context.end_some();
+        self.worker_context.admission.step(matches!(event, EngineEvent::Timer));
+    }
+
+    /// Begins a round of the tasks that can go on now.
+    pub(crate) fn begin_round(&mut self, now: Time) {
+        self.sleeping.due(now, |slot| slot.fill(()));
+        let swept = self.calls.collection(now);
+        self.tasks.extend(swept);
+        self.worker_context.admission.turn(now);
+        self.tasks.begin_round();
+    }
+
+    /// Does what tasks want of any engine, and gives the first of what they ask of this one.
+    pub(crate) fn next_ask(&mut self, effects: &mut EngineEffects<M>) -> Option<EngineRequest> {
+        while let Some(local_command) = self.worker_context.next_local_command() {
+            match local_command {
+                LocalCommand::Sleep { until, slot } => self.sleeping.add(until, slot),
+                LocalCommand::Reply { to, reply } => {
+                    effects.push(EngineEffect::Reply { to, reply });
+                }
+                LocalCommand::Relay { to, relay } => {
+                    effects.push(EngineEffect::Send { to, message: M::relay(relay) });
+                }
+            }
+        }
+        self.worker_context.next_ask()
+    }
+
+    /// Is the request for a branch here, at a shard that `led` says is served? Otherwise it is counted:
+    /// its coordinator asks again, and by then things may be different.
+    pub fn is_ours(&mut self, from: NodeId, header: &BranchHeader, led: bool) -> bool {
+        let ours = led
+            && self.worker_context.leadership(header.shard).1 == header.leadership
+            && header.is_of(from, self.worker_context.place.worker);
+        self.counters.dropped += u64::from(!ours);
+        ours
+    }
+
+    /// When there will be something to do.
+    pub fn next_due(&mut self) -> Option<Time> {
+        let due = [
+            self.outbox.next_due(),
+            self.sleeping.next_due(),
+            self.worker_context.admission.next_due(self.worker_context.now.get()),
+            self.calls.next_due(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// When to go on with what is rolled back in slices, which needs no lease.
+    pub fn next_ending(&self) -> Option<Time> {
+        (self.worker_context.ending() > 0).then(|| self.worker_context.now.get() + TURN)
+    }
+
+    /// How many transactions and requests are under way.
+    pub fn pending(&self) -> usize {
+        let admission = &self.worker_context.admission;
+        admission.open() + admission.queued() + self.outbox.len() + self.worker_context.ending()
+    }
+
+    /// Are requests to other workers under way?
+    pub fn awaits_answers(&self) -> bool {
+        self.outbox.len() > 0
+    }
+
+    /// An answer to request `step` came. The branch, if that was waited for and `fits` the request: it
+    /// may be a repetition, or not matter any more, or be nonsense.
+    pub fn answered(
+        &mut self,
+        from: NodeId,
+        (transaction, shard, step): (TransactionId, ShardId, u32),
+        fits: impl FnOnce(&M) -> bool,
+    ) -> Option<BranchKey> {
+        let place = self.worker_context.place;
+        let own = (transaction.node, transaction.worker) == (place.node, place.worker);
+        let key = (transaction.sequence, shard);
+        if own && self.outbox.answered(from, key, step, fits) {
+            return Some(key);
+        }
+        self.counters.dropped += 1;
+        None
+    }
+
+    /// Sends the operations that have gathered in the remote branches. Says whether there were any.
+    pub fn send_batches(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        execute: impl Fn(Vec<Operation>) -> M::Request,
+        effects: &mut EngineEffects<M>,
+    ) -> bool {
+        let mut batches = Vec::new();
+        remote_branches.take_batches(|remote, operations| {
+            batches.push((remote.shard, (remote.node, remote.leadership), remote.step, operations));
+        });
+        let any = !batches.is_empty();
+        for (shard, leadership, step, operations) in batches {
+            self.send(remote_branches, shard, (leadership, step), execute(operations), effects);
+        }
+        any
+    }
+
+    /// Sends the next request of a branch, made of the writes that have gathered.
+    pub fn send_next(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        request: impl FnOnce(Vec<Operation>) -> M::Request,
+        effects: &mut EngineEffects<M>,
+    ) {
+        let (leadership, step, operations) = remote_branches.with_remote(shard, |remote| {
+            ((remote.node, remote.leadership), remote.next_step(), remote.take_writes())
+        });
+        self.send(remote_branches, shard, (leadership, step), request(operations), effects);
+    }
+
+    /// Sends a request, again and again until it is answered.
+    fn send(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        ((node, leadership), step): ((NodeId, Epoch), u32),
+        request: M::Request,
+        effects: &mut EngineEffects<M>,
+    ) {
+        let oldest = self.worker_context.sequences.borrow().oldest();
+        let (transaction, epoch) = (remote_branches.id, remote_branches.epoch);
+        let header = BranchHeader { transaction, shard, step, oldest, epoch, leadership };
+        let message = M::request(header, request);
+        let key = (transaction.sequence, shard);
+        let (now, extra) =
+            (self.worker_context.now.get(), self.worker_context.extra_wait(remote_branches.keys()));
+        self.outbox.send((now, extra), key, (step, epoch), node, message.clone());
+        effects.push(EngineEffect::Send { to: node, message });
+    }
+
+    /// Tells the participants that have not ended their branches to undo them, and says so to nothing
+    /// else.
+    pub fn give_up(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        abort: impl Fn() -> M::Request,
+        effects: &mut EngineEffects<M>,
+    ) {
+        let sequence = remote_branches.id.sequence;
+        let open = remote_branches.open_branches();
+        for shard in &open {
+            self.outbox.forget((sequence, *shard));
+            self.send_next(remote_branches, *shard, |_| abort(), effects);
+        }
+        self.expect_resolved(sequence, open.len());
+    }
+
+    /// The leader of `shard` is gone, and with it all that it was asked: nothing of that will be answered.
+    /// Says which transactions had asked.
+    pub fn lose_participant(&mut self, shard: ShardId) -> Vec<u64> {
+        let asked = self.outbox.forget_shard(shard);
+        let (ended, open) =
+            asked.into_iter().partition(|sequence| self.unresolved.contains_key(sequence));
+        let ended: Vec<u64> = ended;
+        ended.into_iter().for_each(|sequence| self.resolved(sequence));
+        open
+    }
+
+    /// Gives up the requests that were not answered for as long as a transaction waits for another shard. What is
+    /// decided is said again until it is confirmed, or its epoch is `over` everywhere; of the others says whose they are,
+    /// and which shard was asked. And says whether there were any of the open epoch: its end resolves what participants
+    /// keep.
+    pub fn expire(&mut self, now: Time, over: impl Fn(Epoch) -> bool) -> (Vec<BranchKey>, bool) {
+        let unresolved = &self.unresolved;
+        let kept =
+            |(sequence, _): BranchKey, epoch| unresolved.contains_key(&sequence) && !over(epoch);
+        let expired = self.outbox.expire(now, kept);
+        let open = self.worker_context.epoch.get();
+        let any = expired.iter().any(|(_, epoch, _)| *epoch == open);
+        let gone = expired.into_iter().filter(|(.., gone)| *gone).map(|(key, ..)| key);
+        let (decided, undecided): (Vec<_>, Vec<_>) =
+            gone.partition(|(sequence, _)| self.unresolved.contains_key(sequence));
+        decided.into_iter().for_each(|(sequence, _)| self.resolved(sequence));
+        (undecided, any)
+    }
+
+    /// See [`RequestRetransmission::waiting`].
+    pub fn unanswered(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
+        self.outbox.waiting()
+    }
+
+    /// When the next request may have to be given up.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.outbox.next_expiry()
+    }
+
+    /// A transaction is decided; so many participants have to confirm it.
+    pub fn expect_resolved(&mut self, sequence: u64, participants: usize) {
+        match participants {
+            0 => self.worker_context.sequences.borrow_mut().finish(sequence),
+            _ => assert!(
+                self.unresolved.insert(sequence, participants).is_none(),
+                "{sequence} was decided twice"
+            ),
+        }
+    }
+
+    /// A transaction that is decided is another worker's to tell of: participants are asked no more to confirm it.
+    pub fn forget_participants(&mut self, sequence: u64) {
+        if self.unresolved.remove(&sequence).is_some() {
+            self.outbox.forget_transaction(sequence);
+            self.worker_context.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
+    /// A participant has ended its branch, as it was told.
+    pub fn resolved(&mut self, sequence: u64) {
+        let Some(left) = self.unresolved.get_mut(&sequence) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.unresolved.remove(&sequence);
+            self.worker_context.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
+    /// Tells a transaction that it has committed.
+    pub fn commit(&mut self, remote_branches: &RemoteBranches) {
+        self.counters.committed += 1;
+        let stages =
+            remote_branches.marks.tell(&remote_branches.permit, self.worker_context.now.get());
+        self.counters.stages += stages.unwrap_or_default();
+        self.finish(remote_branches, Ok(()));
+    }
+
+    /// Tells a transaction its outcome.
+    pub fn finish(&mut self, remote_branches: &RemoteBranches, outcome: Result<()>) {
+        if let Err(Error::Aborted(Aborted::Conflict(_))) = outcome {
+            self.counters.conflicts += 1;
+        }
+        remote_branches.outcome.fill(outcome);
+    }
+
+    /// Does a participant's operations in order. An error of one that has an answer is that answer. Once the answers
+    /// bring as much as one message may, those that would bring more are left for another request.
+    pub fn perform(
+        &mut self,
+        branch: &StoreBranch,
+        operations: &[Operation],
+    ) -> Result<Vec<Result<OperationResult>>> {
+        self.counters.operations += operations.len() as u64;
+        let (mut answers, mut room) = (Vec::new(), ANSWER);
+        for operation in operations {
+            if operation.brings_rows() && room.is_used_up() {
+                answers.push(Ok(OperationResult::Later));
+                continue;
+            }
+            match operation.perform(branch, room) {
+                answer if operation.wants_answer() => {
+                    room = answer.as_ref().map_or(room, |answer| room.after(answer));
+                    answers.push(answer);
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Has the other workers of this node look at what they share.
+    pub fn nudge_others(&self, effects: &mut EngineEffects<M>) {
+        let own = self.worker_context.place.worker;
+        let workers = (0..self.worker_context.topology.workers()).map(WorkerId);
+        for worker in workers.filter(|worker| *worker != own) {
+            effects.push(EngineEffect::Nudge { worker });
+        }
+    }
+}
+
+/// Can these be the answers to these operations?
+pub fn answers_fit(operations: &[Operation], answers: &[Result<OperationResult>]) -> bool {
+    let mut asked = operations.iter().filter(|operation| operation.wants_answer());
+    answers.len() == asked.clone().count()
+        && answers.iter().all(|answer| match (asked.next(), answer) {
+            (None, _) => false,
+            (Some(_), Err(_)) => true,
+            (Some(Operation::Get { .. }), Ok(answer)) => {
+                matches!(answer, OperationResult::Value(_) | OperationResult::Later)
+            }
+            (Some(Operation::Scan { .. }), Ok(answer)) => match answer {
+                OperationResult::Rows(_) | OperationResult::Later => true,
+                OperationResult::Page(rows) => !rows.is_empty(),
+                OperationResult::Value(_) | OperationResult::Done => false,
+            },
+            (Some(_), Ok(answer)) => *answer == OperationResult::Done,
+        })
+}

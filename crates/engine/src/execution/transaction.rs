@@ -1,0 +1,543 @@
+//! What a body works with.
+
+use super::admission::AdmissionPermit;
+use super::remote_branches::{RemoteBranches, ReplySlot};
+use super::runtime::TURN;
+use super::slot::ResultSlot;
+use super::transaction_trace::AttemptTrace;
+use super::worker_context::{
+    BodyEnd, EngineRequest, StoreBranch, Submission, WorkerContext, recovering,
+};
+use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
+use crate::transaction_id::TransactionId;
+use bumpalo::Bump;
+use bytes::Bytes;
+use shoal_cluster::topology::{Home, Homes};
+use shoal_types::limits::{check_key, check_value};
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// A transaction at its coordinator; see [`shoal_types::Transaction`] for its operations.
+///
+/// Own shards are read and written in place. What other shards are asked is buffered: writes travel
+/// with the next read of the same shard, or with the commit.
+pub struct CoordinatorTransaction {
+    worker_context: Rc<WorkerContext>,
+    remote_branches: Rc<RemoteBranches>,
+    /// Branches on the shards that this node leads, as in [`WorkerContext::own`]; begun when first needed.
+    own: Box<[OnceCell<StoreBranch>]>,
+    /// How many of their reads the engine has noted, since they were to be shown.
+    noted: Box<[Cell<usize>]>,
+    /// Reads of other shards that were asked for ahead.
+    ahead: RefCell<BTreeMap<OwnedKey, ReplySlot>>,
+    /// What came from other shards; lives as long as the transaction, like what is read in place.
+    kept: Bump,
+    /// How many there were so far.
+    operations: Cell<u32>,
+    /// How much it has done since it gave way to others.
+    worked: Cell<usize>,
+    /// An earlier attempt met a conflict: own shards are read only when what was asked ahead of others is here.
+    is_again: bool,
+    /// It is another attempt, and something that was asked ahead may still be on its way.
+    unsettled: Cell<bool>,
+    /// The engine knows how it ended, or the shard that it was handed to will say.
+    ended: bool,
+}
+
+type OwnedKey = (TableId, Box<[u8]>);
+
+/// A transaction gives way to others at its next read once it has worked on so many bytes in one go, each operation counted
+/// with [`OPERATION_BYTES`]. Less is fairer; more lets it be done without a pause, in which others may conflict with it.
+const WORK_BYTES_MAX: usize = 1 << 20;
+
+/// What an operation costs beside its bytes.
+const OPERATION_BYTES: usize = 256;
+
+/// Where an operation goes.
+enum OperationTarget {
+    /// A shard of this node, by its place in [`WorkerContext::own`].
+    Own(usize),
+    /// Another node's.
+    Other(ShardId),
+}
+
+impl CoordinatorTransaction {
+    /// Begins one, which has been admitted.
+    pub(super) fn begin(
+        worker_context: &Rc<WorkerContext>,
+        permit: Rc<AdmissionPermit>,
+        is_again: bool,
+    ) -> CoordinatorTransaction {
+        let sequence = worker_context.sequences.borrow_mut().begin();
+        let id = TransactionId {
+            node: worker_context.place.node,
+            worker: worker_context.place.worker,
+            sequence,
+        };
+        CoordinatorTransaction {
+            remote_branches: RemoteBranches::new(
+                worker_context.now.get(),
+                id,
+                worker_context.epoch.get(),
+                permit,
+            ),
+            own: worker_context.own.iter().map(|_| OnceCell::new()).collect(),
+            noted: worker_context.own.iter().map(|_| Cell::default()).collect(),
+            ahead: RefCell::default(),
+            kept: Bump::new(),
+            operations: Cell::new(0),
+            worked: Cell::new(0),
+            is_again,
+            unsettled: Cell::new(false),
+            ended: false,
+            worker_context: Rc::clone(worker_context),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> TransactionId {
+        self.remote_branches.id
+    }
+
+    /// What it has done so far.
+    pub(super) fn done(&self) -> AttemptTrace {
+        let begun =
+            self.own.iter().take(64).enumerate().filter(|(_, branch)| branch.get().is_some());
+        let own = begun.fold(0, |own, (at, _)| own | 1 << at);
+        AttemptTrace {
+            remote_branches: Rc::clone(&self.remote_branches),
+            own,
+            operations: self.operations.get(),
+        }
+    }
+
+    /// One more operation.
+    fn count(&self) {
+        self.operations.set(self.operations.get().saturating_add(1));
+        self.work(OPERATION_BYTES);
+    }
+
+    /// It has worked on so many bytes.
+    fn work(&self, bytes: usize) {
+        self.worked.set(self.worked.get().saturating_add(bytes));
+    }
+
+    /// Lets others have their turn, if it has done much in one go: a step of the worker must not take long.
+    async fn give_way(&self) {
+        if self.worked.get() > WORK_BYTES_MAX {
+            self.worked.set(0);
+            self.worker_context.sleep(TURN).await;
+        }
+    }
+
+    /// Ends it, and returns when its outcome may be told.
+    ///
+    /// # Errors
+    /// What stopped it; nothing happened then.
+    pub(super) async fn end(mut self, ending: BodyEnd) -> Result<()> {
+        self.ended = true;
+        let own = std::mem::take(&mut self.own);
+        let branches = own.into_iter().enumerate();
+        let branches =
+            branches.filter_map(|(at, branch)| Some((at, branch.into_inner()?))).collect();
+        let remote_branches = Rc::clone(&self.remote_branches);
+        self.worker_context.ask(EngineRequest::Commit(Submission {
+            remote_branches,
+            branches,
+            ending,
+        }));
+        self.remote_branches.outcome.take().await
+    }
+
+    /// Returns when all that was read so far may be shown to a client.
+    ///
+    /// # Errors
+    /// Where it never may, since the transaction cannot commit.
+    pub(super) async fn reveal(&self) -> Result<()> {
+        for at in 0..self.own.len() {
+            while self.note_reads(at)? {
+                self.worker_context.sleep(TURN).await;
+            }
+        }
+        let slot = Rc::new(ResultSlot::default());
+        self.worker_context.ask(EngineRequest::Reveal {
+            remote_branches: Rc::clone(&self.remote_branches),
+            slot: Rc::clone(&slot),
+        });
+        slot.take().await
+    }
+
+    /// Has the engine note its reads of an own shard, but for those that it has noted before, and for no more of them than
+    /// a step may look at. Says whether there are more.
+    fn note_reads(&self, at: usize) -> Result<bool> {
+        let Some(branch) = self.own[at].get() else { return Ok(false) };
+        let Some(reads) = &self.worker_context.reads else { return Ok(false) };
+        let (from, most) = (self.noted[at].get(), self.worker_context.step_reads_max());
+        let transaction = &self.remote_branches;
+        let noted = reads.note(&self.worker_context, transaction, (at, branch), (from, most))?;
+        self.noted[at].set(noted);
+        self.worker_context.looked_at(noted - from);
+        Ok(noted - from == most)
+    }
+
+    fn target(&self, shard: ShardId) -> Result<OperationTarget> {
+        self.worker_context.check_in(shard)?;
+        match self.worker_context.own(shard) {
+            Some(own) => Ok(OperationTarget::Own(own)),
+            None if self.worker_context.leader(shard) == self.worker_context.place.node => {
+                Err(recovering(shard))
+            }
+            None => Ok(OperationTarget::Other(shard)),
+        }
+    }
+
+    /// The one shard to ask about a key.
+    fn source(&self, table: TableId, key: &[u8]) -> Result<OperationTarget> {
+        match self.worker_context.topology.home(table, key) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Home::One(shard)) => self.target(shard),
+            Some(Home::Everywhere) => self.target(self.worker_context.nearest()),
+        }
+    }
+
+    fn branch(&self, own: usize) -> Result<&StoreBranch> {
+        if let Some(failure) = self.remote_branches.failure() {
+            return Err(failure);
+        }
+        if self.own[own].get().is_none() {
+            // It cannot be begun elsewhere meanwhile: it belongs to one worker.
+            let _ = self.own[own].set(self.worker_context.begin(own)?);
+        }
+        Ok(self.own[own].get().expect("begun above"))
+    }
+
+    /// Where what reads goes. In another attempt, what reads here waits before it does for what was asked ahead: it could
+    /// change for as long as the others take to answer, and where many change it always does.
+    async fn settled(
+        &self,
+        target: impl Fn() -> Result<OperationTarget>,
+    ) -> Result<OperationTarget> {
+        self.give_way().await;
+        match target()? {
+            OperationTarget::Own(_) if self.unsettled.get() => self.settle().await,
+            target => return Ok(target),
+        }
+        // Another node may lead the shard by now.
+        target()
+    }
+
+    /// Waits for what was asked ahead. What cannot succeed any more does not wait.
+    async fn settle(&self) {
+        while self.unsettled.get() && self.remote_branches.failure().is_none() {
+            let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
+            match ahead {
+                Some(ticket) => ticket.filled().await,
+                None => self.unsettled.set(false),
+            }
+        }
+    }
+
+    fn issue(&self, shard: ShardId, operation: Operation) -> Result<ReplySlot> {
+        let epoch = self.remote_branches.epoch;
+        if epoch < self.worker_context.epoch.get() {
+            // It cannot commit any more, and the leader of the shard may be gone.
+            Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
+        }
+        let waits = operation.wants_answer();
+        let ticket =
+            self.remote_branches.issue(shard, self.worker_context.leadership(shard), operation)?;
+        if waits || self.remote_branches.is_full() {
+            self.worker_context.ask(EngineRequest::Send(Rc::clone(&self.remote_branches)));
+        }
+        Ok(ticket)
+    }
+
+    fn keep(&self, bytes: &[u8]) -> &[u8] {
+        self.kept.alloc_slice_copy(bytes)
+    }
+
+    /// Calls `write` for every copy of the key. Where one shard takes it and another does not, the transaction cannot
+    /// commit any more: the copies would differ.
+    fn each_home(
+        &self,
+        table: TableId,
+        key: &[u8],
+        mut write: impl FnMut(OperationTarget) -> Result<()>,
+    ) -> Result<()> {
+        match self.worker_context.topology.home(table, key) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Home::One(shard)) => write(self.target(shard)?),
+            Some(Home::Everywhere) => {
+                for shard in self.worker_context.topology.shard_ids() {
+                    let written = self.target(shard).and_then(&mut write);
+                    match &written {
+                        // That it exists on one shard and not on another is something that was read: validation fails.
+                        Ok(()) | Err(Error::Rejected(Rejected::KeyExists { .. })) => {}
+                        Err(error) if shard > ShardId(0) => self.remote_branches.spoil(error),
+                        Err(_) => {}
+                    }
+                    written?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.count();
+        self.work(key.len() + value.map_or(0, <[u8]>::len));
+        check_key(table, key)?;
+        check_value(table, key, value.unwrap_or_default())?;
+        self.each_home(table, key, |target| match (target, value) {
+            (OperationTarget::Own(own), Some(value)) => self.branch(own)?.put(table, key, value),
+            (OperationTarget::Own(own), None) => self.branch(own)?.delete(table, key),
+            (OperationTarget::Other(shard), value) => {
+                // What was read ahead is not what a read would see now.
+                self.ahead.borrow_mut().remove(&(table, key.into()));
+                let key = Bytes::copy_from_slice(key);
+                let value = value.map(Bytes::copy_from_slice);
+                self.issue(shard, Operation::Put { table, key, value }).map(drop)
+            }
+        })
+    }
+
+    /// Asks one shard for its rows, page by page.
+    async fn scan_shard<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+    ) -> Result<Rows<'t>> {
+        let first = self.scan_page(table, shard, scan).await?;
+        self.scan_rest(table, shard, scan, first).await
+    }
+
+    /// Asks one shard for the first rows of a scan; also says whether there may be more.
+    async fn scan_page<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+    ) -> Result<(Rows<'t>, bool)> {
+        match self.settled(|| self.target(shard)).await? {
+            OperationTarget::Own(own) => {
+                let page = scan.limit.min(ANSWER.rows);
+                let rows = self.branch(own)?.scan(table, scan.limit(page))?;
+                self.work(rows.len() * OPERATION_BYTES);
+                let is_cut = rows.len() == page && page < scan.limit;
+                Ok((rows, is_cut))
+            }
+            OperationTarget::Other(shard) => {
+                let operation = Operation::Scan { table, range: OwnedScan::of(&scan) };
+                self.rows(self.issue(shard, operation)?).await
+            }
+        }
+    }
+
+    /// Asks one shard for what is left of a scan after the first rows.
+    async fn scan_rest<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+        (mut rows, mut is_cut): (Rows<'t>, bool),
+    ) -> Result<Rows<'t>> {
+        while is_cut {
+            let mut rest = scan.limit(scan.limit - rows.len());
+            match rows.last() {
+                None => {}
+                Some((last, _)) if scan.reverse => {
+                    rest.end = ScanEnd::Bound(Bound::Excluded(*last));
+                }
+                Some((last, _)) => rest.start = Bound::Excluded(*last),
+            }
+            let page;
+            (page, is_cut) = self.scan_page(table, shard, rest).await?;
+            rows.extend(page);
+        }
+        Ok(rows)
+    }
+
+    /// The rows that another shard brought; also says whether there may be more.
+    async fn rows(&self, ticket: ReplySlot) -> Result<(Rows<'_>, bool)> {
+        let (rows, is_cut) = match ticket.take().await? {
+            OperationResult::Rows(rows) => (rows, false),
+            OperationResult::Page(rows) => (rows, true),
+            OperationResult::Later => (Vec::new(), true),
+            OperationResult::Value(_) | OperationResult::Done => (Vec::new(), false),
+        };
+        let kept = rows.iter().map(|(key, value)| (self.keep(key), self.keep(value))).collect();
+        self.work(rows.len() * OPERATION_BYTES);
+        Ok((kept, is_cut))
+    }
+
+    /// Asks all of `shards` at once and merges what they have by key.
+    async fn scan_mixed(
+        &self,
+        table: TableId,
+        shards: &[ShardId],
+        scan: Scan<'_>,
+    ) -> Result<Rows<'_>> {
+        let mut rows = Rows::new();
+        let (mut own, mut tickets) = (Vec::new(), Vec::new());
+        for shard in shards {
+            match self.target(*shard)? {
+                OperationTarget::Own(_) => own.push(*shard),
+                OperationTarget::Other(shard) => {
+                    let operation = Operation::Scan { table, range: OwnedScan::of(&scan) };
+                    tickets.push((shard, self.issue(shard, operation)?));
+                }
+            }
+        }
+        for (shard, ticket) in tickets {
+            let first = self.rows(ticket).await?;
+            rows.extend(self.scan_rest(table, shard, scan, first).await?);
+        }
+        // Last, so that it does not change while the others are waited for.
+        for shard in own {
+            rows.extend(self.scan_shard(table, shard, scan).await?);
+        }
+        rows.sort_unstable_by(|(a, _), (b, _)| if scan.reverse { b.cmp(a) } else { a.cmp(b) });
+        rows.truncate(scan.limit);
+        Ok(rows)
+    }
+}
+
+impl shoal_types::Transaction for CoordinatorTransaction {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.count();
+        let shard = match self.settled(|| self.source(table, key)).await? {
+            OperationTarget::Own(own) => return self.branch(own)?.get(table, key),
+            OperationTarget::Other(shard) => shard,
+        };
+        check_key(table, key)?;
+        let ahead = self.ahead.borrow_mut().remove(&(table, key.into()));
+        let ticket = match ahead {
+            Some(ticket) => ticket,
+            None => {
+                let key = Bytes::copy_from_slice(key);
+                self.issue(shard, Operation::Get { table, key })?
+            }
+        };
+        let mut answer = ticket.take().await?;
+        while answer == OperationResult::Later {
+            let key = Bytes::copy_from_slice(key);
+            answer = self.issue(shard, Operation::Get { table, key })?.take().await?;
+        }
+        match answer {
+            OperationResult::Value(value) => Ok(value.map(|value| self.keep(&value))),
+            OperationResult::Rows(_)
+            | OperationResult::Page(_)
+            | OperationResult::Later
+            | OperationResult::Done => Ok(None),
+        }
+    }
+
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        let mut own = vec![false; self.own.len()];
+        for (table, key) in keys {
+            match self.source(*table, key) {
+                Ok(OperationTarget::Own(at)) => own[at] = true,
+                Ok(OperationTarget::Other(shard)) if check_key(*table, key).is_ok() => {
+                    let place = (*table, Box::from(*key));
+                    let key = Bytes::copy_from_slice(key);
+                    let operation = Operation::Get { table: *table, key };
+                    if !self.ahead.borrow().contains_key(&place)
+                        && let Ok(ticket) = self.issue(shard, operation)
+                    {
+                        self.ahead.borrow_mut().insert(place, ticket);
+                        self.unsettled.set(self.is_again);
+                    }
+                }
+                Ok(OperationTarget::Other(_)) | Err(_) => {}
+            }
+        }
+        // A branch is begun only where it has something to do. The store passes over what it has not.
+        for at in (0..own.len()).filter(|at| own[*at]) {
+            if let Ok(branch) = self.branch(at) {
+                branch.prefetch(keys);
+            }
+        }
+    }
+
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        self.count();
+        match self.worker_context.topology.homes(table, &scan) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
+            Some(Homes::Everywhere) => {
+                self.scan_shard(table, self.worker_context.nearest(), scan).await
+            }
+            Some(Homes::Mixed(shards)) => self.scan_mixed(table, &shards, scan).await,
+            Some(Homes::Ordered(mut shards)) => {
+                if scan.reverse {
+                    shards.reverse();
+                }
+                let mut rows = Rows::new();
+                for shard in shards {
+                    let limit = scan.limit - rows.len();
+                    if limit == 0 {
+                        break;
+                    }
+                    rows.extend(self.scan_shard(table, shard, scan.limit(limit)).await?);
+                }
+                Ok(rows)
+            }
+        }
+    }
+
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, Some(value))
+    }
+
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.count();
+        check_key(table, key)?;
+        check_value(table, key, value)?;
+        self.work(key.len() + value.len());
+        // It reads that there is nothing.
+        self.settled(|| self.source(table, key)).await?;
+        let mut tickets = Vec::new();
+        self.each_home(table, key, |target| match target {
+            OperationTarget::Own(own) => self.branch(own)?.insert(table, key, value),
+            OperationTarget::Other(shard) => {
+                self.ahead.borrow_mut().remove(&(table, key.into()));
+                let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+                tickets.push(self.issue(shard, Operation::Insert { table, key, value })?);
+                Ok(())
+            }
+        })?;
+        for ticket in tickets {
+            ticket.take().await?;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, None)
+    }
+
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        if let OperationTarget::Own(own) = self.settled(|| self.source(table, key)).await?
+            && !matches!(self.worker_context.topology.home(table, key), Some(Home::Everywhere))
+        {
+            self.count();
+            return self.branch(own)?.add(table, key, delta);
+        }
+        let sum = shoal_types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
+        self.put(table, key, &sum.to_le_bytes())?;
+        Ok(sum)
+    }
+}
+
+impl Drop for CoordinatorTransaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.worker_context.ask(EngineRequest::Abandon(Rc::clone(&self.remote_branches)));
+        }
+    }
+}

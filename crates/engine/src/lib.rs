@@ -1,0 +1,27 @@
+//! What every engine has in common: what an engine is, and the runtime that its workers share.
+//!
+//! Read in this order: `engine.rs` (one worker's part of a commit protocol, driven by events), `execution/` (how a
+//! transaction runs until it asks to commit), `replication/` (writes in logs, and how they are replayed). The engines are
+//! crates of their own, below `engines/`.
+//!
+//! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
+
+pub mod client;
+pub mod engine;
+pub mod execution;
+pub mod interleave;
+pub mod observation;
+pub mod operation;
+pub mod planted_bugs;
+pub mod procedure;
+pub mod replication;
+pub mod slow;
+pub mod transaction_id;
+pub mod wire;
+
+pub use engine::{Engine, EngineEffect, EngineEffects, EngineEvent, WorkerPlace};
+pub use execution::{CoordinatorTransaction, LocalDatabase};
+pub use observation::Observation;
+pub use planted_bugs::{PlantedBug, PlantedBugs};
+pub use procedure::{Procedure, Procedures};
+pub use transaction_id::TransactionId;

@@ -1,0 +1,175 @@
+//! Writes as bytes, and a reader that checks every length.
+//!
+//! ```text
+//! writes = count u32 | write*
+//! write  = table u32 | key length u16 | key | value length u32 | value
+//! ```
+//! Little-endian. A value length of `ffffffff` is a tombstone's.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use shoal_types::TableId;
+
+const TOMBSTONE: u32 = u32::MAX;
+
+/// One key's new value, or `None` for a tombstone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamWrite {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: Bytes,
+    /// The new value; `None` for a tombstone.
+    pub value: Option<Bytes>,
+}
+
+/// Writes that are being added to a buffer, one by one.
+pub struct PutWrites {
+    count_at: usize,
+    count: u32,
+}
+
+impl PutWrites {
+    /// Adds an empty list of writes to a buffer.
+    pub fn begin(bytes: &mut BytesMut) -> PutWrites {
+        let count_at = bytes.len();
+        bytes.put_u32_le(0);
+        PutWrites { count_at, count: 0 }
+    }
+
+    /// Adds a write to the list.
+    pub fn put(&mut self, bytes: &mut BytesMut, table: TableId, key: &[u8], value: Option<&[u8]>) {
+        self.count += 1;
+        bytes.put_u32_le(table.0);
+        bytes.put_u16_le(key.len() as u16);
+        bytes.put_slice(key);
+        bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
+        bytes.put_slice(value.unwrap_or_default());
+    }
+
+    /// All have been put.
+    pub fn end(&self, bytes: &mut BytesMut) {
+        bytes[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_le_bytes());
+    }
+}
+
+/// Adds writes; `writes` calls its argument for each of them.
+pub fn put_writes(
+    bytes: &mut BytesMut,
+    writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+) {
+    let mut put = PutWrites::begin(bytes);
+    writes(&mut |table, key, value| put.put(bytes, table, key, value));
+    put.end(bytes);
+}
+
+/// A buffer that has grown beyond this, by a large transaction, is not kept.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// Copies a finished entry out of the buffer in which it was made, and begins another with an empty header. A buffer
+/// for each would grow step by step, and each time the system would have to find and clear pages.
+pub fn take_entry(buffer: &mut BytesMut, header_bytes: usize) -> Bytes {
+    let entry = match buffer.capacity() > BUFFER_BYTES_MAX {
+        true => std::mem::take(buffer).freeze(),
+        false => Bytes::copy_from_slice(buffer),
+    };
+    buffer.clear();
+    buffer.resize(header_bytes, 0);
+    entry
+}
+
+/// Bytes that are no entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an entry of {bytes} bytes is malformed at its byte {at}")]
+pub struct MalformedEntry {
+    at: usize,
+    bytes: usize,
+}
+
+/// Takes apart what has its lengths checked. Keys and values stay where they are.
+pub struct EntryReader {
+    rest: Bytes,
+    bytes: usize,
+}
+
+impl EntryReader {
+    /// Reads an entry from its first byte.
+    pub fn new(entry: Bytes) -> EntryReader {
+        EntryReader { bytes: entry.len(), rest: entry }
+    }
+
+    /// What was read last makes no sense.
+    pub fn malformed(&self) -> MalformedEntry {
+        MalformedEntry { at: self.bytes - self.rest.len(), bytes: self.bytes }
+    }
+
+    fn need(&self, count: usize) -> Result<(), MalformedEntry> {
+        if self.rest.len() < count {
+            return Err(self.malformed());
+        }
+        Ok(())
+    }
+
+    /// Reads the next byte.
+    ///
+    /// # Errors
+    /// Where the entry ends before.
+    pub fn u8(&mut self) -> Result<u8, MalformedEntry> {
+        self.need(1)?;
+        Ok(self.rest.get_u8())
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, MalformedEntry> {
+        self.need(2)?;
+        Ok(self.rest.get_u16_le())
+    }
+
+    /// Reads the next four bytes, little-endian.
+    ///
+    /// # Errors
+    /// Where the entry ends before.
+    pub fn u32(&mut self) -> Result<u32, MalformedEntry> {
+        self.need(4)?;
+        Ok(self.rest.get_u32_le())
+    }
+
+    /// Reads the next eight bytes, little-endian.
+    ///
+    /// # Errors
+    /// Where the entry ends before.
+    pub fn u64(&mut self) -> Result<u64, MalformedEntry> {
+        self.need(8)?;
+        Ok(self.rest.get_u64_le())
+    }
+
+    fn take(&mut self, count: usize) -> Result<Bytes, MalformedEntry> {
+        self.need(count)?;
+        Ok(self.rest.split_to(count))
+    }
+
+    /// Reads the next list of writes.
+    ///
+    /// # Errors
+    /// Where the entry ends before.
+    pub fn writes(&mut self) -> Result<Vec<StreamWrite>, MalformedEntry> {
+        let mut writes = Vec::new();
+        for _ in 0..self.u32()? {
+            let table = TableId(self.u32()?);
+            let key_bytes = self.u16()?.into();
+            let key = self.take(key_bytes)?;
+            let value = match self.u32()? {
+                TOMBSTONE => None,
+                bytes => Some(self.take(bytes as usize)?),
+            };
+            writes.push(StreamWrite { table, key, value });
+        }
+        Ok(writes)
+    }
+
+    /// Nothing may follow.
+    pub fn end(&self) -> Result<(), MalformedEntry> {
+        match self.rest.is_empty() {
+            true => Ok(()),
+            false => Err(self.malformed()),
+        }
+    }
+}

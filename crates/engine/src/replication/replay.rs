@@ -1,0 +1,115 @@
+//! How a follower applies a transaction's writes, in any order transactions reach it (Thomas's
+//! rule: on one key, the greatest epoch and clock wins).
+//!
+//! Each worker replays the stream of its number, beside the others and without a word to them. A
+//! tombstone has to stay until nothing older can arrive, or that would come back to process.
+
+use super::codec::StreamWrite;
+use super::replay_floor::ReplayFloor;
+use super::replica::ShardReplica;
+use crate::execution::session_pool::SessionPool;
+use crate::observation::Observation;
+use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_store::{Locked, Session};
+use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
+use std::ops::DerefMut;
+use std::rc::Rc;
+
+/// Another worker of this node holds a lock for as long as it takes to replay a transaction; or for much
+/// longer, if it does not know yet that the node leads no more.
+const TRIES: u32 = 1000;
+
+/// Applies the writes under a stamp, as the shard keeps it. False if another worker holds a lock and does
+/// not release it: then nothing was done, and it is to be tried again later.
+///
+/// # Panics
+/// Where the store takes no more: a follower that cannot follow must not pretend to.
+#[must_use]
+pub fn replay(
+    replica: &ShardReplica,
+    sessions: &Rc<SessionPool>,
+    stamp: &Stamp,
+    writes: &[StreamWrite],
+    faults: PlantedBugs,
+    observe: Option<&mut Vec<Observation>>,
+) -> bool {
+    let floor = replica.floor();
+    replay_above(replica, Some(&floor), sessions, stamp, writes, faults, observe)
+}
+
+/// The same, for what is above the floor; for everything, where there is none.
+#[must_use]
+pub fn replay_above(
+    replica: &ShardReplica,
+    floor: Option<&ReplayFloor>,
+    sessions: &Rc<SessionPool>,
+    stamp: &Stamp,
+    writes: &[StreamWrite],
+    faults: PlantedBugs,
+    mut observe: Option<&mut Vec<Observation>>,
+) -> bool {
+    let floor = floor.filter(|_| !faults.has(PlantedBug::ReplayBelowFloor));
+    let is_new = |write: &&StreamWrite| {
+        !floor.is_some_and(|it| it.has(write.table, &write.key, stamp.clock))
+    };
+    for _ in 0..TRIES {
+        let writes = writes.iter().filter(is_new);
+        let Err(error) =
+            try_replay(replica, sessions, stamp, writes, faults, observe.as_deref_mut())
+        else {
+            return true;
+        };
+        assert!(
+            matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
+            "{} cannot be followed: {error}",
+            replica.shard
+        );
+        std::hint::spin_loop();
+    }
+    false
+}
+
+fn try_replay<'w>(
+    replica: &ShardReplica,
+    sessions: &Rc<SessionPool>,
+    stamp: &Stamp,
+    writes: impl Iterator<Item = &'w StreamWrite>,
+    faults: PlantedBugs,
+    observe: Option<&mut Vec<Observation>>,
+) -> Result<()> {
+    let transaction = shoal_store::Transaction::on(sessions.take()?);
+    for write in writes {
+        transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+    }
+    let complete = replica.reached();
+    let everywhere = |clock| clock <= complete || faults.has(PlantedBug::BuryUnreached);
+    let buried =
+        |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
+    let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
+    publish(replica.shard, transaction.lock()?, stamp, last_wins, buried, observe);
+    Ok(())
+}
+
+/// Publishes those of the writes that are newer than what is there; all, where the last wins. Of the tombstones that
+/// come to light go those that are buried.
+pub fn publish<S: DerefMut<Target = Session>>(
+    shard: ShardId,
+    locked: Locked<S>,
+    stamp: &Stamp,
+    last_wins: bool,
+    buried: impl Fn(StampRef<'_>) -> bool,
+    mut observe: Option<&mut Vec<Observation>>,
+) {
+    let order = (stamp.epoch, stamp.clock);
+    locked.replay(
+        stamp.as_ref(),
+        |newest| (newest.epoch, newest.clock) < order || last_wins,
+        buried,
+        |table, key, won| {
+            if let Some(observations) = &mut observe {
+                let (stamp, key) = (stamp.clone(), key.to_vec());
+                observations.push(Observation::Applied { shard, stamp, table, key, won });
+            }
+        },
+    );
+}

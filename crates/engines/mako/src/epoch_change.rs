@@ -1,0 +1,412 @@
+//! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
+
+use super::durability_wait::DurabilityWait;
+use super::leader_shard::EpochClosing;
+use super::message::MakoReply;
+use super::participant::MakoBranch;
+use super::shared::SharedWatermark;
+use super::{CommitWaiter, Mako, MakoEffects};
+use shoal_cluster::manager::Configuration;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_types::{
+    Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
+};
+use std::sync::Arc;
+
+/// So often all are told the same of an epoch that is closed.
+const TOLD_MAX: u32 = 4;
+
+/// An epoch that is not settled, as a worker sees it.
+pub(super) struct LiveEpoch {
+    epoch: Epoch,
+    /// What the workers of the node share of it.
+    pub(super) watermark: Arc<SharedWatermark>,
+    /// The version of that which the worker context shows.
+    pub(super) seen: u64,
+    /// Who waits until something of this epoch is durable.
+    pub(super) durability_wait: DurabilityWait<CommitWaiter>,
+    /// When this worker heard that the next one is open.
+    closed_at: Option<Time>,
+    /// The version of the watermark that all were told last, and how often.
+    told: (u64, u32),
+}
+
+impl LiveEpoch {
+    pub(super) fn new(epoch: Epoch, watermark: Arc<SharedWatermark>, shards: usize) -> LiveEpoch {
+        let (durability_wait, told) = (DurabilityWait::new(shards), (0, 0));
+        LiveEpoch { epoch, watermark, seen: 0, durability_wait, closed_at: None, told }
+    }
+
+    /// Which.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// When this worker heard that the next one is open.
+    pub(super) fn closed_at(&self) -> Option<Time> {
+        self.closed_at
+    }
+
+    /// Is there something to tell of it? Of an epoch that is closed the same is told so often and no more: what gets lost
+    /// all the same, the configuration tells.
+    pub(super) fn has_news(&mut self) -> bool {
+        let version = self.watermark.version();
+        if self.told.0 != version {
+            self.told = (version, 0);
+        }
+        self.closed_at.is_none() || self.told.1 < TOLD_MAX
+    }
+
+    /// All were told of it.
+    pub(super) fn tell(&mut self) {
+        self.told.1 = self.told.1.saturating_add(1);
+    }
+
+    /// `shard` has ended the epoch here, for good. Says whether that is news.
+    ///
+    /// # Panics
+    /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
+    fn end(&self, shard: ShardId, last: Clock) -> bool {
+        let news = self.watermark.end_at(shard, last);
+        self.assert_ends(shard, last);
+        news
+    }
+
+    /// The same, by what the streams say that this node leads. Nothing where the majority of `shard` is lost, and this node has
+    /// said what it knows: its own streams are not to change that.
+    fn end_led(&self, shard: ShardId, last: Clock) -> Option<bool> {
+        let news = self.watermark.end_led(shard, last)?;
+        self.assert_ends(shard, last);
+        Some(news)
+    }
+
+    fn assert_ends(&self, shard: ShardId, last: Clock) {
+        let (reached, epoch) = (self.watermark.of(shard), self.epoch);
+        assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
+    }
+}
+
+impl Mako {
+    /// What this worker keeps of an epoch, if it is not settled.
+    pub(super) fn live(&self, epoch: Epoch) -> Option<usize> {
+        self.live.iter().position(|live| live.epoch == epoch)
+    }
+
+    /// Takes note of what has happened to epochs since the last time.
+    pub(super) fn follow_epochs(&mut self, effects: &mut MakoEffects) {
+        let (newest, live) =
+            (self.runtime.worker_context.epoch.get(), self.live.iter().map(|live| live.epoch));
+        let Some(news) = self.shared.epochs.news(&mut self.epochs_seen, newest, live) else {
+            return;
+        };
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        for (epoch, watermark) in news.opened {
+            if let Some(last) = self.live.last_mut() {
+                last.closed_at = Some(self.runtime.worker_context.now.get());
+            }
+            self.live.push(LiveEpoch::new(epoch, watermark, shards));
+            self.watermarks.borrow_mut().begin(epoch);
+            self.runtime.worker_context.epoch.set(epoch);
+        }
+        self.give_up_closed(effects);
+        self.watermarks.borrow_mut().forget(news.forgotten);
+        for last in news.settled {
+            self.settle(last, effects);
+        }
+    }
+
+    /// A node has heard that an epoch is open.
+    pub(super) fn open_epoch(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
+        if self.shared.epochs.raise(epoch) {
+            effects.observe(|| Observation::Opened { epoch });
+            self.runtime.nudge_others(effects);
+        }
+        self.follow_epochs(effects);
+    }
+
+    /// A node has heard how an epoch ended.
+    pub(super) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
+        let epoch = Epoch(last.epoch().0 + 1);
+        if self.shared.epochs.settle(last) {
+            effects.observe(|| Observation::Opened { epoch });
+            self.runtime.nudge_others(effects);
+        }
+        self.follow_epochs(effects);
+    }
+
+    /// An epoch has ended like this. What is covered may be told and replayed, and nothing else of it ever will be.
+    fn settle(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
+        let epoch = last.epoch();
+        let mut live = self.live.remove(self.live(epoch).expect("it is not settled"));
+        {
+            let mut watermarks = self.watermarks.borrow_mut();
+            let view = watermarks.live_mut(epoch).expect("it is not settled");
+            live.watermark.refresh(view);
+            watermarks.settle(last.clone());
+        }
+        for (own, stamp, waiter) in live.durability_wait.take_all() {
+            if self.watermarks.borrow().covers(own, stamp.as_ref()) {
+                self.tell(own, stamp, &waiter, effects);
+            } else {
+                self.tell_rolled_back(&stamp, &waiter, effects);
+            }
+        }
+        self.replay_settled(epoch, effects);
+        self.begin_sweeps(&last, effects);
+        effects.observe(|| Observation::Settled { watermark: last });
+    }
+
+    /// Its epoch has ended without it.
+    pub(super) fn tell_rolled_back(
+        &mut self,
+        stamp: &Stamp,
+        waiter: &CommitWaiter,
+        effects: &mut MakoEffects,
+    ) {
+        let error = Err(Aborted::RolledBack { epoch: stamp.epoch }.into());
+        match &waiter.reveals {
+            None => {
+                let transaction = waiter.remote_branches.id;
+                let settled = self.live(stamp.epoch).is_none();
+                effects.observe(|| Observation::RolledBack { transaction, settled });
+                self.runtime.counters.rolled_back += 1;
+                self.runtime.finish(&waiter.remote_branches, error);
+            }
+            Some(slot) => slot.fill(error),
+        }
+    }
+
+    /// The last epoch that has been closed for so long that nothing waits for what is in flight of it.
+    pub(super) fn overdue(&self, now: Time) -> Epoch {
+        let hang_after = self.options().hang_after;
+        let waits = |live: &&LiveEpoch| live.closed_at.is_none_or(|at| at + hang_after > now);
+        let first = self.live.iter().find(waits).expect("one is open");
+        Epoch(first.epoch.0 - 1)
+    }
+
+    /// When the next epoch becomes overdue.
+    pub(super) fn next_overdue(&self, now: Time) -> Option<Time> {
+        let hang_after = self.options().hang_after;
+        let closed = self.live.iter().filter(|live| live.epoch > self.branches_ended);
+        closed.filter_map(|live| Some(live.closed_at? + hang_after)).find(|at| *at > now)
+    }
+
+    /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
+    /// them, or is told that they are over.
+    pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
+        if overdue <= self.branches_ended {
+            return;
+        }
+        self.branches_ended = overdue;
+        for at in 0..self.leader_shards.len() {
+            if self.leader_shards[at].lead.is_leading() {
+                self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
+            }
+        }
+    }
+
+    /// Ends epochs on the stream of the shard at this place, or closes its batch, if it is time for that.
+    pub(super) fn close_batch(
+        &mut self,
+        now: Time,
+        at: usize,
+        overdue: Epoch,
+        effects: &mut MakoEffects,
+    ) {
+        self.install_more(at, effects);
+        let (shard, open) =
+            (self.leader_shards[at].lead.shard, self.runtime.worker_context.epoch.get());
+        let closed = {
+            let watermarks = &self.watermarks.borrow();
+            let replica = self.shared.replica(shard).expect("held");
+            let hangs = |flight| self.hangs(flight, now);
+            let closing = EpochClosing { open, overdue, hangs: &hangs };
+            let ends = self.leader_shards[at].ends(&closing, replica, self.options().faults);
+            self.leader_shards[at].close(now, ends, watermarks, replica, &self.shared.setup.options)
+        };
+        let Some(closed) = closed else { return };
+        let hung = closed.ends.iter().filter(|(_, clock)| *clock < Clock::MAX);
+        let hung = hung.map(|(epoch, _)| *epoch).next_back();
+        if let Some(last) = hung {
+            self.suspect_hanging(at, last, now);
+        }
+        self.propose(at, closed, effects);
+        if let Some(last) = hung {
+            self.drop_hanging(at, last, effects);
+        }
+    }
+
+    /// Epochs up to `last` have ended on a stream with clocks in flight: what those were drawn for is
+    /// lost, and its locks are free.
+    fn drop_hanging(&mut self, at: usize, last: Epoch, effects: &mut MakoEffects) {
+        if self.options().faults.has(PlantedBug::KeepDeadLocks) {
+            return;
+        }
+        self.end_branches(at, last, effects);
+        let lead = &self.leader_shards[at].lead;
+        assert!(lead.is_over(last), "M3: {last} is over on {}, and something flies", lead.shard);
+    }
+
+    /// Ends the branches on a shard that belong to `last` or to an epoch before.
+    pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut MakoEffects) {
+        let ended = Some(MakoReply::Refused { error: Mako::not_open(last) });
+        self.drop_installing(at, |epoch| epoch <= last, effects);
+        let over = self.branches.end_epochs(self.leader_shards[at].lead.shard, last, &ended);
+        for (transaction, context) in over {
+            self.drop_context(at, transaction, Some(context), effects);
+        }
+    }
+
+    /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nothing else would, if
+    /// those lead nothing, so that no epoch ends with them.
+    pub(super) fn end_orphans(&mut self, effects: &mut MakoEffects) {
+        let ended = Some(MakoReply::Refused {
+            error: Mako::not_open(self.runtime.worker_context.epoch.get()),
+        });
+        for at in 0..self.leader_shards.len() {
+            let failure_detector = &self.failure_detector;
+            let over =
+                self.branches.end(self.leader_shards[at].lead.shard, &ended, |id, _, context| {
+                    let is_open = match context {
+                        MakoBranch::Open { .. } => true,
+                        MakoBranch::Slicing(slicing) => slicing.is_open(),
+                        MakoBranch::Locked { .. } => false,
+                    };
+                    is_open && failure_detector.is_gone(id)
+                });
+            for (transaction, context) in over {
+                self.drop_context(at, transaction, Some(context), effects);
+            }
+        }
+    }
+
+    /// A stream of `shard` that this worker leads has ended an epoch, durably, and has all of it up to
+    /// `clock`.
+    pub(super) fn ended(
+        &mut self,
+        (shard, ballot): (ShardId, Ballot),
+        (epoch, clock): (Epoch, Clock),
+        effects: &mut MakoEffects,
+    ) {
+        // How an epoch ends whose end was lost, the configuration says.
+        if self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch)) {
+            return;
+        }
+        let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
+        if !self.end_shard(shard, epoch, watermark, effects) {
+            return;
+        }
+        effects.observe(|| Observation::Reported { shard, epoch, watermark });
+        effects.push(EngineEffect::Report { shard, epoch, watermark });
+    }
+
+    /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
+    /// this is final for the shard (rule M12), however others end, and need not be waited for. False where that is for the
+    /// configuration to say, since another worker has heard that the shard's majority is lost.
+    fn end_shard(
+        &mut self,
+        shard: ShardId,
+        epoch: Epoch,
+        last: Clock,
+        effects: &mut MakoEffects,
+    ) -> bool {
+        let Some(at) = self.live(epoch) else { return true };
+        let Some(news) = self.live[at].end_led(shard, last) else { return false };
+        if news {
+            self.gossip.own_news = true;
+            self.runtime.nudge_others(effects);
+        }
+        true
+    }
+
+    /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
+    /// one.
+    pub(super) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+        self.may_forget = configuration.forgotten;
+        if self.live.first().is_some_and(|live| live.epoch <= configuration.forgotten) {
+            // It begins: one that has something of such an epoch was not to live on (`Member`).
+            self.shared.epochs.begin_behind(configuration.forgotten);
+            self.watermarks.borrow_mut().forget(configuration.forgotten);
+        }
+        let mut news = false;
+        for live in &self.live {
+            let ends = configuration.ends.get(&live.epoch).into_iter().flatten();
+            for (shard, end) in (0..).map(ShardId).zip(ends) {
+                news |= end.is_some_and(|end| live.end(shard, end));
+            }
+            let assignments = (0..).map(ShardId).zip(&configuration.shards);
+            for (shard, assignment) in assignments {
+                let out = live.epoch == configuration.epoch && assignment.out.is_some();
+                news |= out && live.end(shard, Clock::MAX);
+            }
+        }
+        if news {
+            self.gossip.own_news = true;
+            self.runtime.nudge_others(effects);
+        }
+        let settled = self.live.iter().filter_map(|live| configuration.last(live.epoch));
+        let settled: Vec<VectorWatermark> = settled.collect();
+        for last in settled {
+            self.hear_settled(last, effects);
+        }
+    }
+
+    /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
+    /// streams have brought these FVWs and are stable behind them, and passes over the stores are over.
+    pub(super) fn forget_finals(&mut self) {
+        let first = self.watermarks.borrow().first_partial();
+        if first.is_none_or(|first| first > self.may_forget) || !self.collections.is_empty() {
+            return;
+        }
+        let recovers =
+            self.leader_shards.iter().any(|led| led.leader_state.is_some() && !led.serves());
+        if recovers || self.shared.undecided.iter().any(|undecided| undecided.len() > 0) {
+            return;
+        }
+        let stable = self.follower_replays.iter().map(|followed| followed.stable.extent().finals);
+        let last = stable.min().map_or(self.may_forget, |last| last.min(self.may_forget));
+        self.watermarks.borrow_mut().forget(last);
+        self.shared.epochs.forget(self.runtime.worker_context.place.worker, last);
+    }
+
+    /// Some shards have ended the epoch at this place, for good: what depends on more of them than
+    /// there is has lost, and need not wait for the other shards to be told.
+    pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut MakoEffects) {
+        let epoch = self.live[at].epoch;
+        {
+            let Mako { shared, follower_replays: followed, runtime, watermarks, .. } = self;
+            let watermarks = watermarks.borrow();
+            for followed in followed {
+                followed.drop_rejected(epoch, &watermarks);
+                let shard = followed.shard;
+                followed.set_aside(
+                    |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
+                    |sessions, piece| shared.keep(shard, sessions, piece),
+                );
+                let replica = shared.replica(shard).expect("held");
+                super::follower_replay::publish(
+                    followed,
+                    replica,
+                    runtime.worker_context.place.worker,
+                );
+            }
+        }
+        let waiting: Vec<_> = self.live[at].durability_wait.take_all().collect();
+        for (own, stamp, waiter) in waiting {
+            self.await_cover(own, stamp, waiter, effects);
+        }
+        self.begin_sweeps_of_live(at, effects);
+    }
+
+    /// The error of a transaction whose epoch has closed before it was certified, or has not opened.
+    pub(super) fn not_open(epoch: Epoch) -> shoal_types::Error {
+        Aborted::from(Conflict::EpochNotOpen { epoch }).into()
+    }
+
+    /// Was this, kept by `shard`, certified in an epoch that ended without it?
+    pub(super) fn rejects(&self, shard: ShardId, stamp: StampRef<'_>) -> bool {
+        self.watermarks.borrow().rejects(shard, stamp)
+    }
+}

@@ -1,0 +1,335 @@
+//! The nodes that this worker has not heard for a while (design §5, "Failure").
+//!
+//! What a coordinator has in flight on a shard holds up that shard's watermark, and silence resolves nothing
+//! (rule M3): only the end of the epoch does. A leader that is held up by a coordinator who is gone does not
+//! wait until the manager has buried that one: it asks for the end of the epoch at once. To be wrong costs
+//! an epoch, and the transactions that hang; no node loses a lead by it. A node that was suspected and is heard
+//! again is slow, or far, and given more time from then on.
+
+use super::{Mako, MakoEffects};
+use shoal_cluster::manager::Configuration;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::sequences;
+use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::replication::in_flight_clocks::InFlight;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_types::{Epoch, NodeId, Time};
+use std::time::Duration;
+
+/// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
+/// is heard: one of the two ways between us is cut.
+const STUCK: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct FailureDetector {
+    peers: Vec<MonitoredPeer>,
+    /// Since when this worker steps without a break: before, it may have heard no node for a reason of its own.
+    awake_since: Time,
+    stepped_at: Time,
+    /// The last epoch whose end was asked for.
+    asked: Epoch,
+    /// The last epoch in which a wait for another shard was too long: something may be kept somewhere that goes only
+    /// with the epoch.
+    pub(super) unanswered: Epoch,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct MonitoredPeer {
+    heard: Time,
+    /// Its transactions with a lower number are of a former process, or it is dead.
+    first: u64,
+    /// It may be silent for so many times as long as others.
+    patience: u32,
+    /// When that was last found to be too little.
+    wronged_at: Time,
+    /// It was taken for gone since it was heard.
+    suspected: bool,
+}
+
+/// Most that a slow peer is given, and how long it is remembered to be slow.
+const PATIENCE_MAX: u32 = 16;
+const WRONG_FOR: Duration = Duration::from_secs(60);
+
+impl FailureDetector {
+    pub(super) fn new(nodes: usize) -> FailureDetector {
+        FailureDetector {
+            peers: vec![
+                MonitoredPeer {
+                    heard: Time::ZERO,
+                    first: 0,
+                    patience: 1,
+                    wronged_at: Time::ZERO,
+                    suspected: false
+                };
+                nodes
+            ],
+            awake_since: Time::ZERO,
+            stepped_at: Time::ZERO,
+            asked: Epoch(0),
+            unanswered: Epoch(0),
+        }
+    }
+
+    /// A step begins. What waits for silence looks twice before it is reached.
+    pub(super) fn awake(&mut self, now: Time, patience: Duration) {
+        if self.stepped_at + patience * 3 / 4 < now {
+            self.awake_since = now;
+        }
+        self.stepped_at = now;
+    }
+
+    /// Something comes from a node, of which so long a silence would have been suspicious: if `waits` says that
+    /// something was in flight for it since it was heard last. Where nothing is, no node has to speak.
+    pub(super) fn hear(
+        &mut self,
+        from: NodeId,
+        now: Time,
+        patience: Duration,
+        waits: impl FnOnce(Time) -> bool,
+    ) {
+        let Some(peer) = self.peers.get_mut(from.0 as usize) else { return };
+        let was_heard = peer.heard > Time::ZERO && peer.heard >= self.awake_since;
+        let late = was_heard && peer.heard + patience * peer.patience < now;
+        if std::mem::take(&mut peer.suspected) || late && waits(peer.heard) {
+            peer.patience = PATIENCE_MAX.min(peer.patience * 2);
+            peer.wronged_at = now;
+        } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
+            // By halves: one that is far stays far.
+            (peer.patience, peer.wronged_at) = (peer.patience / 2, now);
+        }
+        peer.heard = now;
+    }
+
+    /// A node was taken for gone: should it be heard again, that was wrong.
+    pub(super) fn suspect(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(node.0 as usize) {
+            peer.suspected = true;
+        }
+    }
+
+    /// From when on a node counts as silent, if nothing comes from it.
+    pub(super) fn silent_at(&self, node: NodeId, patience: Duration) -> Time {
+        let peer = self.peers.get(node.0 as usize);
+        peer.map_or(Time::MAX, |it| it.heard.max(self.awake_since) + patience * it.patience)
+    }
+
+    /// Is a node silent that was taken for gone?
+    pub(super) fn is_silent(&self, node: NodeId, now: Time, patience: Duration) -> bool {
+        let suspected = self.peers.get(node.0 as usize).is_some_and(|peer| peer.suspected);
+        suspected && self.silent_at(node, patience) <= now
+    }
+
+    /// How many times as long as others a node may take to answer.
+    pub(super) fn patience(&self, node: NodeId) -> u32 {
+        self.peers.get(node.0 as usize).map_or(1, |peer| peer.patience)
+    }
+
+    /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
+    fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
+        match self.is_gone(transaction) {
+            true => Time::ZERO,
+            false => self.silent_at(transaction.node, patience),
+        }
+    }
+
+    /// Is the coordinator of a transaction dead, or does it live anew, as far as the configuration says?
+    pub(super) fn is_gone(&self, transaction: TransactionId) -> bool {
+        let peer = self.peers.get(transaction.node.0 as usize);
+        peer.is_some_and(|peer| transaction.sequence < peer.first)
+    }
+
+    pub(super) fn configured(&mut self, configuration: &Configuration) {
+        for (peer, standing) in self.peers.iter_mut().zip(&configuration.nodes) {
+            let first = match standing.alive {
+                true => sequences::first(standing.incarnation),
+                false => u64::MAX,
+            };
+            if peer.first != first {
+                // It was suspected rightly.
+                (peer.suspected, peer.patience) = (false, 1);
+            }
+            peer.first = first;
+        }
+    }
+}
+
+impl Mako {
+    /// From when on the coordinator of something in flight counts as gone.
+    fn gone_at(&self, flight: InFlight) -> Time {
+        let worker_context = &self.runtime.worker_context;
+        let transaction = flight.transaction;
+        if transaction.node == worker_context.place.node || flight.resolved {
+            return Time::MAX;
+        }
+        // A node that leads nothing says nothing where there is nothing to say.
+        let patience = match worker_context.is_leader(transaction.node) {
+            true => self.options().silent_after,
+            false => self.options().hang_after,
+        };
+        let silent = self.failure_detector.gone_at(transaction, patience);
+        // We may hear one who does not hear us.
+        silent.min(flight.since + STUCK * self.options().hang_after)
+    }
+
+    /// Does it hang, since its coordinator is gone?
+    pub(super) fn hangs(&self, flight: InFlight, now: Time) -> bool {
+        self.gone_at(flight) <= now
+    }
+
+    /// Asks for the end of the open epoch, if something of it hangs that holds up a shard.
+    pub(super) fn ask_to_close(&mut self, now: Time, effects: &mut MakoEffects) {
+        let open = self.runtime.worker_context.epoch.get();
+        if self.failure_detector.asked >= open {
+            return;
+        }
+        let mut led = self.leader_shards.iter().filter(|led| led.lead.is_leading());
+        let held_up = led.find(|led| {
+            let first = led.lead.first_in_flight();
+            first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
+        });
+        let stalled = || {
+            let mut led = (0..self.leader_shards.len())
+                .filter(|at| self.leader_shards[*at].lead.is_leading());
+            let at = led.find(|at| {
+                let takes_part =
+                    self.runtime.worker_context.takes_part(self.leader_shards[*at].lead.shard);
+                self.failure_detector.unanswered >= open || takes_part && self.is_stalled(*at)
+            })?;
+            Some(self.leader_shards[at].lead.shard)
+        };
+        let held_up = held_up.map(|led| led.lead.shard);
+        let Some(shard) = held_up.or_else(stalled) else { return };
+        let at = self.place_of(shard).expect("it is led");
+        self.suspect_hanging(at, open, now);
+        if self.options().faults.has(PlantedBug::SilenceResolves) {
+            return self.end_branches(at, open, effects);
+        }
+        self.failure_detector.asked = open;
+        effects.observe(|| Observation::HeldUp { shard, epoch: open });
+        effects.push(EngineEffect::Close { shard, epoch: open });
+    }
+
+    /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
+    pub(super) fn suspect_hanging(&mut self, at: usize, last: Epoch, now: Time) {
+        let hanging =
+            self.leader_shards[at].lead.hanging(last).filter(|flight| self.hangs(*flight, now));
+        let gone: Vec<NodeId> = hanging.map(|flight| flight.transaction.node).collect();
+        gone.into_iter().for_each(|node| self.failure_detector.suspect(node));
+    }
+
+    /// When to look again whether a node is gone.
+    pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
+        let led = self.leader_shards.iter().filter(|led| led.lead.is_leading());
+        let first = led.filter_map(|led| Some(self.gone_at(led.lead.first_in_flight()?)));
+        let at = first.filter(|at| *at > now && *at < Time::MAX).min()?;
+        Some(at.min(now + self.options().silent_after / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
+    use shoal_cluster::topology::Topology;
+    use shoal_types::WorkerId;
+    use std::sync::Arc;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PATIENCE: Duration = Duration::from_millis(40);
+    const PEER: NodeId = NodeId(1);
+
+    fn at(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    /// In the peer's first process.
+    fn transaction() -> TransactionId {
+        TransactionId { node: PEER, worker: WorkerId(0), sequence: 7 }
+    }
+
+    /// This worker steps every 10 ms, until then.
+    fn awake(failure_detector: &mut FailureDetector, from: u64, until: u64) {
+        (from..=until).step_by(10).for_each(|ms| failure_detector.awake(at(ms), PATIENCE));
+    }
+
+    #[test]
+    fn who_is_heard_is_there() {
+        let mut failure_detector = FailureDetector::new(2);
+        awake(&mut failure_detector, 0, 200);
+        failure_detector.hear(PEER, at(200), PATIENCE, |_| true);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + PATIENCE);
+        failure_detector.hear(PEER, at(230), PATIENCE, |_| true);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(230) + PATIENCE);
+    }
+
+    #[test]
+    fn who_stood_still_blames_nobody() {
+        let mut failure_detector = FailureDetector::new(2);
+        awake(&mut failure_detector, 0, 100);
+        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        failure_detector.awake(at(500), PATIENCE);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
+        failure_detector.hear(PEER, at(501), PATIENCE, |_| true);
+        assert_eq!(
+            failure_detector.gone_at(transaction(), PATIENCE),
+            at(501) + PATIENCE,
+            "nor later"
+        );
+    }
+
+    #[test]
+    fn who_was_taken_for_gone_is_given_more_time_though_nothing_waits_by_then() {
+        let mut failure_detector = FailureDetector::new(2);
+        failure_detector.hear(PEER, at(100), PATIENCE, |_| false);
+        failure_detector.suspect(PEER);
+        failure_detector.hear(PEER, at(200), PATIENCE, |_| false);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
+    }
+
+    #[test]
+    fn who_has_nothing_to_say_may_be_silent() {
+        let mut failure_detector = FailureDetector::new(2);
+        awake(&mut failure_detector, 0, 500);
+        failure_detector.hear(PEER, at(100), PATIENCE, |_| false);
+        failure_detector.hear(PEER, at(500), PATIENCE, |_| false);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
+    }
+
+    #[test]
+    fn who_was_suspected_wrongly_is_given_more_time_for_a_while() {
+        let mut failure_detector = FailureDetector::new(2);
+        awake(&mut failure_detector, 0, 100);
+        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        awake(&mut failure_detector, 110, 200);
+        failure_detector.hear(PEER, at(200), PATIENCE, |_| true);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
+        let later = at(201) + WRONG_FOR;
+        awake(&mut failure_detector, 210, later.0 / 1_000_000);
+        failure_detector.peers[PEER.0 as usize].heard = Time(later.0 - 1);
+        failure_detector.hear(PEER, later, PATIENCE, |_| true);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), later + PATIENCE);
+    }
+
+    #[test]
+    fn what_a_former_process_has_left_hangs_at_once() {
+        let topology = Arc::new(Topology::symmetric(1, 2, 1, 0, 1));
+        let machine = StateMachine::new(topology, ManagerOptions::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        let mut failure_detector = FailureDetector::new(2);
+        awake(&mut failure_detector, 0, 100);
+        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        configuration.nodes[1].incarnation = Incarnation(1);
+        failure_detector.configured(&configuration);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(100) + PATIENCE);
+        configuration.nodes[1].incarnation = Incarnation(2);
+        failure_detector.configured(&configuration);
+        assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), Time::ZERO);
+        let new = TransactionId { sequence: sequences::first(Incarnation(2)), ..transaction() };
+        assert_eq!(failure_detector.gone_at(new, PATIENCE), at(100) + PATIENCE);
+        configuration.nodes[1].alive = false;
+        failure_detector.configured(&configuration);
+        assert_eq!(failure_detector.gone_at(new, 5 * MS), Time::ZERO, "buried");
+    }
+}

@@ -1,0 +1,288 @@
+//! A shard as a follower's worker sees it: pieces wait for the watermark and are replayed, in any
+//! order they are covered (rule M6, Mako §4.4).
+//!
+//! Each worker replays the stream of its number, beside the others and without a word to them: on one
+//! key the greatest (epoch, clock) wins, in any order of arrival (Thomas's rule). For that a tombstone has
+//! to stay until nothing older can arrive. **Applied** is the clock up to which a worker has replayed
+//! all there is; what lies at or below that of all workers is complete.
+
+use super::durability_wait::DurabilityWait;
+use super::options::MakoOptions;
+use super::piece::{Piece, StreamEntry};
+use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
+use crate::watermarks::Watermarks;
+use shoal_engine::execution::session_pool::SessionPool;
+use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_engine::replication::replica::ShardReplica;
+use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct FollowerReplay {
+    pub(super) shard: ShardId,
+    sessions: Rc<SessionPool>,
+    /// Pieces of each epoch that is not settled.
+    waiting: BTreeMap<Epoch, DurabilityWait<Piece>>,
+    shards: usize,
+    /// Pieces of epochs of which this node does not know how they ended: that comes behind them in the stream.
+    unknown: BTreeMap<Epoch, Vec<Piece>>,
+    /// The clocks of what waits.
+    clocks: ClockCounts,
+    /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
+    blocked: Vec<Piece>,
+    /// What the stream says, as far as this worker was told.
+    pub(super) extent: StreamExtent,
+    /// How much of that the store has for good.
+    pub(super) stable: StablePrefix,
+}
+
+/// Clocks, each as often as there are pieces of it: a transaction may come in parts.
+#[derive(Default)]
+struct ClockCounts(BTreeMap<Clock, usize>);
+
+impl ClockCounts {
+    fn insert(&mut self, clock: Clock) {
+        *self.0.entry(clock).or_default() += 1;
+    }
+
+    fn remove(&mut self, clock: Clock) {
+        let count = self.0.get_mut(&clock).expect("what waited is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&clock);
+        }
+    }
+
+    fn first(&self) -> Option<Clock> {
+        self.0.first_key_value().map(|(clock, _)| *clock)
+    }
+}
+
+impl FollowerReplay {
+    pub(super) fn new(replica: &ShardReplica, shards: usize) -> FollowerReplay {
+        FollowerReplay {
+            shard: replica.shard,
+            sessions: SessionPool::new(replica.store.clone(), usize::MAX),
+            waiting: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            shards,
+            clocks: ClockCounts::default(),
+            blocked: Vec::new(),
+            extent: StreamExtent::default(),
+            stable: StablePrefix::default(),
+        }
+    }
+
+    /// Takes the next entry of the stream.
+    pub(super) fn enter(
+        &mut self,
+        entry: StreamEntry,
+        watermarks: &Watermarks,
+        options: &MakoOptions,
+        keep: &mut impl FnMut(&Rc<SessionPool>, &Piece),
+        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+    ) {
+        let StreamEntry { safe, ends, finals, pieces } = entry;
+        let mut needs = PieceNeeds::default();
+        for piece in pieces {
+            needs.add(self.shard, piece.stamp.as_ref());
+            if options.faults.has(PlantedBug::ApplyAboveWatermark) {
+                self.apply(piece, apply);
+                continue;
+            }
+            let (stamp, epoch) = (piece.stamp.clone(), piece.stamp.epoch);
+            assert!(
+                epoch > self.extent.ended,
+                "M9: {stamp:?} of {} comes after the end",
+                self.shard
+            );
+            let trusts = options.faults.has(PlantedBug::TakeForgottenForWhole);
+            if epoch <= watermarks.forgotten() && epoch > self.extent.finals && !trusts {
+                self.clocks.insert(stamp.clock);
+                self.unknown.entry(epoch).or_default().push(piece);
+                continue;
+            }
+            if watermarks.covers(self.shard, stamp.as_ref()) {
+                self.apply(piece, apply);
+                continue;
+            }
+            if watermarks.rejects(self.shard, stamp.as_ref()) {
+                continue;
+            }
+            if watermarks.end_of(epoch, self.shard).is_some() {
+                keep(&self.sessions, &piece);
+                continue;
+            }
+            self.clocks.insert(stamp.clock);
+            let none = VectorWatermark::new(epoch, self.shards);
+            let waiting =
+                self.waiting.entry(epoch).or_insert_with(|| DurabilityWait::new(self.shards));
+            // It may be of an epoch that this node has not heard of.
+            let watermark = watermarks.live(epoch).unwrap_or(&none);
+            let covered = waiting.push(watermark, self.shard, stamp, piece);
+            assert!(covered.is_none(), "seen above");
+        }
+        for last in &finals {
+            for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
+                self.clocks.remove(piece.stamp.clock);
+                if last.covers(self.shard, piece.stamp.as_ref()) {
+                    self.apply(piece, apply);
+                }
+            }
+        }
+        let finals = finals.last().map_or(self.extent.finals, VectorWatermark::epoch);
+        self.note(EntryContents { safe, ends, finals, needs }, watermarks.settled());
+    }
+
+    /// The stream has one more entry, which says that.
+    pub(super) fn note(&mut self, said: EntryContents, settled: Epoch) {
+        self.extent.extend(self.shard, &said, settled);
+        self.stable.push(said);
+    }
+
+    /// The store has all that is stable in another replica's, and what it says stands for the entries up to there.
+    pub(super) fn restore(&mut self, extent: StreamExtent) {
+        let (shard, before) = (self.shard, &self.extent);
+        assert!(extent.length > before.length, "{shard} has {before:?}, and gets {extent:?}");
+        assert!(extent.safe >= before.safe, "M3: the safe clock of {shard} went back");
+        self.waiting.clear();
+        self.unknown.clear();
+        self.clocks = ClockCounts::default();
+        self.blocked.clear();
+        self.extent = extent.clone();
+        self.stable.restore(extent);
+    }
+
+    /// Replays a piece that is covered; later, if a lock is in the way or the step has replayed enough.
+    fn apply(&mut self, piece: Piece, apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool) {
+        if !apply(&self.sessions, &piece) {
+            self.clocks.insert(piece.stamp.clock);
+            self.blocked.push(piece);
+        }
+    }
+
+    /// Goes on with what was left, up to the first that still waits.
+    pub(super) fn retry(&mut self, apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool) {
+        while let Some(piece) = self.blocked.pop_if(|piece| apply(&self.sessions, piece)) {
+            self.clocks.remove(piece.stamp.clock);
+        }
+    }
+
+    /// Is everything replayed that is covered?
+    pub(super) fn is_through(&self) -> bool {
+        self.blocked.is_empty()
+    }
+
+    /// Replays what the watermark covers by now.
+    pub(super) fn advance(
+        &mut self,
+        watermarks: &Watermarks,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+    ) {
+        let FollowerReplay { shard, sessions, waiting, clocks, blocked, .. } = self;
+        for watermark in watermarks.all_live() {
+            let Some(waiting) = waiting.get_mut(&watermark.epoch()) else { continue };
+            waiting.advance(watermark, |_, _, piece| {
+                assert!(
+                    watermark.covers(*shard, piece.stamp.as_ref()),
+                    "M6: {piece:?} is not covered by {watermark:?}"
+                );
+                if apply(sessions, &piece) {
+                    clocks.remove(piece.stamp.clock);
+                } else {
+                    blocked.push(piece);
+                }
+            });
+        }
+    }
+
+    /// Replays what the FVW of an epoch covers of it; the rest never will be (rule M9).
+    pub(super) fn settle(
+        &mut self,
+        epoch: Epoch,
+        watermarks: &Watermarks,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+    ) {
+        self.extent.ends.remove(&epoch);
+        let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
+        for (_, stamp, piece) in waiting.take_all() {
+            self.clocks.remove(stamp.clock);
+            if watermarks.covers(self.shard, stamp.as_ref()) {
+                self.apply(piece, apply);
+            }
+        }
+    }
+
+    /// Shards have ended an epoch: drops what depends on more of them than there is.
+    pub(super) fn drop_rejected(&mut self, epoch: Epoch, watermarks: &Watermarks) {
+        let (Some(waiting), Some(watermark)) =
+            (self.waiting.get_mut(&epoch), watermarks.live(epoch))
+        else {
+            return;
+        };
+        let rejected = |piece: &Piece| watermarks.rejects(self.shard, piece.stamp.as_ref());
+        for (_, piece) in waiting.take_if(watermark, rejected) {
+            self.clocks.remove(piece.stamp.clock);
+        }
+    }
+
+    /// This shard has `ended` some epochs: what still waits of them is undecided, and kept elsewhere from now on.
+    pub(super) fn set_aside(
+        &mut self,
+        ended: impl Fn(Epoch) -> bool,
+        mut keep: impl FnMut(&Rc<SessionPool>, &Piece),
+    ) {
+        for (_, mut waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
+            for (_, stamp, piece) in waiting.take_all() {
+                keep(&self.sessions, &piece);
+                // After that: tombstones above it may go when nothing waits below.
+                self.clocks.remove(stamp.clock);
+            }
+        }
+    }
+
+    /// Sessions to replay with.
+    pub(super) fn sessions(&self) -> &Rc<SessionPool> {
+        &self.sessions
+    }
+
+    /// Everything of this stream up to here has been replayed.
+    pub(super) fn applied(&self) -> Clock {
+        let safe = self.extent.safe;
+        self.clocks.first().map_or(safe, |first| Clock(first.0 - 1).min(safe))
+    }
+
+    /// Absorbs what can be.
+    ///
+    /// # Panics
+    /// If something is not replayed that counts as stable (M6): it would be missing where the stream is cut.
+    pub(super) fn stabilize(
+        &mut self,
+        replica: &ShardReplica,
+        worker: WorkerId,
+        watermarks: &Watermarks,
+        faults: PlantedBugs,
+    ) {
+        if self.is_through() || faults.has(PlantedBug::StableWhileBlocked) {
+            let known = KnownEpochs { watermarks, finals: self.extent.finals };
+            self.stable.advance(replica, worker, known, faults);
+        }
+        let (shard, greatest, applied) = (self.shard, self.stable.greatest(), self.applied());
+        assert!(
+            greatest <= applied,
+            "M6: {worker} of {shard} is stable up to {greatest}, and has replayed all up to {applied} only"
+        );
+    }
+
+    /// How many pieces wait.
+    pub(super) fn pending(&self) -> usize {
+        let unknown = self.unknown.values().map(Vec::len).sum::<usize>();
+        self.waiting.values().map(DurabilityWait::len).sum::<usize>() + self.blocked.len() + unknown
+    }
+}
+
+/// Publishes how far this worker has replayed.
+pub(super) fn publish(followed: &FollowerReplay, replica: &ShardReplica, worker: WorkerId) {
+    replica.progress(worker, followed.applied());
+}

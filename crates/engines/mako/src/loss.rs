@@ -1,0 +1,128 @@
+//! A shard whose majority is lost for good, as an operator has accepted (design §5, "Accepting the loss of shard d"; the
+//! manager's part is `cluster/src/manager/loss.rs`).
+//!
+//! 1. Every node stops to learn how far the shard was durable in the epochs before the loss, and where it ended, and
+//!    tells the manager what it knows ([`Epochs::freeze`](super::epochs::Epochs::freeze)). Nothing but the configuration
+//!    changes that any more.
+//! 2. The leader of the survivors, once all that they hold is decided, tells how far that goes; then it waits.
+//! 3. The configuration says how those epochs ended, and the leader closes them like any others whose ends are known
+//!    (`leader_states.rs`).
+//!
+//! Invariant: no forced end is below what a node has acted by (M9). A node that was away while others were asked may
+//! know more: it must not go on with what it has in memory ([`Engine::exceeds`](shoal_engine::Engine::exceeds)).
+
+use super::{Mako, MakoEffects};
+use shoal_cluster::manager::{Configuration, LossStage};
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
+use std::collections::BTreeMap;
+
+/// Most epochs of which a leader says that its stream lacks their end; the first of them say the most.
+const LACKING_MAX: usize = 1024;
+
+impl Mako {
+    /// The configuration says of which shards the majority is lost.
+    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+        let shards = (0..).map(ShardId).zip(&configuration.shards);
+        let losses = shards.filter_map(|(id, shard)| Some((id, shard.loss.clone()?)));
+        self.losses = losses.collect();
+        for (shard, loss) in &self.losses {
+            let (shard, begun) = (*shard, loss.begun);
+            let learns = self.options().faults.has(PlantedBug::LearnAfterLoss);
+            if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
+                && loss.stage == LossStage::Asking
+            {
+                effects.push(EngineEffect::Known { shard, begun, knowledge });
+            }
+        }
+    }
+
+    /// Is it still open how the lost epochs of a shard end?
+    pub(super) fn is_losing(&self, shard: ShardId) -> bool {
+        self.losses.get(&shard).is_some_and(|loss| loss.stage != LossStage::Over)
+    }
+
+    /// All that the survivors of the shard at this place hold of this worker's stream is decided: says how far that goes.
+    pub(super) fn tell_held(&mut self, at: usize, effects: &mut MakoEffects) {
+        let shard = self.leader_shards[at].lead.shard;
+        let (Some(loss), Some(leader_state)) =
+            (self.losses.get(&shard), &mut self.leader_shards[at].leader_state)
+        else {
+            return;
+        };
+        if loss.stage != LossStage::Preparing || std::mem::replace(&mut leader_state.held, true) {
+            return;
+        }
+        let extent = &self.follower_replays[at].extent;
+        let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
+        let mut clocks: BTreeMap<Epoch, Clock> =
+            loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
+        // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
+        let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
+        lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
+        if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot), clocks) {
+            effects.push(EngineEffect::Held { shard, held });
+        }
+    }
+
+    /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
+    /// stream has all of it, if the node has a copy.
+    pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+        let extent = self.place_of(shard).map(|at| &self.follower_replays[at].extent);
+        let held = |epoch: Epoch| {
+            extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
+        };
+        let open = self.live.iter().filter(|live| !live.watermark.has_ended(shard));
+        open.map(|live| (live.epoch(), live.watermark.of(shard), held(live.epoch()))).collect()
+    }
+
+    /// The greatest clock at which a lost epoch of a shard ended: what is drawn from now on is greater (M8).
+    pub(super) fn lost_clock(&self, shard: ShardId) -> Clock {
+        let ends = self.losses.get(&shard).into_iter().flat_map(|loss| loss.ends.values());
+        let ends = ends.filter_map(|lost| lost.end).filter(|end| *end < Clock::MAX);
+        ends.max().unwrap_or_default()
+    }
+
+    /// Does this node know more than an FVW that stands in a stream? If the end of a shard was forced while the node was away,
+    /// the configuration says so, and [`exceeds_loss`](Mako::exceeds_loss) sees it. If not, hearing the same FVW with the
+    /// configuration violates M9.
+    pub(super) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
+        let Some(at) = self.live(last.epoch()) else { return false };
+        let watermark = &self.live[at].watermark;
+        let mut shards = self.runtime.worker_context.topology.shard_ids();
+        shards.any(|shard| watermark.of(shard) > last.of(shard))
+    }
+
+    /// A shard of which this node has acted by more than the configuration says that there was, since the loss of its
+    /// majority was accepted while this node was away.
+    ///
+    /// # Panics
+    /// If this node was not away: no end is forced below what it told (M9).
+    pub(super) fn exceeds_loss(&self, configuration: &Configuration) -> Option<ShardId> {
+        let end = |epoch: Epoch, shard: ShardId| match configuration.ends.get(&epoch) {
+            Some(ends) => ends.get(shard.0 as usize).copied().flatten(),
+            None => configuration.last(epoch).map(|last| last.of(shard)),
+        };
+        let exceeds = |shard: ShardId| {
+            self.live.iter().find(|live| {
+                let (reached, ended) = (live.watermark.of(shard), live.watermark.has_ended(shard));
+                end(live.epoch(), shard)
+                    .is_some_and(|end| reached > end || (ended && reached != end))
+            })
+        };
+        let worker_context = &self.runtime.worker_context;
+        for (shard, assignment) in (0..).map(ShardId).zip(&configuration.shards) {
+            let Some(loss) = &assignment.loss else { continue };
+            let Some(live) = exceeds(shard) else { continue };
+            assert!(
+                !loss.has_told(worker_context.place.node, worker_context.incarnation.get()),
+                "M9: {} of {shard} was forced to end below what {} had told",
+                live.epoch(),
+                worker_context.place.node
+            );
+            return Some(shard);
+        }
+        None
+    }
+}

@@ -1,0 +1,745 @@
+//! Snapshots: how a replica gets what its streams have no more, since they were cut (design §6).
+//!
+//! ```text
+//!   sender                                            receiver
+//!   its stream is asked for entries that are cut
+//!     extent stable, cut    ── first part ──────────►  rows of a range, as the sender has them now
+//!     part of its store    ── part 1 ──────────────►  …; what is not among them and not newer goes
+//!                         ◄── all before this place ─
+//!                          ── the last part ────────►  the copy is whole
+//!     stream ── Snapshot: extent, FVWs, which copy ─►  stream: begins behind the extent
+//! ```
+//! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
+//! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
+//! every stream of the shard was stable at the sender when it began, or up to which a whole copy that it took itself
+//! had brought everything.
+//!
+//! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
+//! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
+//! settled. A row is given if, and only if, the sender's watermark or FVW of the row's epoch covers its stamp
+//! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
+//! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
+//! clock (M3, M4), for good (M9). A piece that was never decided lies above every safe clock that its stream
+//! decided in its epoch, and so above the shard's watermark and its end. What a sender has from a copy keeps of its
+//! stamp only epoch and clock. Therefore each part says how far the sender knows the epochs of its rows to be durable,
+//! read after the rows were, and the receiver takes that over before it stores any of them. By induction over copies of
+//! copies each node's watermarks cover the whole stamp of every row that it has from a copy, whether the store keeps
+//! that stamp or the short one, or had the version before. So the sender decides by its watermarks alone, what a receiver
+//! has from copies is rolled back by the same rule as everything else, and a part whose rows its watermarks do not
+//! cover is refused.
+//!
+//! The newest committed version of a key is in its chain, below all that is not committed: installing trims only
+//! what is below a version that the watermarks cover, and the sender asks the same watermarks, later.
+//! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
+//! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
+//! never leave the index.
+//!
+//! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
+//! whether they count, with their stamps. `undecided.rs` has what becomes of them at the receiver.
+//!
+//! Why the receiver ends where the sender is:
+//!
+//! - Every piece in the entries up to the extent is stable before the first part is taken, or came with a whole
+//!   copy, and has a clock up to the cut (`stable.rs`). The sender's watermarks cover it, or never will. So each is
+//!   in the parts, or what came in its place: in a later part that
+//!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
+//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver
+//!   has from up to the cut, and the part has not, goes; and what any worker of the receiver replays of such
+//!   clocks is skipped as far as parts have come: the [floor](shoal_engine::replication::replay_floor). What is deleted after
+//!   the cut is in entries that are still to come.
+//! - A part can be late, and the receiver have come further by other ways. What all its streams have up to some
+//!   clock it has or has deleted, and so it is with the floor; rows up to there are skipped.
+//! - Half a copy does no harm: what is there is committed and newer or the same, and what is not comes with
+//!   the entries, or with the next copy, which begins from the first key again.
+//!
+//! Each part begins where the one before has ended. The store changes, and so may these places when something
+//! is sent again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts
+//! at a time are under way; a sender that hears nothing sends again from where the receiver is, and gives up after a
+//! while. The stream asks again when the receiver speaks.
+//!
+//! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: the
+//! entries that the copy stands for are decided for good, and no entry behind them is cut while the copy is kept.
+//! So a copy that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and
+//! the answer tells whether the receiver still has the rest. One that has forgotten begins again from the first part.
+
+use super::options::MakoOptions;
+use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow, form, place};
+use super::stable_prefix::StreamExtent;
+use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use bytes::Bytes;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::replication::replay::publish;
+use shoal_store::{Session, WalkPlace};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{
+    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+    coded_struct,
+};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Parts of a copy that are under way at a time,
+const WINDOW: usize = 16;
+
+/// and bytes of all copies that a worker gives; one part always may be.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// Between two parts, of any copy, the worker does other things for so long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Records of its own that a receiver looks at for one part.
+const ERASED_MAX: usize = 1 << 14;
+
+/// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
+const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
+
+/// A sender gives up when it has sent the same again so many times. Counted and not timed: how often its turn
+/// comes depends on how many copies it gives.
+const REPEATS_MAX: u32 = 20;
+
+/// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
+/// repeats itself,
+const SILENCES: u32 = 4;
+
+/// and so many copies could each have had their turn.
+const TURNS: u32 = 64;
+
+/// What stands for the entries of a stream up to an extent, together with the parts of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SnapshotMetadata {
+    copy: u64,
+    extent: StreamExtent,
+    /// The FVWs up to the extent's that do not cover all of their epochs.
+    finals: Vec<VectorWatermark>,
+}
+
+coded_struct!(SnapshotMetadata { copy: u64, extent: StreamExtent, finals: Vec<VectorWatermark> });
+
+/// A copy that this worker gives.
+pub(super) struct SnapshotSender {
+    /// The place of the shard.
+    at: usize,
+    to: NodeId,
+    copy: u64,
+    cut: Clock,
+    /// The epochs up to this one were settled when it began.
+    settled: Epoch,
+    /// The entries that it stands for.
+    length: u64,
+    head: Bytes,
+    /// Where the parts begin that are sent and not acknowledged, and their bytes.
+    sent: VecDeque<(WalkPlace, usize)>,
+    /// Where the next part begins. `None` once the last is sent.
+    next: Option<WalkPlace>,
+    /// Where the part begins that was sent last.
+    last: WalkPlace,
+    /// The stream waits for it.
+    wanted: bool,
+    /// When anything came or went last.
+    active_at: Time,
+    /// How often parts were sent again since the receiver last had more.
+    repeats: u32,
+}
+
+/// A copy that this worker takes.
+pub(super) struct SnapshotReceiver {
+    /// The place of the shard.
+    at: usize,
+    from: NodeId,
+    copy: u64,
+    /// When a part came last.
+    heard_at: Time,
+    /// Where the next part begins. `None` when all are here.
+    reached: Option<WalkPlace>,
+    /// Parts that came before their turn, by where they begin.
+    early: BTreeMap<WalkPlace, SnapshotChunk>,
+}
+
+impl SnapshotSender {
+    /// Where the first part begins that is not acknowledged.
+    fn first(&self) -> Option<&WalkPlace> {
+        self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
+    }
+
+    /// The receiver has everything before `place`. Says whether that is news.
+    fn advance(&mut self, place: Option<WalkPlace>) -> bool {
+        let Some(place) = place else {
+            self.next = None;
+            return !std::mem::take(&mut self.sent).is_empty();
+        };
+        let old =
+            |first: &WalkPlace| place == *first || place < *first && place != WalkPlace::default();
+        if self.first().is_none_or(old) {
+            return false; // It was said before.
+        }
+        while self.sent.front().is_some_and(|(start, _)| *start < place) {
+            self.sent.pop_front();
+        }
+        if self.first() != Some(&place) {
+            // It took a part that ended elsewhere, or has forgotten this copy.
+            self.next = Some(place);
+            self.sent.clear();
+        }
+        true
+    }
+
+    /// The stream asks for it again.
+    fn ask_again(&mut self, now: Time) {
+        if self.is_over() {
+            self.next = Some(self.last.clone());
+        }
+        (self.wanted, self.active_at, self.repeats) = (true, now, 0);
+    }
+
+    /// What is not acknowledged is to be sent again.
+    fn rewind(&mut self) {
+        if let Some((first, _)) = self.sent.pop_front() {
+            self.next = Some(first);
+            self.sent.clear();
+            self.repeats += 1;
+        }
+    }
+
+    /// The receiver has all parts.
+    pub(super) fn is_over(&self) -> bool {
+        self.next.is_none() && self.sent.is_empty()
+    }
+
+    /// When there is something to do if nothing comes before: to send parts again, or to forget it.
+    fn due(&self, retry_after: Duration) -> Time {
+        self.active_at + if self.is_over() { retry_after * REPEATS_MAX } else { retry_after }
+    }
+
+    /// May the next part be sent, for all that this copy has under way?
+    fn has_room(&self) -> bool {
+        self.next.is_some() && self.sent.len() < WINDOW
+    }
+}
+
+/// Giving.
+impl Mako {
+    /// What the store has for good of this worker's stream of the shard at this place.
+    fn stable_extent(&self, at: usize) -> &StreamExtent {
+        match self.options().faults.has(PlantedBug::CutUnstable) {
+            true => &self.follower_replays[at].extent,
+            false => self.follower_replays[at].stable.extent(),
+        }
+    }
+
+    /// So many entries of this worker's stream of `shard` may be cut: the store has them for good, and no copy
+    /// that is under way stands for fewer.
+    pub(super) fn may_cut(&self, shard: ShardId) -> u64 {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let snapshot_senders =
+            self.snapshot_senders.iter().filter(|snapshot_sender| snapshot_sender.at == at);
+        let given = snapshot_senders.map(|snapshot_sender| snapshot_sender.length);
+        given.fold(self.stable_extent(at).length, u64::min)
+    }
+
+    /// A replica needs entries of this worker's stream of `shard` that are cut.
+    pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let mut snapshot_senders = self.snapshot_senders.iter_mut();
+        if let Some(snapshot_sender) = snapshot_senders
+            .find(|snapshot_sender| (snapshot_sender.at, snapshot_sender.to) == (at, to))
+        {
+            return snapshot_sender.ask_again(now);
+        }
+        let replica = self.shared.replica(shard).expect("held");
+        let extent = self.stable_extent(at).clone();
+        let faults = self.options().faults;
+        // What this worker's extent says may stand for a copy that this node took itself: then the other workers
+        // may not have stable streams up to there.
+        let cut = match faults.has(PlantedBug::CopyFromOneStream) {
+            true => extent.greatest,
+            false => replica.covered().max(replica.floor().whole()),
+        };
+        // Like no other, of this process or another.
+        let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
+        let watermarks = self.watermarks.borrow();
+        let finals = watermarks.partial(extent.finals).cloned();
+        let finals = finals.filter(|_| !faults.has(PlantedBug::SnapshotWithoutFinals)).collect();
+        let settled = watermarks.settled();
+        let length = extent.length;
+        let head = encode(&SnapshotMetadata { copy, extent, finals });
+        self.snapshot_senders.push(SnapshotSender {
+            at,
+            to,
+            copy,
+            cut,
+            settled,
+            length,
+            head,
+            sent: VecDeque::new(),
+            next: Some(WalkPlace::default()),
+            last: WalkPlace::default(),
+            wanted: true,
+            active_at: now,
+            repeats: 0,
+        });
+    }
+
+    /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
+    fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
+        let shard = self.follower_replays[at].shard;
+        for snapshot_sender in
+            self.snapshot_senders.extract_if(.., |snapshot_sender| snapshot_sender.at == at)
+        {
+            let SnapshotSender { to, length, head, wanted, .. } = snapshot_sender;
+            if wanted {
+                effects.push(EngineEffect::Snapshot { shard, to, length, state: head });
+            }
+        }
+    }
+
+    /// The receiver of a copy has everything before `place`.
+    pub(super) fn part_is_taken(
+        &mut self,
+        from: NodeId,
+        (shard, copy): (ShardId, u64),
+        reached: Option<&(TableId, Bytes)>,
+    ) {
+        let (now, at) = (self.runtime.worker_context.now.get(), self.place_of(shard));
+        let snapshot_sender = self.snapshot_senders.iter_mut();
+        let mut snapshot_sender =
+            snapshot_sender.filter(|it| (Some(it.at), it.to, it.copy) == (at, from, copy));
+        let Some(snapshot_sender) = snapshot_sender.next() else {
+            self.runtime.counters.dropped += 1;
+            return;
+        };
+        let reached = reached.map(place);
+        let gets_on = reached != Some(WalkPlace::default());
+        if snapshot_sender.advance(reached) {
+            snapshot_sender.active_at = now;
+            snapshot_sender.repeats = if gets_on { 0 } else { snapshot_sender.repeats };
+        }
+    }
+
+    /// Goes on with the copies that this worker gives.
+    pub(super) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        for place in (0..self.snapshot_senders.len()).rev() {
+            let snapshot_sender = &mut self.snapshot_senders[place];
+            let shard = self.follower_replays[snapshot_sender.at].shard;
+            // Perhaps this node has not heard who leads.
+            let gives = self.runtime.worker_context.gives(
+                shard,
+                self.runtime.worker_context.place.node,
+                snapshot_sender.to,
+            );
+            let (is_over, is_due) =
+                (snapshot_sender.is_over(), snapshot_sender.due(retry_after) <= now);
+            let is_vain = is_due && (is_over || snapshot_sender.repeats == REPEATS_MAX);
+            if snapshot_sender.wanted && (!gives || is_over || is_vain) {
+                // Of one that is given up the receiver has not all, and drops this; then it asks again.
+                snapshot_sender.wanted = false;
+                let (to, length, state) =
+                    (snapshot_sender.to, snapshot_sender.length, snapshot_sender.head.clone());
+                effects.push(EngineEffect::Snapshot { shard, to, length, state });
+            }
+            if !gives || is_vain {
+                self.snapshot_senders.swap_remove(place);
+                continue;
+            }
+            if is_due {
+                snapshot_sender.rewind();
+                snapshot_sender.active_at = now;
+            }
+        }
+        if self.give_at <= now
+            && self.parts_have_room()
+            && let Some(place) = self.snapshot_senders.iter().position(SnapshotSender::has_room)
+        {
+            self.give_at = now + PAUSE;
+            self.give_part(now, place, effects);
+            self.snapshot_senders.rotate_left(place + 1); // Each in its turn.
+        }
+    }
+
+    fn parts_have_room(&self) -> bool {
+        let sent = self.snapshot_senders.iter().flat_map(|snapshot_sender| &snapshot_sender.sent);
+        sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
+    }
+
+    fn give_part(&mut self, now: Time, place: usize, effects: &mut MakoEffects) {
+        let snapshot_sender = &mut self.snapshot_senders[place];
+        let own = &self.runtime.worker_context.own[snapshot_sender.at];
+        let (Some(from), Ok(mut session)) = (snapshot_sender.next.clone(), own.sessions.take())
+        else {
+            return;
+        };
+        let (shard, MakoOptions { snapshot_part, faults, .. }) =
+            (own.shard, &self.shared.setup.options);
+        let (epochs, cut, settled) =
+            (&self.shared.epochs, snapshot_sender.cut, snapshot_sender.settled);
+        let withheld = Cell::new(0);
+        let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
+        let committed = |stamp: StampRef<'_>| {
+            if epochs.covers(shard, stamp) || faults.has(PlantedBug::CopyUncommitted) {
+                return true;
+            }
+            let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
+            withheld.set(withheld.get() + usize::from(by_clock && !undecided(stamp)));
+            by_clock && faults.has(PlantedBug::CopyByClock)
+        };
+        let mut rows = Vec::new();
+        // Meanwhile nothing moves from the table to the store.
+        let mut kept = self.shared.undecided(shard).lock();
+        let mut beside = Vec::new();
+        let until = session.copy(&from, *snapshot_part, (committed, undecided), |copied| {
+            let (table, key) = (copied.table, Bytes::copy_from_slice(copied.key));
+            let value = copied.value.map(Bytes::copy_from_slice);
+            match (copied.committed, value) {
+                (true, Some(value)) => {
+                    let (epoch, clock) = (copied.stamp.epoch, copied.stamp.clock);
+                    rows.push(ChunkRow { table, epoch, clock, key, value });
+                }
+                (true, None) => {}
+                (false, value) => {
+                    beside.push(UndecidedRow { table, key, value, stamp: copied.stamp.to_stamp() });
+                }
+            }
+        });
+        // The table has some that are decided by now.
+        let kept_rows = kept.rows(&from, until.as_ref());
+        beside.extend(kept_rows.filter(|row| !epochs.rejects(shard, row.stamp.as_ref())));
+        drop(kept);
+        if faults.has(PlantedBug::CopyWithoutUndecided) {
+            beside.clear();
+        }
+        let undecided = beside;
+        let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
+        let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
+            + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
+        snapshot_sender.sent.push_back((from.clone(), bytes));
+        snapshot_sender.next = until.clone();
+        snapshot_sender.last = from.clone();
+        snapshot_sender.active_at = now;
+        let (to, copy, is_first) =
+            (snapshot_sender.to, snapshot_sender.copy, from == WalkPlace::default());
+        // Asked after the rows were: so what is told of their epochs covers them.
+        let watermarks = self.watermarks_of(&rows, settled, is_first);
+        let (from, until) = (form(from), until.map(form));
+        let forgotten = self.watermarks.borrow().forgotten();
+        let part = SnapshotChunk {
+            shard,
+            copy,
+            cut,
+            from,
+            until,
+            settled,
+            forgotten,
+            watermarks,
+            rows,
+            undecided,
+        };
+        let planted =
+            faults.has(PlantedBug::CopyUncommitted) || faults.has(PlantedBug::CopyByClock);
+        assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
+        effects.observe(|| part.observation(withheld.get()));
+        effects.push(EngineEffect::Send { to, message: MakoMessage::Part(part) });
+    }
+
+    /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
+    fn watermarks_of(
+        &self,
+        rows: &[ChunkRow],
+        settled: Epoch,
+        is_first: bool,
+    ) -> Vec<VectorWatermark> {
+        let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
+        let later = epochs.into_iter().filter(|epoch| *epoch > settled);
+        let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
+        let watermarks = self.watermarks.borrow();
+        let says = is_first && !self.options().faults.has(PlantedBug::SnapshotWithoutFinals);
+        let finals = watermarks.partial(settled).filter(|_| says).cloned();
+        finals.chain(later).collect()
+    }
+
+    /// When to go on.
+    pub(super) fn next_given(&self) -> Option<Time> {
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        let gives =
+            self.parts_have_room() && self.snapshot_senders.iter().any(SnapshotSender::has_room);
+        let again =
+            self.snapshot_senders.iter().map(|snapshot_sender| snapshot_sender.due(retry_after));
+        again.chain(gives.then_some(self.give_at)).min()
+    }
+}
+
+/// Taking.
+impl Mako {
+    /// A part of a copy has come.
+    pub(super) fn take_part(
+        &mut self,
+        from: NodeId,
+        part: SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) {
+        let Some(at) = self.place_of(part.shard).filter(|_| self.may_take(from, &part)) else {
+            self.runtime.counters.dropped += 1;
+            return;
+        };
+        let (shard, copy) = (part.shard, part.copy);
+        let known = |it: &SnapshotReceiver| (it.at, it.from, it.copy) == (at, from, copy);
+        let now = self.runtime.worker_context.now.get();
+        // A leader that prepares may have asked two: one of them is enough, unless it has fallen silent.
+        let patience = self.runtime.worker_context.limits.retry_after * SILENCES + PAUSE * TURNS;
+        let goes_on =
+            |it: &SnapshotReceiver| it.at == at && it.from != from && now < it.heard_at + patience;
+        if place(&part.from) == WalkPlace::default()
+            && !self.snapshot_receivers.iter().any(|it| known(it) || goes_on(it))
+        {
+            self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
+            let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
+            self.snapshot_receivers.push(SnapshotReceiver {
+                at,
+                from,
+                copy,
+                heard_at: now,
+                reached,
+                early,
+            });
+        }
+        let reached = match self.snapshot_receivers.iter().position(known) {
+            Some(snapshot_receiver) => self.take_in_turn(snapshot_receiver, part, effects),
+            None => Some(WalkPlace::default()),
+        };
+        let message = MakoMessage::PartTaken { shard, copy, reached: reached.map(form) };
+        effects.push(EngineEffect::Send { to: from, message });
+    }
+
+    /// Takes a chunk of a copy, and others whose turn comes with it. Returns how far that goes.
+    fn take_in_turn(
+        &mut self,
+        at: usize,
+        part: SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) -> Option<WalkPlace> {
+        let snapshot_receiver = &mut self.snapshot_receivers[at];
+        snapshot_receiver.heard_at = self.runtime.worker_context.now.get();
+        let begins = place(&part.from);
+        if snapshot_receiver.reached.as_ref().is_some_and(|reached| *reached <= begins)
+            && (snapshot_receiver.early.len() < WINDOW
+                || snapshot_receiver.reached.as_ref() == Some(&begins))
+        {
+            snapshot_receiver.early.insert(begins, part);
+        }
+        while let Some(reached) = self.snapshot_receivers[at].reached.clone()
+            && let Some(part) = self.snapshot_receivers[at].early.remove(&reached)
+        {
+            if !self.learn_watermarks(&part, effects) {
+                self.runtime.counters.dropped += 1;
+                break; // It says what cannot be.
+            }
+            let Ok(reached) = self.copy_part(self.snapshot_receivers[at].at, &part, effects) else {
+                break; // It comes again.
+            };
+            self.undecided_left |= !part.undecided.is_empty();
+            if reached.is_none() {
+                effects.observe(|| Observation::Copied { shard: part.shard, cut: part.cut });
+            }
+            let snapshot_receiver = &mut self.snapshot_receivers[at];
+            snapshot_receiver
+                .early
+                .retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
+            snapshot_receiver.reached = reached;
+        }
+        self.snapshot_receivers[at].reached.clone()
+    }
+
+    /// Can this be so, and is it for this node to take?
+    fn may_take(&self, from: NodeId, part: &SnapshotChunk) -> bool {
+        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let (first, last) = (super::FIRST_EPOCH, self.last_epoch());
+        let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
+        let fits = |row: &ChunkRow| {
+            let told = row.epoch <= part.settled || is_known(row.epoch);
+            row.epoch >= first && row.epoch <= last && told && plausibility::clock(row.clock)
+        };
+        let fits_undecided = |row: &UndecidedRow| {
+            let UndecidedRow { stamp, .. } = row;
+            stamp.epoch >= first
+                && stamp.epoch <= last
+                && plausibility::stamp(stamp, stamp.epoch, part.shard, shards as u32)
+                && stamp.as_ref().remote.len() <= plausibility::ENTRIES_MAX
+        };
+        let whole = |it: &VectorWatermark| {
+            it.shards() == shards && it.epoch() >= first && it.epoch() <= last
+        };
+        self.runtime.worker_context.gives(part.shard, from, self.runtime.worker_context.place.node)
+            && self.runtime.worker_context.own(part.shard).is_none()
+            && ascends
+            && plausibility::clock(part.cut)
+            && part.settled < last
+            // A part of long ago, or from a sender that knows no more what this node lacks.
+            && part.settled >= self.watermarks.borrow().forgotten()
+            && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
+            && part.watermarks.iter().all(whole)
+            && part.rows.iter().all(fits)
+            && part.undecided.iter().all(fits_undecided)
+    }
+
+    /// No peer has honestly heard of a later epoch.
+    fn last_epoch(&self) -> Epoch {
+        Epoch(self.runtime.worker_context.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
+    }
+
+    /// Takes over what the sender knows of the epochs of a part's rows, so that this node takes each of them for
+    /// committed, in all that it is asked later (rule M10). Says whether that is so.
+    fn learn_watermarks(&mut self, part: &SnapshotChunk, effects: &mut MakoEffects) -> bool {
+        if self.options().faults.has(PlantedBug::CopyWithoutWatermarks) {
+            return true;
+        }
+        if place(&part.from) == WalkPlace::default() {
+            self.hear_finals(part.settled, &part.watermarks, effects);
+        }
+        let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
+        for watermark in later {
+            self.open_epoch(watermark.epoch(), effects);
+            // Where this node has heard the FVW, that says it all.
+            let Some(at) = self.live(watermark.epoch()) else { continue };
+            if self.live[at].watermark.merge(watermark) {
+                self.gossip.hears();
+                self.runtime.nudge_others(effects);
+            }
+        }
+        self.covers(part)
+    }
+
+    /// Does this node take all rows of a part for committed?
+    fn covers(&self, part: &SnapshotChunk) -> bool {
+        let epochs = &self.shared.epochs;
+        let is_covered = |row: &ChunkRow| {
+            let stamp = Stamp::local(row.epoch, row.clock);
+            row.epoch <= epochs.open() && epochs.covers(part.shard, stamp.as_ref())
+        };
+        part.rows.iter().all(is_covered)
+    }
+
+    /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
+    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let settled = self.watermarks.borrow().settled();
+        for epoch in (settled.0 + 1..=last.0).map(Epoch) {
+            let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
+            let whole = || VectorWatermark::whole(epoch, shards);
+            let last = partial.unwrap_or_else(whole);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
+        }
+    }
+
+    /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, a lock may
+    /// be in the way, or a row be none. Returns before which place it has; `None` where it has the last part.
+    fn copy_part(
+        &mut self,
+        at: usize,
+        part: &SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) -> Result<Option<WalkPlace>> {
+        let own = &self.runtime.worker_context.own[at];
+        let replica = self.shared.replica(part.shard).expect("held");
+        let mut session = own.sessions.take()?;
+        let (from, until) = part.range();
+        let kept: BTreeSet<(TableId, &[u8])> =
+            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        let undecided = part.undecided_orders();
+        assert!(
+            self.covers(part),
+            "M10: {} takes rows that it does not know to be committed",
+            part.shard
+        );
+        // No worker replays meanwhile.
+        let mut floor = replica.floor_mut();
+        let mut aside = self.shared.undecided(part.shard).lock();
+        let here = replica.reached();
+        for row in &part.rows {
+            let ChunkRow { table, epoch, clock, key, .. } = row;
+            let was_undecided = aside.has(*table, key, (*epoch, *clock));
+            if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
+                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+            }
+            // Not before: where a lock was in the way, the part comes again.
+            aside.supersede(*table, key, (*epoch, *clock));
+        }
+        self.runtime.counters.operations += part.rows.len() as u64;
+        // What goes leaves no trace but the floor: so that follows as far as this gets.
+        let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
+            let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
+            stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()
+        };
+        let left = match self.shared.setup.options.faults.has(PlantedBug::CopyKeepsDeleted) {
+            true => None,
+            false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
+        };
+        let reached = left.or(until);
+        self.shared.take_undecided(part, &mut session, (&floor, here), &mut aside)?;
+        floor.raise(part.cut, reached.clone());
+        Ok(reached)
+    }
+
+    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
+    pub(super) fn has_copy(
+        &self,
+        shard: ShardId,
+        (from, length): (NodeId, u64),
+        state: &Bytes,
+    ) -> bool {
+        let (Some(at), Ok(head)) = (self.place_of(shard), decode::<SnapshotMetadata>(state)) else {
+            return false;
+        };
+        let SnapshotMetadata { copy, extent, finals } = head;
+        let taken = |it: &SnapshotReceiver| {
+            (it.at, it.from, it.copy) == (at, from, copy) && it.reached.is_none()
+        };
+        let (before, shards) = (
+            &self.follower_replays[at].extent,
+            self.runtime.worker_context.topology.shards() as usize,
+        );
+        // The epoch after the last FVW is open, or its opening is on its way to this node.
+        let known = self.last_epoch().0;
+        self.snapshot_receivers.iter().any(taken)
+            && extent.length == length
+            && extent.safe >= before.safe
+            && plausibility::clock(extent.greatest)
+            && extent.finals.0.max(extent.ended.0) <= known
+            && finals.iter().all(|last| last.shards() == shards)
+    }
+
+    /// This worker's stream of `shard` begins behind a snapshot.
+    pub(super) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut MakoEffects) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let SnapshotMetadata { extent, finals, .. } =
+            decode(state).expect("it was looked at before");
+        self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
+        let (last, safe) = (extent.finals, extent.safe);
+        self.follower_replays[at].restore(extent);
+        self.stop_giving(at, effects);
+        let replica = self.shared.replica(shard).expect("held");
+        let worker = self.runtime.worker_context.place.worker;
+        replica.cover(worker, safe);
+        super::follower_replay::publish(&self.follower_replays[at], replica, worker);
+        effects.observe(|| Observation::Restored { shard });
+        self.hear_finals(last, &finals, effects);
+    }
+}
+
+/// Puts a row where it is not, unless there is a newer one.
+fn copy_row(
+    shard: ShardId,
+    session: &mut Session,
+    row: &ChunkRow,
+    observations: &mut Option<Vec<Observation>>,
+) -> Result<()> {
+    let stamp = Stamp::local(row.epoch, row.clock);
+    let transaction = session.begin();
+    transaction.replicate(row.table, &row.key, Some(&row.value))?;
+    publish(shard, transaction.lock()?, &stamp, false, |_| false, observations.as_mut());
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! A part of a copy of a shard, as the sender sends it: see [`super::snapshot`].
+
+use super::undecided::ChunkOrders;
+use bytes::Bytes;
+use shoal_engine::observation::Observation;
+use shoal_store::WalkPlace;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, coded_struct};
+
+/// A part of a copy of a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotChunk {
+    /// The shard.
+    pub shard: ShardId,
+    /// Which copy.
+    pub copy: u64,
+    /// The sender had all streams up to here when it began.
+    pub cut: Clock,
+    /// Where it begins: a table, and a key.
+    pub from: (TableId, Bytes),
+    /// Where the next one begins. `None` for the last.
+    pub until: Option<(TableId, Bytes)>,
+    /// The epochs up to this one were settled, as far as the sender knew, when the copy began.
+    pub settled: Epoch,
+    /// How those up to this one ended the sender knows no more.
+    pub forgotten: Epoch,
+    /// In the first part, the FVWs of those later that do not cover all of their epoch. In every part, how far the sender
+    /// knows each later epoch of the rows to be durable: each row is covered.
+    pub watermarks: Vec<VectorWatermark>,
+    /// All rows in between, in order.
+    pub rows: Vec<ChunkRow>,
+    /// What is undecided in between, each version above the row of its key.
+    pub undecided: Vec<UndecidedRow>,
+}
+
+/// A version of which it is not known whether it counts, since a shard that it depends on has not said how its epoch ended
+/// there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndecidedRow {
+    /// Its table.
+    pub table: TableId,
+    /// Its key.
+    pub key: Bytes,
+    /// Its value; `None` for a tombstone.
+    pub value: Option<Bytes>,
+    /// Its stamp, as the shard keeps it.
+    pub stamp: Stamp,
+}
+
+/// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkRow {
+    /// Its table.
+    pub table: TableId,
+    /// The epoch of its version.
+    pub epoch: Epoch,
+    /// The clock of its version.
+    pub clock: Clock,
+    /// Its key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+}
+
+coded_struct!(SnapshotChunk {
+    shard: ShardId as short,
+    copy: u64,
+    cut: Clock as short,
+    from: (TableId, Bytes),
+    until: Option<(TableId, Bytes)>,
+    settled: Epoch as short,
+    forgotten: Epoch as short,
+    watermarks: Vec<VectorWatermark>,
+    rows: Vec<ChunkRow>,
+    undecided: Vec<UndecidedRow>,
+});
+
+coded_struct!(UndecidedRow {
+    table: TableId as short,
+    key: Bytes,
+    value: Option<Bytes>,
+    stamp: Stamp,
+});
+
+coded_struct!(ChunkRow {
+    table: TableId as short,
+    epoch: Epoch as short,
+    clock: Clock as short,
+    key: Bytes,
+    value: Bytes,
+});
+
+impl SnapshotChunk {
+    /// Where it begins, and where the next one does.
+    pub(super) fn range(&self) -> (WalkPlace, Option<WalkPlace>) {
+        (place(&self.from), self.until.as_ref().map(place))
+    }
+
+    /// The places of what is undecided in it.
+    pub(super) fn undecided_orders(&self) -> ChunkOrders<'_> {
+        let order = |row: &UndecidedRow| (row.stamp.epoch, row.stamp.clock);
+        self.undecided.iter().map(|row| (row.table, &row.key[..], order(row))).collect()
+    }
+
+    /// What a checker sees of it.
+    pub(super) fn observation(&self, withheld: usize) -> Observation {
+        let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
+        let row = |row: &ChunkRow| (row.table, row.key.to_vec(), row.epoch, row.clock);
+        let undecided =
+            |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
+        Observation::Given {
+            shard: self.shard,
+            cut: self.cut,
+            from: plain(&self.from),
+            until: self.until.as_ref().map(plain),
+            settled: (self.forgotten, self.settled),
+            watermarks: self.watermarks.clone(),
+            rows: self.rows.iter().map(row).collect(),
+            undecided: self.undecided.iter().map(undecided).collect(),
+            withheld,
+        }
+    }
+}
+
+/// A place as it is said.
+pub(super) fn form(place: WalkPlace) -> (TableId, Bytes) {
+    (place.table, Bytes::from(place.key))
+}
+
+/// And as it is meant.
+pub(super) fn place((table, key): &(TableId, Bytes)) -> WalkPlace {
+    WalkPlace { table: *table, key: key.to_vec() }
+}

@@ -1,0 +1,843 @@
+//! A transaction at its coordinator: from execution to its outcome (rules P1, P3 and P4).
+//!
+//! ```text
+//!            commit                     all locked              all valid, prepared       durable
+//! executing ──────► (draining) ─► locking ────────► validating ───────────────────► deciding ──► told
+//!     │                 │                               └► one other shard is written: it decides ─┤
+//!     │                 └► delegated: one participant does all of it ─────────────────────────────►│
+//!     └── anything goes wrong before it is decided: abort, everywhere ──► told
+//! ```
+
+use super::decisions::Telling;
+use super::in_doubt::InDoubt;
+use super::leader_log::{LeaderLog, RecordWaiter};
+use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_engine::engine::WorkerPlace;
+use shoal_engine::execution::remote_branches::RemoteBranches;
+use shoal_engine::execution::request_retransmission::BranchKey;
+use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
+use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_store::Locked;
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The transactions of this worker that wait for something.
+#[derive(Default)]
+pub(super) struct Coordinator {
+    transactions: BTreeMap<u64, CoordinatedTransaction>,
+    /// No decision has been on its way for too long before this.
+    pub(super) deciding_due: Option<Time>,
+}
+
+impl Coordinator {
+    /// Is the transaction with this number under way here, without a durable decision?
+    pub(super) fn knows(&self, sequence: u64) -> bool {
+        self.transactions.contains_key(&sequence)
+    }
+
+    /// How many transactions wait for something.
+    pub(super) fn len(&self) -> usize {
+        self.transactions.len()
+    }
+}
+
+enum CoordinatedTransaction {
+    Executing(Rc<RemoteBranches>),
+    Committing(CommitProgress),
+}
+
+/// A transaction whose body is done.
+struct CommitProgress {
+    remote_branches: Rc<RemoteBranches>,
+    ending: BodyEnd,
+    phase: CommitPhase,
+    plan: CommitPlan,
+    /// Where the decision will be, if that is on a shard of this node: its place, and under which leadership.
+    home: Option<(usize, DecisionHome)>,
+    /// Since when the decision is on its way.
+    deciding_since: Time,
+    /// Its branches on own shards, by their place in [`TwoPhaseCommit::leader_logs`].
+    own: Vec<(usize, OwnBranch)>,
+    /// How many shards it writes, and the clocks that they have drawn.
+    writers: usize,
+    drawn: Vec<(ShardId, Clock)>,
+    /// Answers that are still to come in this phase.
+    waiting: usize,
+    /// Prepare records of own shards that are not durable yet.
+    undurable: usize,
+    told: bool,
+}
+
+enum OwnBranch {
+    Reading(StoreBranch),
+    Locked { locked: Locked<PooledSession>, clock: Clock, prepared: bool },
+}
+
+/// Which shards it writes, and so who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CommitPlan {
+    /// None: once it is validated it is over.
+    ReadOnly,
+    /// One of this node's, by its place in [`TwoPhaseCommit::leader_logs`].
+    Own(usize),
+    /// One of another node's.
+    Other(ShardId),
+    /// Several.
+    TwoPhase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CommitPhase {
+    /// Reads are under way that no task waits for any more.
+    Draining,
+    /// The one participant does everything.
+    Delegated,
+    Locking,
+    /// Validating, and preparing.
+    Validating,
+    /// The commit record is on its way, here or at the only shard that is written.
+    Deciding,
+}
+
+impl TwoPhaseCommit {
+    /// Sends the operations that have gathered in the remote branches.
+    pub(super) fn send_batches(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        if let Some(error) = self.moved(remote_branches) {
+            remote_branches.spoil(&error);
+            return;
+        }
+        let execute = |operations| TwoPhaseCommitRequest::Execute { operations };
+        if self.runtime.send_batches(remote_branches, execute, effects) {
+            let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
+            self.coordinator
+                .transactions
+                .entry(remote_branches.id.sequence)
+                .or_insert_with(executing);
+        }
+    }
+
+    /// A participant has answered the request that was under way.
+    pub(super) fn replied(
+        &mut self,
+        key: BranchKey,
+        reply: TwoPhaseCommitReply,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let (sequence, shard) = key;
+        if reply == TwoPhaseCommitReply::Resolved {
+            self.runtime.resolved(sequence);
+            return self.acknowledged(self.own_id(sequence), shard);
+        }
+        match self.coordinator.transactions.remove(&sequence) {
+            None => self.runtime.counters.dropped += 1,
+            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+                self.answer_reads(&remote_branches, shard, reply);
+                self.coordinator.transactions.insert(
+                    sequence,
+                    CoordinatedTransaction::Executing(Rc::clone(&remote_branches)),
+                );
+                self.send_batches(&remote_branches, effects);
+            }
+            Some(CoordinatedTransaction::Committing(it)) if it.phase == CommitPhase::Draining => {
+                self.answer_reads(&it.remote_branches, shard, reply);
+                self.begin(it, effects);
+            }
+            Some(CoordinatedTransaction::Committing(it)) => self.proceed(it, shard, reply, effects),
+        }
+    }
+
+    fn answer_reads(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        reply: TwoPhaseCommitReply,
+    ) {
+        match reply {
+            TwoPhaseCommitReply::Executed { answers } => {
+                remote_branches.answer(shard, answers);
+            }
+            TwoPhaseCommitReply::Refused { error } => remote_branches.fail(shard, &error),
+            // Nothing else was asked for.
+            _ => self.runtime.counters.dropped += 1,
+        }
+    }
+
+    /// A participant has answered a transaction that commits.
+    fn proceed(
+        &mut self,
+        mut it: CommitProgress,
+        shard: ShardId,
+        reply: TwoPhaseCommitReply,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        match (it.phase, reply) {
+            (_, TwoPhaseCommitReply::Refused { error }) => {
+                it.remote_branches.fail(shard, &error);
+                return self.abort(it, error, effects);
+            }
+            (CommitPhase::Locking, TwoPhaseCommitReply::Locked { clock }) => {
+                it.drawn.push((shard, clock));
+            }
+            (CommitPhase::Validating, TwoPhaseCommitReply::Validated) => {
+                // One that only read has nothing more to do.
+                let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
+                it.remote_branches.with_remote(shard, |remote| remote.over = !prepared);
+            }
+            (CommitPhase::Delegated, TwoPhaseCommitReply::Committed { clock }) => {
+                it.remote_branches.with_remote(shard, |remote| remote.over = true);
+                it.drawn.extend(clock.map(|clock| (shard, clock)));
+                self.count_certified(&it, effects);
+                return self.commit(it, effects);
+            }
+            (CommitPhase::Deciding, TwoPhaseCommitReply::Committed { .. }) => {
+                it.remote_branches.with_remote(shard, |remote| remote.over = true);
+                return self.commit(it, effects);
+            }
+            // Nothing else was asked for.
+            _ => {
+                self.runtime.counters.dropped += 1;
+                return self.wait(it);
+            }
+        }
+        it.waiting -= 1;
+        self.go_on(it, effects);
+    }
+
+    /// Enters the next phase, if this one is done.
+    fn go_on(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        match it.phase {
+            CommitPhase::Locking if it.waiting == 0 => self.validate_all(it, effects),
+            CommitPhase::Validating if it.waiting == 0 && it.undurable == 0 => {
+                self.decide(it, effects);
+            }
+            _ => self.wait(it),
+        }
+    }
+
+    fn wait(&mut self, it: CommitProgress) {
+        let sequence = it.remote_branches.id.sequence;
+        let before =
+            self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Committing(it));
+        assert!(before.is_none(), "{sequence} waits twice");
+    }
+
+    /// A transaction's body is done.
+    pub(super) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
+        let Submission { remote_branches, branches, ending } = submission;
+        remote_branches.marks.submit(self.runtime.worker_context.now.get());
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
+        let it = CommitProgress {
+            remote_branches,
+            ending,
+            phase: CommitPhase::Draining,
+            plan: CommitPlan::ReadOnly,
+            home: None,
+            deciding_since: Time::ZERO,
+            own: own.collect(),
+            writers: 0,
+            drawn: Vec::new(),
+            waiting: 0,
+            undurable: 0,
+            told: false,
+        };
+        self.begin(it, effects);
+    }
+
+    /// Begins to commit, unless reads are under way.
+    fn begin(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        if let Some(error) =
+            it.remote_branches.failure().or_else(|| self.moved(&it.remote_branches))
+        {
+            return self.abort(it, error, effects);
+        }
+        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.leader_logs[*at].serves()) {
+            let error = recovering(self.leader_logs[*at].lead.shard);
+            return self.abort(it, error, effects);
+        }
+        let remote_branches = Rc::clone(&it.remote_branches);
+        if !remote_branches.is_busy() {
+            remote_branches.forget_reads();
+        }
+        if remote_branches.is_full() {
+            self.send_batches(&remote_branches, effects);
+            self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        }
+        if remote_branches.is_busy() {
+            self.wait(it);
+        } else {
+            self.lock_all(it, effects);
+        }
+    }
+
+    /// Takes the locks: own ones at once, others by messages.
+    fn lock_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        let install = it.ending == BodyEnd::Commit;
+        let remotes: Vec<(ShardId, bool)> =
+            remote_branches.remotes().iter().map(|it| (it.shard, it.writes)).collect();
+        if let ([], [(shard, _)]) = (&it.own[..], &remotes[..]) {
+            it.phase = CommitPhase::Delegated;
+            let request = |operations| TwoPhaseCommitRequest::OnePhase { operations, install };
+            self.runtime.send_next(&remote_branches, *shard, request, effects);
+            return self.wait(it);
+        }
+        let others: Vec<ShardId> = remotes
+            .iter()
+            .filter(|(_, writes)| install && *writes)
+            .map(|(shard, _)| *shard)
+            .collect();
+        let writes = |branch: &OwnBranch| match branch {
+            OwnBranch::Reading(branch) => install && !branch.is_read_only(),
+            OwnBranch::Locked { .. } => true,
+        };
+        let own: Vec<usize> =
+            it.own.iter().filter(|(_, branch)| writes(branch)).map(|(at, _)| *at).collect();
+        it.writers = own.len() + others.len();
+        it.plan = match (&own[..], &others[..]) {
+            ([], []) => CommitPlan::ReadOnly,
+            ([at], []) => CommitPlan::Own(*at),
+            ([], [shard]) => CommitPlan::Other(*shard),
+            _ => CommitPlan::TwoPhase,
+        };
+        it.home = match it.plan {
+            CommitPlan::ReadOnly | CommitPlan::Other(_) => None,
+            CommitPlan::Own(at) => Some(at),
+            // Where it writes itself, if it does, since it need not be prepared there.
+            CommitPlan::TwoPhase => own.first().copied().or_else(|| self.served()),
+        }
+        .map(|at| (at, self.home_at(at)));
+        if it.plan == CommitPlan::TwoPhase && it.home.is_none() {
+            let node = self.runtime.worker_context.place.node;
+            return self.abort(it, Aborted::NotServing { node }.into(), effects);
+        }
+        let locked = self.lock_own(&mut it, &own, effects);
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
+            (true, _) => self.validate_own(&mut it, effects),
+            (false, false) => check_own(&it),
+            (false, true) => Ok(()),
+        }) {
+            return self.abort(it, error, effects);
+        }
+        if others.is_empty() {
+            // These were all locks there are, so it need not be prepared to be validated.
+            return self.validate_all(it, effects);
+        }
+        self.prepare_own(&mut it);
+        it.phase = CommitPhase::Locking;
+        it.waiting = others.len();
+        let home = it.home.map(|(_, home)| home);
+        for shard in others {
+            let request = |operations| match (it.plan, home) {
+                (CommitPlan::TwoPhase, Some(home)) => {
+                    TwoPhaseCommitRequest::Prepare { operations, home }
+                }
+                _ => TwoPhaseCommitRequest::Lock { operations },
+            };
+            self.runtime.send_next(&remote_branches, shard, request, effects);
+        }
+        self.wait(it);
+    }
+
+    fn lock_own(
+        &mut self,
+        it: &mut CommitProgress,
+        writers: &[usize],
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<()> {
+        let transaction = it.remote_branches.id;
+        for (at, branch) in std::mem::take(&mut it.own) {
+            let branch = match branch {
+                OwnBranch::Reading(branch) if writers.contains(&at) => branch,
+                other => {
+                    it.own.push((at, other));
+                    continue;
+                }
+            };
+            self.observe_reads(at, transaction, &branch, effects);
+            let locked = branch.lock()?;
+            let clock = self.draw(at, transaction, &locked, effects);
+            it.drawn.push((self.leader_logs[at].lead.shard, clock));
+            it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
+        }
+        Ok(())
+    }
+
+    /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
+    /// will be.
+    fn prepare_own(&mut self, it: &mut CommitProgress) {
+        let transaction = it.remote_branches.id;
+        let Some((home_at, home)) = it.home.filter(|_| it.plan == CommitPlan::TwoPhase) else {
+            return;
+        };
+        for (at, branch) in &mut it.own {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch
+                && *at != home_at
+            {
+                *prepared = true;
+                it.undurable += 1;
+                let waiter = Some(RecordWaiter::Prepared(transaction.sequence));
+                self.leader_logs[*at].append(
+                    self.runtime.worker_context.now.get(),
+                    Some(*clock),
+                    waiter,
+                    |batch| {
+                        batch.prepare(transaction, *clock, home, |write| locked.writes(write));
+                    },
+                );
+            }
+        }
+    }
+
+    fn validate_own(
+        &mut self,
+        it: &mut CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<()> {
+        it.own.iter().for_each(|(at, _)| self.act_as_leader(*at, effects));
+        it.own.iter().try_for_each(|(at, branch)| match branch {
+            OwnBranch::Locked { locked, .. } => locked.validate(),
+            OwnBranch::Reading(branch) => {
+                self.observe_reads(*at, it.remote_branches.id, branch, effects);
+                branch.validate()
+            }
+        })?;
+        // What was only read has nothing more to do.
+        it.own.retain(|(_, branch)| matches!(branch, OwnBranch::Locked { .. }));
+        Ok(())
+    }
+
+    /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
+    fn validate_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let id = it.remote_branches.id;
+        assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
+            return self.abort(it, error, effects);
+        }
+        if it.phase != CommitPhase::Locking {
+            self.prepare_own(&mut it);
+        }
+        it.phase = CommitPhase::Validating;
+        it.remote_branches.marks.lock(self.runtime.worker_context.now.get());
+        let others = others_to_validate(&it);
+        it.waiting = others.len();
+        let remote_branches = Rc::clone(&it.remote_branches);
+        for shard in others {
+            self.runtime.send_next(
+                &remote_branches,
+                shard,
+                |_| TwoPhaseCommitRequest::Validate,
+                effects,
+            );
+        }
+        self.go_on(it, effects);
+    }
+
+    /// An own shard other than the home shard has its prepare record durable.
+    pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+        // Otherwise it was given up meanwhile.
+        if let Some(CoordinatedTransaction::Committing(mut it)) =
+            self.coordinator.transactions.remove(&sequence)
+        {
+            it.undurable -= 1;
+            self.go_on(it, effects);
+        }
+    }
+
+    /// Everything is valid and prepared (rule P3): appends the commit record.
+    fn decide(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let transaction = it.remote_branches.id;
+        assert!(
+            it.waiting == 0 && it.undurable == 0 && it.drawn.len() == it.writers,
+            "P3: {transaction} is decided with something missing"
+        );
+        self.count_certified(&it, effects);
+        it.phase = CommitPhase::Deciding;
+        it.deciding_since = self.runtime.worker_context.now.get();
+        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
+            self.tell(&mut it, effects);
+        }
+        match it.plan {
+            CommitPlan::ReadOnly => return self.commit(it, effects),
+            CommitPlan::Own(at) => self.append_decision(at, &it),
+            CommitPlan::TwoPhase => {
+                let (at, home) = it.home.expect("it is chosen with the plan");
+                assert_eq!(
+                    self.home_at(at),
+                    home,
+                    "P8: {transaction} is decided by another leadership than it was prepared under"
+                );
+                self.append_decision(at, &it);
+            }
+            CommitPlan::Other(shard) => {
+                let request =
+                    |operations| TwoPhaseCommitRequest::OnePhase { operations, install: true };
+                let remote_branches = Rc::clone(&it.remote_branches);
+                self.runtime.send_next(&remote_branches, shard, request, effects);
+            }
+        }
+        self.wait(it);
+    }
+
+    fn append_decision(&mut self, at: usize, it: &CommitProgress) {
+        let transaction = it.remote_branches.id;
+        let own = it.own.iter().find_map(|(place, branch)| match branch {
+            OwnBranch::Locked { locked, clock, .. } if *place == at => Some((locked, *clock)),
+            _ => None,
+        });
+        let home = self.leader_logs[at].lead.shard;
+        let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
+        let participants: Vec<ShardId> = others.collect();
+        let waiter = RecordWaiter::Decided(transaction.sequence);
+        let due = it.deciding_since + self.runtime.worker_context.limits.shard_wait_max;
+        self.coordinator.deciding_due.get_or_insert(due);
+        self.append_commit(at, transaction, &participants, own, waiter);
+    }
+
+    /// The commit record is durable.
+    pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+        let Some(CoordinatedTransaction::Committing(it)) =
+            self.coordinator.transactions.remove(&sequence)
+        else {
+            panic!("{sequence} was decided, and is not known");
+        };
+        assert_eq!(it.phase, CommitPhase::Deciding, "{sequence} was decided too early");
+        self.commit(it, effects);
+    }
+
+    /// It is committed (rule P4): tells the client, installs here, and has it installed elsewhere.
+    fn commit(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        let transaction = remote_branches.id;
+        let home = it.home.filter(|_| it.plan == CommitPlan::TwoPhase);
+        // A participant of which nothing is known here is told like one with a new leader.
+        let mut told: BTreeMap<ShardId, Telling> =
+            it.drawn.iter().map(|(shard, _)| (*shard, Telling::From(Time::ZERO))).collect();
+        for (at, branch) in std::mem::take(&mut it.own) {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                self.install(at, transaction, locked, clock, effects);
+                if prepared {
+                    let (log, (_, home)) = (&self.leader_logs[at], home.expect("two phases"));
+                    told.insert(log.lead.shard, Telling::Coordinated(log.since()));
+                    self.prepared_replays[at].note_installed(transaction);
+                    let waiter = Some(RecordWaiter::Outcome(transaction, home.shard));
+                    self.append_outcome(at, transaction, true, waiter);
+                }
+            }
+        }
+        let mut asked = 0;
+        for shard in remote_branches.open_branches() {
+            let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
+            let leadership = remote_branches.with_remote(shard, |remote| remote.leadership);
+            if leadership != self.runtime.worker_context.leadership(shard).1 {
+                continue; // That leader is gone, and with it the branch as it was.
+            }
+            let request =
+                if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
+            told.insert(shard, Telling::Coordinated(leadership));
+            self.runtime.send_next(&remote_branches, shard, |_| request, effects);
+            asked += 1;
+        }
+        self.runtime.expect_resolved(transaction.sequence, asked);
+        if let Some((at, home)) = home {
+            let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
+            told.retain(|shard, _| *shard != home.shard && drew(shard));
+            match self.options().faults.has(PlantedBug::EndUnacknowledged) {
+                true => self.end_decision(at, transaction),
+                false => self.decisions[at].add(transaction, told.into_iter()),
+            }
+        }
+        self.tell(&mut it, effects);
+    }
+
+    fn count_certified(&mut self, it: &CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        self.runtime.counters.certified += 1;
+        self.runtime.counters.wrote += u64::from(!it.drawn.is_empty());
+        self.runtime.counters.cross_shard += u64::from(it.drawn.len() > 1);
+        it.remote_branches
+            .marks
+            .certify(self.runtime.worker_context.now.get(), !it.drawn.is_empty());
+        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
+        effects.observe(|| {
+            let (stamp, writes) = (self.stamp(it), it.drawn.clone());
+            Observation::Certified { transaction, own, stamp, writes }
+        });
+    }
+
+    /// What it writes, as the home shard would keep it.
+    fn stamp(&self, it: &CommitProgress) -> Stamp {
+        let mut stamp = Stamp::local(it.remote_branches.epoch, Clock::ZERO);
+        for (shard, clock) in &it.drawn {
+            stamp.push(self.runtime.worker_context.home(), *shard, *clock);
+        }
+        stamp
+    }
+
+    fn tell(&mut self, it: &mut CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        if std::mem::replace(&mut it.told, true) {
+            return; // Only with a planted bug.
+        }
+        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
+        effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
+        self.runtime.commit(&it.remote_branches);
+    }
+
+    /// Gives a transaction up, everywhere.
+    fn abort(&mut self, it: CommitProgress, error: Error, effects: &mut TwoPhaseCommitEffects) {
+        let CommitProgress { remote_branches, own, .. } = it;
+        for (at, branch) in own {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                self.drop_locked(at, remote_branches.id, (locked, clock), prepared, effects);
+            }
+        }
+        self.runtime.give_up(&remote_branches, || TwoPhaseCommitRequest::Abort, effects);
+        self.runtime.finish(&remote_branches, Err(error));
+    }
+
+    /// A transaction was dropped before it asked to commit.
+    pub(super) fn abandon(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.runtime.give_up(remote_branches, || TwoPhaseCommitRequest::Abort, effects);
+    }
+
+    /// The name of this worker's transaction with this number.
+    fn own_id(&self, sequence: u64) -> TransactionId {
+        let WorkerPlace { node, worker } = self.runtime.worker_context.place;
+        TransactionId { node, worker, sequence }
+    }
+
+    /// The place of a shard that this node serves.
+    fn served(&self) -> Option<usize> {
+        self.leader_logs.iter().position(LeaderLog::serves)
+    }
+
+    /// The present leadership of the shard at this place.
+    fn home_at(&self, at: usize) -> DecisionHome {
+        let log = &self.leader_logs[at];
+        DecisionHome { shard: log.lead.shard, leadership: log.since() }
+    }
+
+    /// Why the transaction cannot go on, if the leadership of a shard that it has spoken to is over.
+    fn moved(&self, remote_branches: &RemoteBranches) -> Option<Error> {
+        let remotes = remote_branches.remotes();
+        let mut moved = remotes.iter().filter(|remote| {
+            let now = self.runtime.worker_context.leadership(remote.shard);
+            now != (remote.node, remote.leadership)
+        });
+        moved.next().map(|remote| recovering(remote.shard))
+    }
+
+    /// The leadership of `shard` is another one: what its former leader was asked will not be answered. What is not decided
+    /// and needs that is given up; what is decided is told to the new leader.
+    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
+        self.runtime.lose_participant(shard);
+        self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
+        let error = recovering(shard);
+        let has_branch = |remote_branches: &RemoteBranches| {
+            remote_branches.remotes().iter().any(|remote| remote.shard == shard)
+        };
+        let (mut lost, mut executing) = (Vec::new(), Vec::new());
+        for (sequence, progress) in &self.coordinator.transactions {
+            match progress {
+                CoordinatedTransaction::Executing(it) if has_branch(it) => {
+                    executing.push(Rc::clone(it));
+                }
+                CoordinatedTransaction::Committing(it) if has_branch(&it.remote_branches) => {
+                    lost.push(*sequence);
+                }
+                CoordinatedTransaction::Executing(_) | CoordinatedTransaction::Committing(_) => {}
+            }
+        }
+        executing.iter().for_each(|remote_branches| remote_branches.lose(shard, &error));
+        for sequence in lost {
+            let Some(CoordinatedTransaction::Committing(it)) =
+                self.coordinator.transactions.remove(&sequence)
+            else {
+                continue;
+            };
+            match (it.phase, it.plan) {
+                // The decision does not need an answer any more.
+                (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => self.wait(it),
+                (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
+                    self.wait(it)
+                }
+                // It may have done all of it before it was gone.
+                (CommitPhase::Deciding | CommitPhase::Delegated, _) => {
+                    it.remote_branches.lose(shard, &error);
+                    self.abort(it, Unknown::Participant { shard }.into(), effects);
+                }
+                (CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating, _) => {
+                    it.remote_branches.lose(shard, &error);
+                    self.abort(it, error.clone(), effects);
+                }
+            }
+        }
+    }
+
+    /// This node is about to lay down the lead of the shard at this place: what is to be decided there never is, and what
+    /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
+    pub(super) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let shard = self.leader_logs[at].lead.shard;
+        let transactions = self.coordinator.transactions.iter();
+        let touched = transactions.filter(|(_, progress)| match progress {
+            CoordinatedTransaction::Executing(_) => false,
+            CoordinatedTransaction::Committing(it) => {
+                it.home.is_some_and(|(home, _)| home == at)
+                    || it.own.iter().any(|(own, _)| *own == at)
+            }
+        });
+        let touched: Vec<u64> = touched.map(|(sequence, _)| *sequence).collect();
+        for sequence in touched {
+            let Some(CoordinatedTransaction::Committing(mut it)) =
+                self.coordinator.transactions.remove(&sequence)
+            else {
+                continue;
+            };
+            let is_home = it.home.is_some_and(|(home, _)| home == at);
+            match (it.phase, is_home) {
+                (CommitPhase::Deciding, true) => self.leave_deciding(at, it, effects),
+                (CommitPhase::Deciding, false) => {
+                    let transaction = it.remote_branches.id;
+                    let own = std::mem::take(&mut it.own);
+                    let (gone, kept) = own.into_iter().partition(|(own, _)| *own == at);
+                    it.own = kept;
+                    self.drop_own(transaction, gone, effects);
+                    self.wait(it);
+                }
+                _ => self.abort(it, recovering(shard), effects),
+            }
+        }
+    }
+
+    /// The decision is on its way in a stream that this node leads no more. Whether it is made the next leader will see.
+    fn leave_deciding(
+        &mut self,
+        at: usize,
+        it: CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let CommitProgress { remote_branches, own, home, told, .. } = it;
+        let transaction = remote_branches.id;
+        let (_, home) = home.expect("it is decided at home");
+        let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
+        self.drop_own(transaction, gone, effects);
+        for (at, branch) in kept {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                assert!(prepared, "P3: {transaction} is decided, and not prepared");
+                self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
+            }
+        }
+        self.inquire_at = Time::ZERO;
+        self.runtime.expect_resolved(transaction.sequence, 0);
+        if !told {
+            let error = Unknown::NotDurable { shard: home.shard }.into();
+            self.runtime.finish(&remote_branches, Err(error));
+        }
+    }
+
+    /// Releases own branches without a record.
+    fn drop_own(
+        &mut self,
+        transaction: TransactionId,
+        own: Vec<(usize, OwnBranch)>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        for (at, branch) in own {
+            if let OwnBranch::Locked { locked, clock, .. } = branch {
+                self.drop_locked(at, transaction, (locked, clock), false, effects);
+            }
+        }
+    }
+
+    /// Ends what has waited too long for other shards, or for its decision to be durable.
+    pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        let (expired, _) = self.runtime.expire(now, |_| false);
+        for branch in expired {
+            self.give_up_on(branch, effects);
+        }
+        if self.coordinator.deciding_due.is_none_or(|due| due > now) {
+            return;
+        }
+        let wait_max = self.runtime.worker_context.limits.shard_wait_max;
+        let (mut next, mut expired) = (None::<Time>, Vec::new());
+        for progress in self.coordinator.transactions.values_mut() {
+            let CoordinatedTransaction::Committing(it) = progress else { continue };
+            let (CommitPhase::Deciding, Some((_, home)), false) = (it.phase, it.home, it.told)
+            else {
+                continue;
+            };
+            let due = it.deciding_since + wait_max;
+            if due <= now {
+                it.told = true;
+                expired.push((Rc::clone(&it.remote_branches), home.shard));
+            } else {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        self.coordinator.deciding_due = next;
+        for (remote_branches, shard) in expired {
+            self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
+        }
+    }
+
+    /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
+    fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut TwoPhaseCommitEffects) {
+        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
+        match self.coordinator.transactions.remove(&sequence) {
+            Some(CoordinatedTransaction::Committing(it)) => {
+                let error = match it.phase {
+                    // It may have done all of it, and the answers got lost.
+                    CommitPhase::Delegated | CommitPhase::Deciding => {
+                        Unknown::Participant { shard }.into()
+                    }
+                    CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => error,
+                };
+                self.abort(it, error, effects);
+            }
+            // Its body is told, and drops it.
+            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+                remote_branches.time_out(shard, &error);
+                self.coordinator
+                    .transactions
+                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
+            }
+            None => {}
+        }
+    }
+}
+
+/// All is checked when all locks are held (rule P1). But what fails now already need not be kept from others for as
+/// long as locks on other shards take.
+fn check_own(it: &CommitProgress) -> Result<()> {
+    it.own.iter().try_for_each(|(_, branch)| match branch {
+        OwnBranch::Locked { locked, .. } => locked.validate(),
+        OwnBranch::Reading(branch) => branch.validate(),
+    })
+}
+
+/// The branches on other nodes' shards that have something to check, or to be prepared.
+fn others_to_validate(it: &CommitProgress) -> Vec<ShardId> {
+    let remotes = it.remote_branches.remotes();
+    let others = remotes.iter().filter(|remote| match it.plan {
+        // It validated with its lock.
+        CommitPlan::Other(shard) if shard == remote.shard => false,
+        CommitPlan::TwoPhase => remote.reads || remote.writes,
+        CommitPlan::ReadOnly | CommitPlan::Own(_) | CommitPlan::Other(_) => remote.reads,
+    });
+    others.map(|remote| remote.shard).collect()
+}

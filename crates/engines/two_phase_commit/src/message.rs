@@ -1,0 +1,205 @@
+//! What workers of the same number on different nodes say to each other.
+//!
+//! Requests and their replies belong to one leadership of a participant and one process of a coordinator. The other three
+//! are what recovery needs (rules P8 and P9): they name leaderships, and are true whenever they come.
+
+use shoal_engine::client::Relay;
+pub use shoal_engine::execution::participant_table::BranchHeader;
+use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
+use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::transaction_id::TransactionId;
+use shoal_types::{Clock, Epoch, Error, Result, ShardId};
+
+/// A message between two workers. Each may be lost, repeated, reordered or late.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TwoPhaseCommitMessage {
+    /// Coordinator to participant. Repeated until it is answered; acted on once, see
+    /// `execution/participant_table.rs`.
+    Request {
+        /// Which request of which branch.
+        header: BranchHeader,
+        /// What to do.
+        request: TwoPhaseCommitRequest,
+    },
+    /// Participant to coordinator, as often as the request arrives.
+    Reply {
+        /// Whose branch.
+        transaction: TransactionId,
+        /// Where.
+        shard: ShardId,
+        /// Which request it answers.
+        step: u32,
+        /// The answer.
+        reply: TwoPhaseCommitReply,
+    },
+    /// Between the node that a client asked and the one that serves it.
+    Relay(Relay),
+    /// Participant to the leader of the home shard: what became of a transaction that is prepared here? Repeated until
+    /// there is a `Decision`. Nothing is answered while the transaction is undecided.
+    Inquiry {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where it is coordinated.
+        home: DecisionHome,
+        /// The participant.
+        participant: Participant,
+    },
+    /// The leader of the home shard to a participant: the answer, or news that is told until it is acknowledged.
+    Decision {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where it was coordinated, as far as the participant has to name that again.
+        home: ShardId,
+        /// The participant.
+        participant: Participant,
+        /// Whether it is committed.
+        committed: bool,
+    },
+    /// Participant to the leader of the home shard: the outcome of a committed transaction is durable here. It is never
+    /// asked for again.
+    Acknowledgement {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where its decision is.
+        home: ShardId,
+        /// The participant.
+        shard: ShardId,
+    },
+}
+
+/// The shard in whose stream the decision on a transaction will be, and the leadership under which it is coordinated there:
+/// only that leadership can append the decision (rule P8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecisionHome {
+    /// The shard.
+    pub shard: ShardId,
+    /// The epoch in which the leadership began.
+    pub leadership: Epoch,
+}
+
+/// A shard that a transaction writes, and the leadership of it that is spoken of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Participant {
+    /// The shard.
+    pub shard: ShardId,
+    /// The epoch in which the leadership began.
+    pub leadership: Epoch,
+}
+
+impl TwoPhaseCommitMessage {
+    /// Does it only say or ask what is so, whichever node holds a lease? Everything else is for a leader to act on.
+    pub(super) fn is_fact(&self) -> bool {
+        match self {
+            TwoPhaseCommitMessage::Inquiry { .. }
+            | TwoPhaseCommitMessage::Decision { .. }
+            | TwoPhaseCommitMessage::Acknowledgement { .. } => true,
+            TwoPhaseCommitMessage::Request { .. }
+            | TwoPhaseCommitMessage::Reply { .. }
+            | TwoPhaseCommitMessage::Relay(_) => false,
+        }
+    }
+}
+
+impl RuntimeMessage for TwoPhaseCommitMessage {
+    type Request = TwoPhaseCommitRequest;
+
+    fn request(header: BranchHeader, request: TwoPhaseCommitRequest) -> TwoPhaseCommitMessage {
+        TwoPhaseCommitMessage::Request { header, request }
+    }
+
+    fn relay(relay: Relay) -> TwoPhaseCommitMessage {
+        TwoPhaseCommitMessage::Relay(relay)
+    }
+}
+
+/// What a coordinator asks of a participant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TwoPhaseCommitRequest {
+    /// Run these operations, in their order. Legal until the branch is locked.
+    Execute {
+        /// What to do.
+        operations: Vec<Operation>,
+    },
+    /// Run these writes, lock the write set, draw a clock and check what was read: no other shard is
+    /// written, so these are all locks there are. Legal until the branch is locked.
+    Lock {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+    },
+    /// Run these writes, lock the write set, draw a clock and append the prepare record; unless what was read
+    /// has changed already. Legal until the branch is locked.
+    Prepare {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+        /// In whose stream the decision will be.
+        home: DecisionHome,
+    },
+    /// Check that what was read is still so. Legal once all locks of the transaction are held. Ends
+    /// the branch, unless it is prepared; then it is answered once the prepare record is durable.
+    Validate,
+    /// Append the commit record and install. Legal of a branch that is the whole transaction, and does
+    /// all there is to do, or of one that `Lock` has locked; the others are validated by then. Answered
+    /// once the record is durable. Ends the branch.
+    OnePhase {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+        /// Whether to write, or only to prove what was read.
+        install: bool,
+    },
+    /// The decision is durable: install. Legal of a branch that is prepared and validated. Ends the
+    /// branch; answered once that is durable, since until then the decision must not be forgotten.
+    Commit,
+    /// The transaction is given up. Ends the branch, unless it is committed.
+    Abort,
+}
+
+/// What a participant answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TwoPhaseCommitReply {
+    /// To `Execute`.
+    Executed {
+        /// Of the operations that have one, in their order.
+        answers: Vec<Result<OperationResult>>,
+    },
+    /// To `Lock` and `Prepare`.
+    Locked {
+        /// The clock that was drawn.
+        clock: Clock,
+    },
+    /// To `Validate`: everything is as it was, and what was prepared is durable.
+    Validated,
+    /// To `OnePhase`: it is committed.
+    Committed {
+        /// The clock of what was written, if anything was.
+        clock: Option<Clock>,
+    },
+    /// To `Commit` and `Abort`: the branch is over.
+    Resolved,
+    /// To anything else: it cannot be. The branch is over.
+    Refused {
+        /// Why.
+        error: Error,
+    },
+}
+
+/// Is this an answer to what was asked?
+pub(super) fn answers(asked: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
+    let TwoPhaseCommitMessage::Request { request, .. } = asked else { return false };
+    match (request, reply) {
+        (
+            TwoPhaseCommitRequest::Execute { operations },
+            TwoPhaseCommitReply::Executed { answers },
+        ) => answers_fit(operations, answers),
+        (
+            TwoPhaseCommitRequest::Lock { .. } | TwoPhaseCommitRequest::Prepare { .. },
+            TwoPhaseCommitReply::Locked { .. },
+        )
+        | (TwoPhaseCommitRequest::Validate, TwoPhaseCommitReply::Validated)
+        | (TwoPhaseCommitRequest::OnePhase { .. }, TwoPhaseCommitReply::Committed { .. }) => true,
+        (TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::Abort, reply) => {
+            *reply == TwoPhaseCommitReply::Resolved
+        }
+        (_, TwoPhaseCommitReply::Refused { .. }) => true,
+        _ => false,
+    }
+}

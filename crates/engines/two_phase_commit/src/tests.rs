@@ -1,0 +1,459 @@
+//! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
+
+use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitRequest};
+use super::*;
+use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
+use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::procedure::Procedures;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_types::{Clock, Database, Result, TableId, Transaction};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+const T: TableId = TableId(0);
+const HERE: ShardId = ShardId(0);
+const OTHER: NodeId = NodeId(1);
+
+/// The worker of the node that leads the first of two shards, on which keys below `m` live.
+struct Hand {
+    worker: TwoPhaseCommit,
+    now: Time,
+    proposed: u64,
+}
+
+impl Hand {
+    fn new() -> Hand {
+        let splits = [(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))]
+            .into_iter()
+            .collect();
+        let topology = Topology::symmetric(1, 2, 1, 0, 1)
+            .with_tables([("t", Partitioning::Range { splits })])
+            .expect("a valid topology");
+        let setup = Setup {
+            topology: Arc::new(topology),
+            procedures: Arc::new(Procedures::new()),
+            streams: shoal_log::StreamOptions::default(),
+            options: TwoPhaseCommitOptions::default(),
+        };
+        let shared = TwoPhaseCommit::share(&setup, NodeId(0));
+        let worker = TwoPhaseCommit::new(WorkerId(0), shared, 1);
+        let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
+        let mut hand = Hand { worker, now: Time::ZERO, proposed: 0 };
+        hand.worker.renew(Time::MAX);
+        let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+        hand.step(EngineEvent::Configured { configuration, incarnation });
+        hand.step(EngineEvent::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
+        hand
+    }
+
+    /// What it says. How many entries it has proposed is counted.
+    fn step(&mut self, event: EngineEvent<TwoPhaseCommitMessage>) -> Vec<TwoPhaseCommitMessage> {
+        self.now = self.now + Duration::from_millis(1);
+        let mut effects = TwoPhaseCommitEffects::new();
+        self.worker.step(self.now, event, &mut effects);
+        let mut said = Vec::new();
+        for effect in effects.effects {
+            match effect {
+                EngineEffect::Send { to, message } => {
+                    assert_eq!(to, OTHER);
+                    said.push(message);
+                }
+                EngineEffect::Propose { .. } => self.proposed += 1,
+                EngineEffect::Reply { .. }
+                | EngineEffect::Timer { .. }
+                | EngineEffect::Nudge { .. }
+                | EngineEffect::Report { .. }
+                | EngineEffect::Known { .. }
+                | EngineEffect::Held { .. }
+                | EngineEffect::Snapshot { .. }
+                | EngineEffect::Close { .. } => {}
+            }
+        }
+        said
+    }
+
+    /// All that was proposed is durable.
+    fn durable(&mut self) -> Vec<TwoPhaseCommitMessage> {
+        let length = self.proposed;
+        self.step(EngineEvent::Durable { shard: HERE, length })
+    }
+
+    /// The other node's transaction `sequence` makes its request `step`.
+    fn ask(
+        &mut self,
+        sequence: u64,
+        step: u32,
+        request: TwoPhaseCommitRequest,
+    ) -> Option<TwoPhaseCommitReply> {
+        let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence };
+        let header = BranchHeader {
+            transaction,
+            shard: HERE,
+            step,
+            oldest: 0,
+            epoch: FIRST_EPOCH,
+            leadership: FIRST_EPOCH,
+        };
+        let message = TwoPhaseCommitMessage::Request { header, request };
+        only_reply(self.step(EngineEvent::Received { from: OTHER, message }))
+    }
+
+    fn reply(
+        &mut self,
+        request: &TwoPhaseCommitMessage,
+        reply: TwoPhaseCommitReply,
+    ) -> Vec<TwoPhaseCommitMessage> {
+        let TwoPhaseCommitMessage::Request { header, .. } = request else {
+            panic!("{request:?} is no request")
+        };
+        let BranchHeader { transaction, shard, step, .. } = *header;
+        let message = TwoPhaseCommitMessage::Reply { transaction, shard, step, reply };
+        self.step(EngineEvent::Received { from: OTHER, message })
+    }
+
+    /// Runs a transaction. The cell has its outcome, once it is told.
+    fn run(
+        &mut self,
+        body: impl AsyncFnMut(&shoal_engine::CoordinatorTransaction) -> Result<()> + 'static,
+    ) -> (Outcome, Vec<TwoPhaseCommitMessage>) {
+        let outcome = Outcome::default();
+        let (db, told) = (self.worker.local(), Rc::clone(&outcome));
+        self.worker.spawn(Box::pin(async move {
+            told.set(Some(db.transact(body).await.is_ok()));
+        }));
+        let said = self.step(EngineEvent::Timer);
+        (outcome, said)
+    }
+
+    /// Runs a transaction that writes these keys.
+    fn put(&mut self, keys: &'static [&'static [u8]]) -> (Outcome, Vec<TwoPhaseCommitMessage>) {
+        self.run(async |tx| keys.iter().try_for_each(|key| tx.put(T, key, b"new")))
+    }
+
+    /// Another worker's transaction `sequence` writes this key.
+    fn change(&mut self, sequence: u64, key: &'static [u8]) {
+        let request = TwoPhaseCommitRequest::OnePhase { operations: write(key), install: true };
+        assert_eq!(self.ask(sequence, 1, request), None);
+        assert!(matches!(only_reply(self.durable()), Some(TwoPhaseCommitReply::Committed { .. })));
+    }
+
+    /// The first attempt of a transaction, which has just asked the other shard to execute this, reads `a` too early.
+    /// What the second one asks for.
+    fn fail_once(&mut self, said: &[TwoPhaseCommitMessage]) -> Vec<TwoPhaseCommitMessage> {
+        assert!(matches!(requests(said)[..], [TwoPhaseCommitRequest::Execute { .. }]), "{said:?}");
+        self.change(7, b"a");
+        let said = self.reply(&said[0], absent());
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Abort]), "{said:?}");
+        assert_eq!(self.reply(&said[0], TwoPhaseCommitReply::Resolved), []);
+        let said = self.step(EngineEvent::Timer);
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Execute { .. }]), "{said:?}");
+        said
+    }
+
+    /// Every participant agrees with what was prepared: it commits.
+    fn finish(&mut self, said: &[TwoPhaseCommitMessage]) {
+        assert!(matches!(requests(said)[..], [TwoPhaseCommitRequest::Prepare { .. }]), "{said:?}");
+        let said = self.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Validate]), "{said:?}");
+        assert_eq!(self.reply(&said[0], TwoPhaseCommitReply::Validated), []);
+        let said = self.durable();
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Commit]), "{said:?}");
+        self.reply(&said[0], TwoPhaseCommitReply::Resolved);
+        self.durable();
+        assert_eq!(self.worker.pending(), 0);
+    }
+
+    /// What a transaction of its own finds now, if the key is not locked.
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let tx = self.worker.runtime.worker_context.begin(0)?;
+        let value = tx.get(T, key)?.map(<[u8]>::to_vec);
+        tx.validate()?;
+        Ok(value)
+    }
+}
+
+type Outcome = Rc<Cell<Option<bool>>>;
+
+/// The one key that was asked for does not exist.
+fn absent() -> TwoPhaseCommitReply {
+    TwoPhaseCommitReply::Executed { answers: vec![Ok(OperationResult::Value(None))] }
+}
+
+fn only_reply(mut said: Vec<TwoPhaseCommitMessage>) -> Option<TwoPhaseCommitReply> {
+    assert!(said.len() <= 1, "{said:?}");
+    match said.pop()? {
+        TwoPhaseCommitMessage::Reply { reply, .. } => Some(reply),
+        other => panic!("{other:?} is no reply"),
+    }
+}
+
+fn requests(said: &[TwoPhaseCommitMessage]) -> Vec<&TwoPhaseCommitRequest> {
+    let mut requests = Vec::new();
+    for message in said {
+        let TwoPhaseCommitMessage::Request { request, .. } = message else {
+            panic!("{message:?} is no request")
+        };
+        requests.push(request);
+    }
+    requests
+}
+
+fn write(key: &'static [u8]) -> Vec<Operation> {
+    let (key, value) = (Bytes::from_static(key), Some(Bytes::from_static(b"new")));
+    vec![Operation::Put { table: T, key, value }]
+}
+
+fn prepare(key: &'static [u8]) -> TwoPhaseCommitRequest {
+    let home = DecisionHome { shard: ShardId(1), leadership: FIRST_EPOCH };
+    TwoPhaseCommitRequest::Prepare { operations: write(key), home }
+}
+
+#[test]
+fn nothing_is_seen_or_told_before_it_is_durable() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a"]);
+    assert_eq!((said, hand.proposed), (vec![], 1));
+    assert_eq!(outcome.get(), None);
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    hand.durable();
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_participant_goes_step_by_step_and_each_only_once() {
+    let mut hand = Hand::new();
+    let locked = Some(TwoPhaseCommitReply::Locked { clock: Clock(1) });
+    for _ in 0..2 {
+        assert_eq!(hand.ask(7, 1, prepare(b"a")), locked);
+        assert_eq!(hand.proposed, 1);
+    }
+    assert_eq!(hand.ask(7, 2, TwoPhaseCommitRequest::Commit), None, "nothing is decided yet");
+    for _ in 0..2 {
+        assert_eq!(hand.ask(7, 2, TwoPhaseCommitRequest::Validate), None, "it is not durable");
+    }
+    assert_eq!(only_reply(hand.durable()), Some(TwoPhaseCommitReply::Validated));
+    assert_eq!(
+        hand.ask(7, 2, TwoPhaseCommitRequest::Validate),
+        Some(TwoPhaseCommitReply::Validated)
+    );
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    for _ in 0..2 {
+        assert_eq!(
+            hand.ask(7, 3, TwoPhaseCommitRequest::Commit),
+            None,
+            "the outcome is not durable"
+        );
+        assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    }
+    assert_eq!(hand.ask(7, 4, TwoPhaseCommitRequest::Abort), None, "what is committed stays so");
+    assert_eq!(only_reply(hand.durable()), Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!(hand.ask(7, 3, TwoPhaseCommitRequest::Commit), Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!((hand.proposed, hand.worker.pending()), (2, 0));
+}
+
+#[test]
+fn an_abort_releases_what_is_prepared_and_shuts_the_door() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(7, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+    assert!(
+        matches!(hand.ask(8, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Refused { .. })),
+        "no waiting"
+    );
+    assert_eq!(hand.ask(7, 2, TwoPhaseCommitRequest::Abort), Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!(hand.value(b"a"), Ok(None));
+    // One that overtakes what it ends.
+    assert_eq!(hand.ask(9, 2, TwoPhaseCommitRequest::Abort), Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!(hand.ask(9, 1, prepare(b"a")), None);
+    hand.durable();
+    hand.step(EngineEvent::Timer);
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_transaction_that_is_all_here_commits_in_one_phase() {
+    let mut hand = Hand::new();
+    let request = || TwoPhaseCommitRequest::OnePhase { operations: write(b"a"), install: true };
+    assert_eq!(hand.ask(7, 1, request()), None);
+    assert_eq!(hand.ask(7, 1, request()), None);
+    assert_eq!(hand.ask(7, 2, TwoPhaseCommitRequest::Abort), None, "its record is in the stream");
+    let committed = Some(TwoPhaseCommitReply::Committed { clock: Some(Clock(1)) });
+    assert_eq!(only_reply(hand.durable()), committed);
+    assert_eq!(hand.ask(7, 1, request()), committed);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!((hand.proposed, hand.worker.pending()), (1, 0));
+}
+
+#[test]
+fn a_coordinator_decides_when_all_is_prepared_and_tells_when_that_is_durable() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Prepare { .. }]), "{said:?}");
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Validate]), "{said:?}");
+    assert_eq!(hand.proposed, 0);
+    let none = hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    assert_eq!((none, hand.proposed), (vec![], 1));
+    assert_eq!(outcome.get(), None);
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    let said = hand.durable();
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Commit]), "{said:?}");
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert!(hand.worker.pending() > 0, "the decision is kept");
+    hand.reply(&said[0], TwoPhaseCommitReply::Resolved);
+    assert_eq!(hand.proposed, 2, "its end");
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn the_only_shard_that_is_written_decides() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.run(async |tx| {
+        tx.get(T, b"a").await?;
+        tx.put(T, b"x", b"new")
+    });
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Lock { .. }]), "{said:?}");
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    assert!(
+        matches!(requests(&said)[..], [TwoPhaseCommitRequest::OnePhase { install: true, .. }]),
+        "{said:?}"
+    );
+    assert_eq!(outcome.get(), None);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Committed { clock: Some(Clock(40)) });
+    assert_eq!((said, outcome.get()), (vec![], Some(true)));
+    assert_eq!((hand.proposed, hand.worker.pending()), (0, 0));
+}
+
+#[test]
+fn what_is_in_vain_is_asked_of_nobody() {
+    // What changes is written as well, is read beside what is written, or only read here.
+    for (key, writes) in [(b"a", true), (b"b", true), (b"a", false)] {
+        let mut hand = Hand::new();
+        let (outcome, said) = hand.run(async move |tx| {
+            tx.get(T, key).await?;
+            if writes {
+                tx.put(T, b"a", b"mine")?;
+            }
+            tx.get(T, b"x").await?;
+            tx.put(T, b"x", b"mine")
+        });
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Execute { .. }]), "{said:?}");
+        hand.change(7, key);
+        let said = hand.reply(&said[0], absent());
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Abort]), "{said:?}");
+        assert_eq!(hand.value(key), Ok(Some(b"new".to_vec())), "it is not locked");
+        assert_eq!((hand.worker.runtime.counters.conflicts, outcome.get()), (1, None));
+    }
+}
+
+#[test]
+fn another_attempt_reads_here_last() {
+    let (mut hand, noted) = (Hand::new(), Rc::new(RefCell::new(Vec::new())));
+    let notes = Rc::clone(&noted);
+    let (outcome, said) = hand.run(async move |tx| {
+        tx.prefetch(&[(T, b"x")]);
+        let read = tx.get(T, b"a").await?.map(<[u8]>::to_vec);
+        notes.borrow_mut().push(read);
+        tx.get(T, b"x").await?;
+        tx.put(T, b"a", b"mine")?;
+        tx.put(T, b"x", b"mine")
+    });
+    let said = hand.fail_once(&said);
+    assert_eq!(*noted.borrow(), [None], "the second one waits");
+    hand.change(8, b"a");
+    let said = hand.reply(&said[0], absent());
+    assert_eq!(*noted.borrow(), [None, Some(b"new".to_vec())]);
+    hand.finish(&said);
+    assert_eq!((hand.worker.runtime.counters.conflicts, outcome.get()), (1, Some(true)));
+}
+
+#[test]
+fn the_last_check_is_still_made() {
+    for writes in [true, false] {
+        let mut hand = Hand::new();
+        let (_, said) = hand.run(async move |tx| {
+            tx.get(T, b"b").await?;
+            if writes {
+                tx.put(T, b"a", b"mine")?;
+            }
+            tx.put(T, b"x", b"mine")
+        });
+        let asked = requests(&said);
+        let locks = matches!(
+            asked[..],
+            [TwoPhaseCommitRequest::Prepare { .. } | TwoPhaseCommitRequest::Lock { .. }]
+        );
+        assert!(locks, "{said:?}");
+        hand.change(7, b"b");
+        let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+        assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Abort]), "{said:?}");
+    }
+}
+
+#[test]
+fn who_keeps_meeting_conflicts_is_told_before_he_stops_waiting() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(9, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+    let (outcome, _) = hand.put(&[b"a"]);
+    let mut try_until = |span| {
+        let until = hand.now + span;
+        while hand.now < until && outcome.get().is_none() {
+            hand.now = hand.now + Duration::from_millis(50);
+            hand.step(EngineEvent::Timer);
+        }
+        outcome.get()
+    };
+    assert_eq!(try_until(Duration::from_secs(6)), None);
+    assert_eq!(try_until(Duration::from_secs(2)), Some(false));
+}
+
+#[test]
+fn reads_awaited_together_end() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.run(async |tx| {
+        tx.prefetch(&[(T, b"x")]);
+        let (mut here, mut there) = (pin!(tx.get(T, b"a")), pin!(tx.get(T, b"x")));
+        let (mut is_first, mut read, mut took) = (true, false, false);
+        // First it is seen that the one here waits; from then on the other one takes what it waits for.
+        poll_fn(|context| {
+            for is_there in [!is_first, is_first] {
+                match is_there {
+                    true if !took => took = there.as_mut().poll(context).is_ready(),
+                    false if !read => read = here.as_mut().poll(context).is_ready(),
+                    _ => {}
+                }
+            }
+            is_first = false;
+            if read && took { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        tx.put(T, b"a", b"mine")?;
+        tx.put(T, b"x", b"mine")
+    });
+    let said = hand.fail_once(&said);
+    let said = hand.reply(&said[0], absent());
+    hand.finish(&said);
+    assert_eq!(outcome.get(), Some(true));
+}
+
+#[test]
+fn a_participant_prepares_nothing_in_vain() {
+    let mut hand = Hand::new();
+    let operations = vec![Operation::Get { table: T, key: Bytes::from_static(b"b") }];
+    assert_eq!(hand.ask(9, 1, TwoPhaseCommitRequest::Execute { operations }), Some(absent()));
+    hand.change(7, b"b");
+    let proposed = hand.proposed;
+    assert!(matches!(hand.ask(9, 2, prepare(b"a")), Some(TwoPhaseCommitReply::Refused { .. })));
+    assert_eq!((hand.proposed, hand.value(b"a")), (proposed, Ok(None)));
+}
