@@ -346,6 +346,13 @@ pub enum EngineEffect<M> {
     },
 }
 
+impl<M> EngineEffect<M> {
+    /// The report of a shard on which nothing was left hanging at the end of an epoch.
+    pub fn ended_whole(shard: ShardId, epoch: Epoch) -> EngineEffect<M> {
+        EngineEffect::Report { shard, epoch, watermark: Clock::MAX }
+    }
+}
+
 /// What an engine's step leaves.
 pub type EngineEffects<M> = StepOutput<EngineEffect<M>>;
 

@@ -90,6 +90,15 @@ pub enum Observation {
         /// The appointment.
         ballot: Ballot,
     },
+    /// A new leader has found a transaction prepared in its stream, without an outcome: its clock is in flight again.
+    Recovered {
+        /// Which.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// What was drawn for it.
+        clock: Clock,
+    },
     /// This worker has acted as the leader of a shard: served reads, taken locks, or validated (rule M7).
     Acted {
         /// The shard.

@@ -110,6 +110,12 @@ pub enum PlantedBug {
     CopyFromOneStream,
     /// A node goes on to learn about a shard after it has said what it knows of it (M9).
     LearnAfterLoss,
+    /// A new leader serves its shard while what is prepared and not decided there is not locked (P7).
+    ServeWithoutRecoveredLocks,
+    /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
+    PresumeAbortEarly,
+    /// A decision is forgotten before all participants have its outcome durable (P9).
+    EndUnacknowledged,
 }
 
 /// A set of planted bugs.

@@ -9,7 +9,7 @@
 //! secret = "secret"                   # a file that only its owner can read, of 16 random bytes or more
 //!
 //! client_secret = "client-secret"     # may be left out: then every client is let in
-//! engine = "mako"                     # or "two-phase-commit", which has no managers
+//! engine = "mako"                     # or "two-phase-commit"
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
@@ -49,7 +49,7 @@ pub enum Protocol {
     /// Mako: certify first, replicate in the background.
     #[default]
     Mako,
-    /// The classic one, to compare with. Its leaders never change.
+    /// The classic one, to compare with.
     TwoPhaseCommit,
 }
 
@@ -165,9 +165,6 @@ pub enum ValueError {
     /// A manager is named twice.
     #[error("names '{0}' twice; each node has one manager")]
     Twice(String),
-    /// Its leaders never change.
-    #[error("is of no use to two-phase-commit, whose leaders never change; leave it out")]
-    ManagersUnused,
     /// More than there may be.
     #[error("takes {reserved} MB of the {max} that memory_mb allows; take as much or less")]
     Reserved {
@@ -383,10 +380,9 @@ impl NodeConfig {
         if reserved > max {
             return wrong("memory_reserved_mb", ValueError::Reserved { reserved, max });
         }
-        match (self.protocol, self.managers.len()) {
-            (_, 0) | (Protocol::Mako, 1 | 3 | 5) => Ok(()),
-            (Protocol::Mako, count) => wrong("managers", ValueError::Managers(count)),
-            (Protocol::TwoPhaseCommit, _) => wrong("managers", ValueError::ManagersUnused),
+        match self.managers.len() {
+            0 | 1 | 3 | 5 => Ok(()),
+            count => wrong("managers", ValueError::Managers(count)),
         }
     }
 }

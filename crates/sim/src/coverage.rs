@@ -195,6 +195,7 @@ impl Coverage {
             }
             Observation::Inherited { .. } => self.inherited += 1,
             Observation::Drawn { .. }
+            | Observation::Recovered { .. }
             | Observation::Serves { .. }
             | Observation::Acted { .. }
             | Observation::Reported { .. }

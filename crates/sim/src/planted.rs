@@ -102,8 +102,16 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 300),
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
     ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
+    ("two-phase-commit", "act-without-lease", "P6", &["P6"], 150),
+    ("two-phase-commit", "serve-without-recovered-locks", "P7", RECOVERY, 300),
+    ("two-phase-commit", "presume-abort-early", "P8", RECOVERY, 300),
+    ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
 ];
+
+/// What a new leader makes of prepared transactions, or of decisions, is not what was decided.
+const RECOVERY: &[&str] =
+    &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once"];
 
 /// An end that says too much: of what was reported, or of what was lost by it.
 const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];

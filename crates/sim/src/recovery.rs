@@ -163,6 +163,7 @@ impl Recoveries {
             | Observation::RolledBack { .. }
             | Observation::HeldUp { .. }
             | Observation::Restored { .. }
+            | Observation::Recovered { .. }
             | Observation::Given { .. }
             | Observation::Opened { .. }
             | Observation::Locked { .. }

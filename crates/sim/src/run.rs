@@ -178,11 +178,11 @@ impl<E: Subject> PreparedRun<E> {
         if orders.calm {
             scenario.calm();
         }
-        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        let fails = scenario.failures.fails;
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let mut lot = root.fork(14);
-        if scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
+        if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
             scenario.lose(&mut lot);
         }
         let catalog = Catalog::new();
@@ -224,7 +224,7 @@ impl<E: Subject> PreparedRun<E> {
             cpu: scenario.cpu,
             persistence_ns: scenario.persistence_ns,
             rules: Some(E::RULES),
-            managers: E::FOLLOWS_EPOCHS.then(|| scenario.failures.managed(&mut random)),
+            managers: Some(scenario.failures.managed(&mut random)),
         };
         let mut setup = Setup { topology, procedures, streams, options };
         if let Some(bug) = orders.bug {
@@ -265,9 +265,7 @@ impl<E: Subject> PreparedRun<E> {
         self.simulation.set_fault_schedule(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);
         self.simulation.break_connections(scenario.broken_percent);
-        if E::FOLLOWS_EPOCHS {
-            self.simulation.set_changes(scenario.changes);
-        }
+        self.simulation.set_changes(scenario.changes);
         self.scenario_clients(scenario)?;
         self.stage.stop.set(true);
         self.simulation.heal();
@@ -363,7 +361,7 @@ impl<E: Subject> PreparedRun<E> {
     /// The clients come.
     fn enter(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
-        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        let fails = scenario.failures.fails;
         let patience = Duration::from_nanos(scenario.patience_ns);
         let options = ClusterOptions {
             patience: if fails { patience.min(ASK_AFTER_MAX) } else { patience },

@@ -109,6 +109,12 @@ impl AnyPlantedBug {
         ("stable-while-blocked", AnyPlantedBug::Engine(PlantedBug::StableWhileBlocked)),
         ("stable-alone", AnyPlantedBug::Engine(PlantedBug::StableAlone)),
         ("copy-from-one-stream", AnyPlantedBug::Engine(PlantedBug::CopyFromOneStream)),
+        (
+            "serve-without-recovered-locks",
+            AnyPlantedBug::Engine(PlantedBug::ServeWithoutRecoveredLocks),
+        ),
+        ("presume-abort-early", AnyPlantedBug::Engine(PlantedBug::PresumeAbortEarly)),
+        ("end-unacknowledged", AnyPlantedBug::Engine(PlantedBug::EndUnacknowledged)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
         ("adopt-shortest", AnyPlantedBug::AdoptShortest),
@@ -147,8 +153,8 @@ pub trait Subject: Engine + 'static {
     /// What its observations are judged by.
     const RULES: Rules = Rules::Watermark;
 
-    /// It follows epochs as they change.
-    const FOLLOWS_EPOCHS: bool = false;
+    /// It goes on for shards whose majority is lost for good, once that is accepted.
+    const OUTLIVES_MAJORITIES: bool = false;
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
@@ -252,7 +258,7 @@ pub fn streams(
 impl Subject for Mako {
     const NAME: &'static str = "mako";
 
-    const FOLLOWS_EPOCHS: bool = true;
+    const OUTLIVES_MAJORITIES: bool = true;
 
     fn draw(random: &mut Random, round_trip: Duration) -> shoal_mako::MakoOptions {
         let mut options = shoal_mako::MakoOptions::default();
@@ -318,6 +324,13 @@ impl Subject for TwoPhaseCommit {
         options.batch_gap = Duration::from_micros(one_of(random, &[0, 50, 500]));
         options.batch_delay = Duration::from_micros(one_of(random, &[10, 200, 1000, 5000]));
         options.heartbeat = Duration::from_millis(one_of(random, &[1, 10, 100, 1000]));
+        let mut waits = random.fork(4);
+        options.inquire_every =
+            (round_trip * one_of(&mut waits, &[1, 4, 20])).max(Duration::from_millis(1));
+        options.inquire_after =
+            (round_trip * one_of(&mut waits, &[2, 10, 50])).max(Duration::from_millis(5));
+        options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
+            .clamp(Duration::from_millis(300), Duration::from_millis(2500));
         options
     }
 

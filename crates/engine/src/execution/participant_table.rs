@@ -133,6 +133,11 @@ impl<C, R: Clone> ParticipantTable<C, R> {
         Some(&mut self.open.get_mut(&(transaction, shard))?.context)
     }
 
+    /// All open branches: whose they are, on which shard, and what they hold.
+    pub fn open(&self) -> impl Iterator<Item = (TransactionId, ShardId, &C)> {
+        self.open.iter().map(|((transaction, shard), open)| (*transaction, *shard, &open.context))
+    }
+
     /// The branch stays open, and this was the reply.
     pub fn keep(&mut self, header: &BranchHeader, context: C, reply: R) {
         let open = OpenBranch { epoch: header.epoch, context, step: header.step, reply };

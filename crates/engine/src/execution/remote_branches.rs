@@ -164,7 +164,7 @@ impl RemoteBranches {
     }
 
     /// Nothing can succeed any more.
-    pub(crate) fn spoil(&self, error: &Error) {
+    pub fn spoil(&self, error: &Error) {
         self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         for remote in self.remotes.borrow_mut().iter_mut() {
             // Nor is there any use in waiting for other shards.

@@ -94,6 +94,11 @@ impl<M: Clone> RequestRetransmission<M> {
         self.waiting.remove(&key);
     }
 
+    /// Gives up all requests of a transaction.
+    pub(crate) fn forget_transaction(&mut self, sequence: u64) {
+        self.waiting.retain(|(its, _), _| *its != sequence);
+    }
+
     /// Gives up all requests to branches on `shard`, and says whose they are.
     pub(crate) fn forget_shard(&mut self, shard: ShardId) -> Vec<u64> {
         let forgotten = self.waiting.extract_if(.., |(_, its), _| *its == shard);

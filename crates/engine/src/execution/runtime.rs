@@ -318,6 +318,14 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
+    /// A transaction that is decided is another worker's to tell of: participants are asked no more to confirm it.
+    pub fn forget_participants(&mut self, sequence: u64) {
+        if self.unresolved.remove(&sequence).is_some() {
+            self.outbox.forget_transaction(sequence);
+            self.worker_context.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
     /// A participant has ended its branch, as it was told.
     pub fn resolved(&mut self, sequence: u64) {
         let Some(left) = self.unresolved.get_mut(&sequence) else {

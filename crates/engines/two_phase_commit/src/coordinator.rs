@@ -8,17 +8,21 @@
 //!     └── anything goes wrong before it is decided: abort, everywhere ──► told
 //! ```
 
-use super::leader_log::RecordWaiter;
-use super::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::decisions::Telling;
+use super::in_doubt::InDoubt;
+use super::leader_log::{LeaderLog, RecordWaiter};
+use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_engine::engine::WorkerPlace;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission};
+use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::observation::Observation;
 use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, Error, Result, ShardId, Stamp};
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -26,6 +30,20 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(super) struct Coordinator {
     transactions: BTreeMap<u64, CoordinatedTransaction>,
+    /// No decision has been on its way for too long before this.
+    pub(super) deciding_due: Option<Time>,
+}
+
+impl Coordinator {
+    /// Is the transaction with this number under way here, without a durable decision?
+    pub(super) fn knows(&self, sequence: u64) -> bool {
+        self.transactions.contains_key(&sequence)
+    }
+
+    /// How many transactions wait for something.
+    pub(super) fn len(&self) -> usize {
+        self.transactions.len()
+    }
 }
 
 enum CoordinatedTransaction {
@@ -39,7 +57,11 @@ struct CommitProgress {
     ending: BodyEnd,
     phase: CommitPhase,
     plan: CommitPlan,
-    /// Its branches on own shards, by their place in [`TwoPhaseCommit::led`].
+    /// Where the decision will be, if that is on a shard of this node: its place, and under which leadership.
+    home: Option<(usize, DecisionHome)>,
+    /// Since when the decision is on its way.
+    deciding_since: Time,
+    /// Its branches on own shards, by their place in [`TwoPhaseCommit::leader_logs`].
     own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
     writers: usize,
@@ -61,7 +83,7 @@ enum OwnBranch {
 enum CommitPlan {
     /// None: once it is validated it is over.
     ReadOnly,
-    /// One of this node's, by its place in [`TwoPhaseCommit::led`].
+    /// One of this node's, by its place in [`TwoPhaseCommit::leader_logs`].
     Own(usize),
     /// One of another node's.
     Other(ShardId),
@@ -89,6 +111,10 @@ impl TwoPhaseCommit {
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
+        if let Some(error) = self.moved(remote_branches) {
+            remote_branches.spoil(&error);
+            return;
+        }
         let execute = |operations| TwoPhaseCommitRequest::Execute { operations };
         if self.runtime.send_batches(remote_branches, execute, effects) {
             let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
@@ -108,7 +134,8 @@ impl TwoPhaseCommit {
     ) {
         let (sequence, shard) = key;
         if reply == TwoPhaseCommitReply::Resolved {
-            return self.runtime.resolved(sequence);
+            self.runtime.resolved(sequence);
+            return self.acknowledged(self.own_id(sequence), shard);
         }
         match self.coordinator.transactions.remove(&sequence) {
             None => self.runtime.counters.dropped += 1,
@@ -214,6 +241,8 @@ impl TwoPhaseCommit {
             ending,
             phase: CommitPhase::Draining,
             plan: CommitPlan::ReadOnly,
+            home: None,
+            deciding_since: Time::ZERO,
             own: own.collect(),
             writers: 0,
             drawn: Vec::new(),
@@ -226,7 +255,13 @@ impl TwoPhaseCommit {
 
     /// Begins to commit, unless reads are under way.
     fn begin(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
-        if let Some(error) = it.remote_branches.failure() {
+        if let Some(error) =
+            it.remote_branches.failure().or_else(|| self.moved(&it.remote_branches))
+        {
+            return self.abort(it, error, effects);
+        }
+        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.leader_logs[*at].serves()) {
+            let error = recovering(self.leader_logs[*at].lead.shard);
             return self.abort(it, error, effects);
         }
         let remote_branches = Rc::clone(&it.remote_branches);
@@ -274,6 +309,17 @@ impl TwoPhaseCommit {
             ([], [shard]) => CommitPlan::Other(*shard),
             _ => CommitPlan::TwoPhase,
         };
+        it.home = match it.plan {
+            CommitPlan::ReadOnly | CommitPlan::Other(_) => None,
+            CommitPlan::Own(at) => Some(at),
+            // Where it writes itself, if it does, since it need not be prepared there.
+            CommitPlan::TwoPhase => own.first().copied().or_else(|| self.served()),
+        }
+        .map(|at| (at, self.home_at(at)));
+        if it.plan == CommitPlan::TwoPhase && it.home.is_none() {
+            let node = self.runtime.worker_context.place.node;
+            return self.abort(it, Aborted::NotServing { node }.into(), effects);
+        }
         let locked = self.lock_own(&mut it, &own, effects);
         let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
@@ -290,10 +336,12 @@ impl TwoPhaseCommit {
         self.prepare_own(&mut it);
         it.phase = CommitPhase::Locking;
         it.waiting = others.len();
-        let home = self.runtime.worker_context.home();
+        let home = it.home.map(|(_, home)| home);
         for shard in others {
-            let request = |operations| match it.plan {
-                CommitPlan::TwoPhase => TwoPhaseCommitRequest::Prepare { operations, home },
+            let request = |operations| match (it.plan, home) {
+                (CommitPlan::TwoPhase, Some(home)) => {
+                    TwoPhaseCommitRequest::Prepare { operations, home }
+                }
                 _ => TwoPhaseCommitRequest::Lock { operations },
             };
             self.runtime.send_next(&remote_branches, shard, request, effects);
@@ -328,11 +376,13 @@ impl TwoPhaseCommit {
     /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
     /// will be.
     fn prepare_own(&mut self, it: &mut CommitProgress) {
-        let (transaction, home) = (it.remote_branches.id, self.runtime.worker_context.home());
+        let transaction = it.remote_branches.id;
+        let Some((home_at, home)) = it.home.filter(|_| it.plan == CommitPlan::TwoPhase) else {
+            return;
+        };
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch
-                && it.plan == CommitPlan::TwoPhase
-                && self.leader_logs[*at].lead.shard != home
+                && *at != home_at
             {
                 *prepared = true;
                 it.undurable += 1;
@@ -354,6 +404,7 @@ impl TwoPhaseCommit {
         it: &mut CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Result<()> {
+        it.own.iter().for_each(|(at, _)| self.act_as_leader(*at, effects));
         it.own.iter().try_for_each(|(at, branch)| match branch {
             OwnBranch::Locked { locked, .. } => locked.validate(),
             OwnBranch::Reading(branch) => {
@@ -413,13 +464,22 @@ impl TwoPhaseCommit {
         );
         self.count_certified(&it, effects);
         it.phase = CommitPhase::Deciding;
+        it.deciding_since = self.runtime.worker_context.now.get();
         if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
             self.tell(&mut it, effects);
         }
         match it.plan {
             CommitPlan::ReadOnly => return self.commit(it, effects),
             CommitPlan::Own(at) => self.append_decision(at, &it),
-            CommitPlan::TwoPhase => self.append_decision(0, &it),
+            CommitPlan::TwoPhase => {
+                let (at, home) = it.home.expect("it is chosen with the plan");
+                assert_eq!(
+                    self.home_at(at),
+                    home,
+                    "P8: {transaction} is decided by another leadership than it was prepared under"
+                );
+                self.append_decision(at, &it);
+            }
             CommitPlan::Other(shard) => {
                 let request =
                     |operations| TwoPhaseCommitRequest::OnePhase { operations, install: true };
@@ -440,6 +500,8 @@ impl TwoPhaseCommit {
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
         let waiter = RecordWaiter::Decided(transaction.sequence);
+        let due = it.deciding_since + self.runtime.worker_context.limits.shard_wait_max;
+        self.coordinator.deciding_due.get_or_insert(due);
         self.append_commit(at, transaction, &participants, own, waiter);
     }
 
@@ -458,22 +520,44 @@ impl TwoPhaseCommit {
     fn commit(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         let transaction = remote_branches.id;
+        let home = it.home.filter(|_| it.plan == CommitPlan::TwoPhase);
+        // A participant of which nothing is known here is told like one with a new leader.
+        let mut told: BTreeMap<ShardId, Telling> =
+            it.drawn.iter().map(|(shard, _)| (*shard, Telling::From(Time::ZERO))).collect();
         for (at, branch) in std::mem::take(&mut it.own) {
             if let OwnBranch::Locked { locked, clock, prepared } = branch {
                 self.install(at, transaction, locked, clock, effects);
                 if prepared {
-                    self.append_outcome(at, transaction, true);
+                    let (log, (_, home)) = (&self.leader_logs[at], home.expect("two phases"));
+                    told.insert(log.lead.shard, Telling::Coordinated(log.since()));
+                    self.prepared_replays[at].note_installed(transaction);
+                    let waiter = Some(RecordWaiter::Outcome(transaction, home.shard));
+                    self.append_outcome(at, transaction, true, waiter);
                 }
             }
         }
-        let open = remote_branches.open_branches();
-        for shard in &open {
-            let prepared = it.drawn.iter().any(|(drawer, _)| drawer == shard);
+        let mut asked = 0;
+        for shard in remote_branches.open_branches() {
+            let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
+            let leadership = remote_branches.with_remote(shard, |remote| remote.leadership);
+            if leadership != self.runtime.worker_context.leadership(shard).1 {
+                continue; // That leader is gone, and with it the branch as it was.
+            }
             let request =
                 if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
-            self.runtime.send_next(&remote_branches, *shard, |_| request, effects);
+            told.insert(shard, Telling::Coordinated(leadership));
+            self.runtime.send_next(&remote_branches, shard, |_| request, effects);
+            asked += 1;
         }
-        self.runtime.expect_resolved(transaction.sequence, open.len());
+        self.runtime.expect_resolved(transaction.sequence, asked);
+        if let Some((at, home)) = home {
+            let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
+            told.retain(|shard, _| *shard != home.shard && drew(shard));
+            match self.options().faults.has(PlantedBug::EndUnacknowledged) {
+                true => self.end_decision(at, transaction),
+                false => self.decisions[at].add(transaction, told.into_iter()),
+            }
+        }
         self.tell(&mut it, effects);
     }
 
@@ -529,6 +613,211 @@ impl TwoPhaseCommit {
     ) {
         self.coordinator.transactions.remove(&remote_branches.id.sequence);
         self.runtime.give_up(remote_branches, || TwoPhaseCommitRequest::Abort, effects);
+    }
+
+    /// The name of this worker's transaction with this number.
+    fn own_id(&self, sequence: u64) -> TransactionId {
+        let WorkerPlace { node, worker } = self.runtime.worker_context.place;
+        TransactionId { node, worker, sequence }
+    }
+
+    /// The place of a shard that this node serves.
+    fn served(&self) -> Option<usize> {
+        self.leader_logs.iter().position(LeaderLog::serves)
+    }
+
+    /// The present leadership of the shard at this place.
+    fn home_at(&self, at: usize) -> DecisionHome {
+        let log = &self.leader_logs[at];
+        DecisionHome { shard: log.lead.shard, leadership: log.since() }
+    }
+
+    /// Why the transaction cannot go on, if the leadership of a shard that it has spoken to is over.
+    fn moved(&self, remote_branches: &RemoteBranches) -> Option<Error> {
+        let remotes = remote_branches.remotes();
+        let mut moved = remotes.iter().filter(|remote| {
+            let now = self.runtime.worker_context.leadership(remote.shard);
+            now != (remote.node, remote.leadership)
+        });
+        moved.next().map(|remote| recovering(remote.shard))
+    }
+
+    /// The leadership of `shard` is another one: what its former leader was asked will not be answered. What is not decided
+    /// and needs that is given up; what is decided is told to the new leader.
+    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
+        self.runtime.lose_participant(shard);
+        self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
+        let error = recovering(shard);
+        let has_branch = |remote_branches: &RemoteBranches| {
+            remote_branches.remotes().iter().any(|remote| remote.shard == shard)
+        };
+        let (mut lost, mut executing) = (Vec::new(), Vec::new());
+        for (sequence, progress) in &self.coordinator.transactions {
+            match progress {
+                CoordinatedTransaction::Executing(it) if has_branch(it) => {
+                    executing.push(Rc::clone(it));
+                }
+                CoordinatedTransaction::Committing(it) if has_branch(&it.remote_branches) => {
+                    lost.push(*sequence);
+                }
+                CoordinatedTransaction::Executing(_) | CoordinatedTransaction::Committing(_) => {}
+            }
+        }
+        executing.iter().for_each(|remote_branches| remote_branches.lose(shard, &error));
+        for sequence in lost {
+            let Some(CoordinatedTransaction::Committing(it)) =
+                self.coordinator.transactions.remove(&sequence)
+            else {
+                continue;
+            };
+            match (it.phase, it.plan) {
+                // The decision does not need an answer any more.
+                (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => self.wait(it),
+                (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
+                    self.wait(it)
+                }
+                // It may have done all of it before it was gone.
+                (CommitPhase::Deciding | CommitPhase::Delegated, _) => {
+                    it.remote_branches.lose(shard, &error);
+                    self.abort(it, Unknown::Participant { shard }.into(), effects);
+                }
+                (CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating, _) => {
+                    it.remote_branches.lose(shard, &error);
+                    self.abort(it, error.clone(), effects);
+                }
+            }
+        }
+    }
+
+    /// This node is about to lay down the lead of the shard at this place: what is to be decided there never is, and what
+    /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
+    pub(super) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let shard = self.leader_logs[at].lead.shard;
+        let transactions = self.coordinator.transactions.iter();
+        let touched = transactions.filter(|(_, progress)| match progress {
+            CoordinatedTransaction::Executing(_) => false,
+            CoordinatedTransaction::Committing(it) => {
+                it.home.is_some_and(|(home, _)| home == at)
+                    || it.own.iter().any(|(own, _)| *own == at)
+            }
+        });
+        let touched: Vec<u64> = touched.map(|(sequence, _)| *sequence).collect();
+        for sequence in touched {
+            let Some(CoordinatedTransaction::Committing(mut it)) =
+                self.coordinator.transactions.remove(&sequence)
+            else {
+                continue;
+            };
+            let is_home = it.home.is_some_and(|(home, _)| home == at);
+            match (it.phase, is_home) {
+                (CommitPhase::Deciding, true) => self.leave_deciding(at, it, effects),
+                (CommitPhase::Deciding, false) => {
+                    let transaction = it.remote_branches.id;
+                    let own = std::mem::take(&mut it.own);
+                    let (gone, kept) = own.into_iter().partition(|(own, _)| *own == at);
+                    it.own = kept;
+                    self.drop_own(transaction, gone, effects);
+                    self.wait(it);
+                }
+                _ => self.abort(it, recovering(shard), effects),
+            }
+        }
+    }
+
+    /// The decision is on its way in a stream that this node leads no more. Whether it is made the next leader will see.
+    fn leave_deciding(
+        &mut self,
+        at: usize,
+        it: CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let CommitProgress { remote_branches, own, home, told, .. } = it;
+        let transaction = remote_branches.id;
+        let (_, home) = home.expect("it is decided at home");
+        let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
+        self.drop_own(transaction, gone, effects);
+        for (at, branch) in kept {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                assert!(prepared, "P3: {transaction} is decided, and not prepared");
+                self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
+            }
+        }
+        self.inquire_at = Time::ZERO;
+        self.runtime.expect_resolved(transaction.sequence, 0);
+        if !told {
+            let error = Unknown::NotDurable { shard: home.shard }.into();
+            self.runtime.finish(&remote_branches, Err(error));
+        }
+    }
+
+    /// Releases own branches without a record.
+    fn drop_own(
+        &mut self,
+        transaction: TransactionId,
+        own: Vec<(usize, OwnBranch)>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        for (at, branch) in own {
+            if let OwnBranch::Locked { locked, clock, .. } = branch {
+                self.drop_locked(at, transaction, (locked, clock), false, effects);
+            }
+        }
+    }
+
+    /// Ends what has waited too long for other shards, or for its decision to be durable.
+    pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        let (expired, _) = self.runtime.expire(now, |_| false);
+        for branch in expired {
+            self.give_up_on(branch, effects);
+        }
+        if self.coordinator.deciding_due.is_none_or(|due| due > now) {
+            return;
+        }
+        let wait_max = self.runtime.worker_context.limits.shard_wait_max;
+        let (mut next, mut expired) = (None::<Time>, Vec::new());
+        for progress in self.coordinator.transactions.values_mut() {
+            let CoordinatedTransaction::Committing(it) = progress else { continue };
+            let (CommitPhase::Deciding, Some((_, home)), false) = (it.phase, it.home, it.told)
+            else {
+                continue;
+            };
+            let due = it.deciding_since + wait_max;
+            if due <= now {
+                it.told = true;
+                expired.push((Rc::clone(&it.remote_branches), home.shard));
+            } else {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        self.coordinator.deciding_due = next;
+        for (remote_branches, shard) in expired {
+            self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
+        }
+    }
+
+    /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
+    fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut TwoPhaseCommitEffects) {
+        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
+        match self.coordinator.transactions.remove(&sequence) {
+            Some(CoordinatedTransaction::Committing(it)) => {
+                let error = match it.phase {
+                    // It may have done all of it, and the answers got lost.
+                    CommitPhase::Delegated | CommitPhase::Deciding => {
+                        Unknown::Participant { shard }.into()
+                    }
+                    CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => error,
+                };
+                self.abort(it, error, effects);
+            }
+            // Its body is told, and drops it.
+            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+                remote_branches.time_out(shard, &error);
+                self.coordinator
+                    .transactions
+                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
+            }
+            None => {}
+        }
     }
 }
 

@@ -4,6 +4,13 @@
 //! A clock is in flight from its draw until what was locked for it is installed or given up. The
 //! **safe clock** is below all that are in flight on this worker: all that it draws next is greater,
 //! and of the others it is in the stream what became of them.
+//!
+//! ```text
+//!            appointed      stream prepared      all inherited     in doubt: locked,      all workers'
+//!  follows ──────────► waits ───────────► recovers ─────► is decided ──────────► or resolved ──────────► serves
+//!     ▲                                                                                                  │
+//!     └───────────────────────── another is appointed, or leads the stream ──────────────────────────────┘
+//! ```
 
 use super::options::TwoPhaseCommitOptions;
 use super::record::OpenRecords;
@@ -11,20 +18,46 @@ use bytes::Bytes;
 use shoal_engine::replication::in_flight_clocks::InFlightClocks;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Clock, Epoch, ShardId, Time};
+use shoal_types::{Ballot, Clock, Epoch, ShardId, Time};
 use std::collections::VecDeque;
 
-/// See the module.
+/// The leader's part of a worker's stream of a shard; at rest where the node follows.
 #[derive(Debug)]
 pub(super) struct LeaderLog {
     pub(super) lead: InFlightClocks,
+    /// The leadership, once the stream is prepared.
+    pub(super) leader_state: Option<LeaderState>,
     batch: OpenRecords,
     /// Clocks whose writes are in the batch.
     batched: Vec<Clock>,
     /// Who waits for the batch.
     waiting: Vec<RecordWaiter>,
-    /// For each proposed entry that is not decided, who waits for it.
-    undecided: VecDeque<Vec<RecordWaiter>>,
+    /// Each proposed entry that is not decided, and who waits for it.
+    undecided: VecDeque<DurableRecords>,
+}
+
+/// How far a leadership is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LeaderState {
+    /// The last appointment.
+    pub(super) ballot: Ballot,
+    /// The epoch in which the leadership began.
+    pub(super) since: Epoch,
+    /// How many entries the stream had when it was prepared.
+    pub(super) inherited: u64,
+    /// These are decided and replayed: nothing of former leaderships can follow.
+    pub(super) began: bool,
+    /// Of this stream, all that is in doubt is locked or resolved.
+    pub(super) recovered: bool,
+    /// So it is of all streams of the shard.
+    pub(super) serves: bool,
+}
+
+/// An entry of this leader, and who waits for it to be durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DurableRecords {
+    pub(super) entry: Bytes,
+    pub(super) waiters: Vec<RecordWaiter>,
 }
 
 /// Who waits for a record to be durable.
@@ -36,6 +69,8 @@ pub(super) enum RecordWaiter {
     Prepared(u64),
     /// The transaction of this worker with this sequence: it is decided.
     Decided(u64),
+    /// The leader of the home shard: a participant has the outcome of a committed transaction durable.
+    Outcome(TransactionId, ShardId),
 }
 
 /// An entry to be proposed.
@@ -51,6 +86,7 @@ impl LeaderLog {
     pub(super) fn new(shard: ShardId) -> LeaderLog {
         LeaderLog {
             lead: InFlightClocks::new(shard),
+            leader_state: None,
             batch: OpenRecords::default(),
             batched: Vec::new(),
             waiting: Vec::new(),
@@ -77,7 +113,6 @@ impl LeaderLog {
     pub(super) fn close(
         &mut self,
         now: Time,
-        epoch: Epoch,
         replica: &ShardReplica,
         options: &TwoPhaseCommitOptions,
     ) -> Option<ClosedRecords> {
@@ -88,17 +123,37 @@ impl LeaderLog {
         let index = self.lead.append(now, safe, options.faults);
         // What is waited for, and each clock, is in the last of the entries that are ready.
         let is_part = self.batch.has_full();
-        let waiting = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
-        self.undecided.push_back(waiting);
+        let waiters = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
         let is_heartbeat = !is_part && self.batch.len() == 0;
         let clocks = if is_part { Vec::new() } else { std::mem::take(&mut self.batched) };
-        Some(ClosedRecords {
-            entry: self.batch.close(epoch, safe),
-            index,
-            safe,
-            clocks,
-            is_heartbeat,
-        })
+        let entry = self.batch.close(self.since(), safe);
+        self.undecided.push_back(DurableRecords { entry: entry.clone(), waiters });
+        Some(ClosedRecords { entry, index, safe, clocks, is_heartbeat })
+    }
+
+    /// The epoch in which the leadership began.
+    pub(super) fn since(&self) -> Epoch {
+        self.leader_state.as_ref().map_or(Epoch(0), |state| state.since)
+    }
+
+    /// The ballot of a leader.
+    pub(super) fn ballot(&self) -> Ballot {
+        self.leader_state.as_ref().map_or(Ballot::default(), |state| state.ballot)
+    }
+
+    /// Does this node serve the shard?
+    pub(super) fn serves(&self) -> bool {
+        self.leader_state.as_ref().is_some_and(|state| state.serves)
+    }
+
+    /// The leadership is over. What is appended and not decided comes back as a follower's, if it is decided.
+    ///
+    /// # Panics
+    /// If a clock is in flight (P5).
+    pub(super) fn resign(&mut self) {
+        let shard = self.lead.shard;
+        assert!(self.lead.is_over(Epoch(u32::MAX)), "P5: {shard} is left with clocks in flight");
+        *self = LeaderLog::new(shard);
     }
 
     fn is_due(&self, now: Time, replica: &ShardReplica, options: &TwoPhaseCommitOptions) -> bool {
@@ -128,10 +183,10 @@ impl LeaderLog {
         lags.then(|| self.lead.appended_at() + options.heartbeat)
     }
 
-    /// The stream has decided that many entries. Returns who waited for them, in their order.
-    pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<RecordWaiter> {
+    /// The stream has decided that many entries. Returns those of them that are news, with who waited, in their order.
+    pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<DurableRecords> {
         let news = self.lead.decide(now, length);
-        self.undecided.drain(..news).flatten().collect()
+        self.undecided.drain(..news).collect()
     }
 
     /// How much is under way: records that are not in the stream, entries that are not durable, clocks
@@ -143,6 +198,7 @@ impl LeaderLog {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::DecisionHome;
     use super::*;
     use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_engine::execution::Limits;
@@ -150,6 +206,7 @@ mod tests {
     use shoal_types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);
+    const HOME: DecisionHome = DecisionHome { shard: ShardId(0), leadership: EPOCH };
     const FLIGHT: InFlight = InFlight {
         transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 },
         epoch: EPOCH,
@@ -172,7 +229,7 @@ mod tests {
     fn add(led: &mut LeaderLog, clock: u64) {
         let waiter = Some(RecordWaiter::Branch(id(clock)));
         led.append(LATE, Some(Clock(clock)), waiter, |batch| {
-            batch.prepare(id(clock), Clock(clock), ShardId(0), |_| {});
+            batch.prepare(id(clock), Clock(clock), HOME, |_| {});
         });
     }
 
@@ -185,13 +242,13 @@ mod tests {
         led.lead.begin_in_flight(Clock(7), FLIGHT);
         led.lead.begin_in_flight(Clock(9), FLIGHT);
         add(&mut led, 7);
-        let closed = led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
+        let closed = led.close(LATE, &replica, &options).expect("nothing before it");
         assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
         led.lead.end_in_flight(Clock(7));
         led.lead.end_in_flight(Clock(9));
         let heartbeat_at = LATE + options.heartbeat;
         assert_eq!(led.next_due(&replica, &options), Some(heartbeat_at));
-        let closed = led.close(heartbeat_at, EPOCH, &replica, &options).expect("it lags");
+        let closed = led.close(heartbeat_at, &replica, &options).expect("it lags");
         assert!(closed.is_heartbeat);
         assert_eq!(closed.safe, Clock(9));
         assert_eq!(led.next_due(&replica, &options), None);
@@ -205,8 +262,12 @@ mod tests {
         led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
-        led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
+        led.close(LATE, &replica, &options).expect("nothing before it");
         led.lead.begin_in_flight(Clock(9), FLIGHT);
+    }
+
+    fn waiters(durable: Vec<DurableRecords>) -> Vec<RecordWaiter> {
+        durable.into_iter().flat_map(|durable| durable.waiters).collect()
     }
 
     #[test]
@@ -215,17 +276,17 @@ mod tests {
         let mut led = LeaderLog::new(ShardId(0));
         led.lead.begin(3, Clock::ZERO);
         add(&mut led, 1);
-        led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
+        led.close(LATE, &replica, &options).expect("nothing before it");
         add(&mut led, 2);
         add(&mut led, 3);
-        assert!(led.close(LATE, EPOCH, &replica, &options).is_none(), "one is on its way");
+        assert!(led.close(LATE, &replica, &options).is_none(), "one is on its way");
         let later = LATE + options.batch_delay;
-        led.close(later, EPOCH, &replica, &options).expect("long after it");
-        assert_eq!(led.durable(LATE, 3), []);
-        assert_eq!(led.durable(LATE, 4), [RecordWaiter::Branch(id(1))]);
-        assert_eq!(led.durable(LATE, 4), []);
+        led.close(later, &replica, &options).expect("long after it");
+        assert_eq!(waiters(led.durable(LATE, 3)), []);
+        assert_eq!(waiters(led.durable(LATE, 4)), [RecordWaiter::Branch(id(1))]);
+        assert_eq!(waiters(led.durable(LATE, 4)), []);
         assert_eq!(
-            led.durable(LATE, 5),
+            waiters(led.durable(LATE, 5)),
             [RecordWaiter::Branch(id(2)), RecordWaiter::Branch(id(3))]
         );
         assert_eq!(led.pending(), 0);
@@ -236,8 +297,8 @@ mod tests {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
         let mut led = LeaderLog::new(ShardId(0));
         add(&mut led, 1);
-        assert!(led.close(LATE, EPOCH, &replica, &options).is_none());
+        assert!(led.close(LATE, &replica, &options).is_none());
         led.lead.begin(0, Clock::ZERO);
-        assert!(led.close(LATE, EPOCH, &replica, &options).is_some());
+        assert!(led.close(LATE, &replica, &options).is_some());
     }
 }

@@ -11,15 +11,56 @@
 //!   all are prepared and valid: the decision  ──────────────────────────► decision
 //!   it is durable: tell the client, install own
 //!            ──Commit──►   install, release      install, release  ─────► outcomes
+//!            ◄─Resolved──  once the outcome is durable
+//!   all have it: the decision may be forgotten  ────────────────────────► end
 //! ```
 //! What saves time: prepares travel and are replicated in parallel, and beside the validation. The
 //! coordinator's own writes on its home shard need no prepare record; they are part of the decision.
 //! A transaction that writes one shard only needs neither: once all is valid, one commit record is all
 //! (*one phase*). One that touches only one shard, and that another node's, is handed to it whole. One
 //! that writes nothing is over when it is validated. With the decision durable, locks go at once;
-//! the outcome in a participant's own stream only tells its followers. A coordinator keeps its
+//! the outcome in a participant's own stream only tells its followers, and a new leader. A coordinator keeps its
 //! decision until the participants have that, and keeps nothing of what it gives up: *presumed abort*
 //! (Mohan, Lindsay and Obermarck, TODS 1986).
+//!
+//! # When a leader fails
+//!
+//! ```text
+//!   s1's leader dies                    s1's new leader                     leader of the home shard
+//!   prepared T in its stream ─────────► stream prepared, all replayed
+//!                                       T has no outcome: lock it again
+//!                                       ──────────── Inquiry ─────────────► decided? It says so.
+//!                                       ◄─────────── Decision ───────────── Can never be? Aborted.
+//!                                       install or drop, outcome durable    Else it says nothing yet.
+//!                                       ────────── Acknowledgement ───────► all have it: end
+//! ```
+//! Shards are consensus groups, so 2PC does not block where a node fails, as Gray and Lamport have it (*Consensus on
+//! transaction commit*, TODS 2006): it waits until the shard has another leader, which finds in the stream what its
+//! predecessor had promised. The *home* of a transaction is a shard that its coordinator leads; the leadership under which
+//! it is coordinated there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
+//! No transaction survives its coordinator undecided, and none that is decided depends on it:
+//!
+//! - Not decided, and home has another leader: nobody can decide it any more, and all who ask are told *aborted* (P8,
+//!   argued in `decisions.rs`).
+//! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and tells them until
+//!   they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.
+//! - A participant has another leader: what is prepared and has no outcome is locked before the shard is served (P7), and
+//!   is asked for. Where several such have written one key, the former leader had resolved all but the last of them
+//!   (`in_doubt_keys.rs`).
+//! - What a participant has neither prepared nor committed is undone with its leader, and the coordinator gives the transaction
+//!   up as soon as it hears of the new leadership. Where that shard was to decide alone, the outcome is *unknown*.
+//! - The decision is on its way when home has another leader: the client is told *unknown*, and what the coordinator's node
+//!   has prepared on other shards is in doubt like any other branch.
+//!
+//! Waits have a bound: what is asked of a shard without a leader ends after [`Limits::shard_wait_max`] with an error. What is
+//! prepared stays locked as long as its home shard has no leader; everything else goes on.
+//!
+//! Replicas that lose their memory read the streams from the beginning: they are not cut under a manager.
+//!
+//! Epochs mean nothing here but names of leaderships. Clocks of a shard grow through all of them, since a new leader draws
+//! none that its streams have, so versions are ordered by clocks alone and all carry the same epoch. What counts is what is
+//! decided in the streams, and nothing is ever rolled back with an epoch: of a closed one a shard reports that nothing was
+//! left hanging, as soon as a leader serves it that knows of the next epoch.
 //!
 //! # Rules
 //!
@@ -31,6 +72,13 @@
 //! - **P4** Nothing is installed or told before the decision on it is durable.
 //! - **P5** The safe clock in a stream is below every clock of which the stream does not say what became
 //!   of it. Followers keep tombstones until all streams of the shard have passed them.
+//! - **P6** A node reads, locks, draws clocks and validates as a leader only while it holds its lease, and only for requests
+//!   that were meant for its present leadership.
+//! - **P7** A shard is served when all streams of it are replayed as far as they were inherited, and all that is prepared
+//!   there without an outcome holds its locks.
+//! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
+//!   decision can appear any more; no two answers differ.
+//! - **P9** A decision is kept, and told, until every participant has its outcome durable.
 //!
 //! Each is asserted where it is kept.
 //!
@@ -38,13 +86,22 @@
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `shared.rs` | what the workers of a node share | |
-//! | `coordinator.rs` | from execution to the outcome | P1, P3, P4 |
-//! | `participant.rs` | branches of other nodes' transactions | P2, P4 |
+//! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
+//! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
 //! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
-//! | `prepared_replay.rs` | a shard that is followed: what is prepared, replay | P5 |
+//! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
+//! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
+//! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
+//! | `decisions.rs` | decisions at their home shard | P8, P9 |
+//!
+//! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
 mod coordinator;
+mod decisions;
+mod in_doubt;
+mod in_doubt_keys;
 mod leader_log;
+mod leadership;
 pub mod message;
 mod options;
 mod participant;
@@ -61,11 +118,14 @@ pub use shared::TwoPhaseCommitShared;
 
 use bytes::Bytes;
 use coordinator::Coordinator;
-use leader_log::{LeaderLog, RecordWaiter};
+use decisions::Decisions;
+use in_doubt::InDoubt;
+use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::TwoPhaseCommitReply;
 use participant::TwoPhaseCommitBranch;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
+use shoal_cluster::manager::{Configuration, HeardEpochs};
 use shoal_engine::engine::{
     Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
@@ -75,15 +135,22 @@ use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
+use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// The epoch of a cluster whose configuration has never changed.
+/// What is blocked by another worker of the node is tried again after this.
+const BLOCKED_FOR: Duration = Duration::from_micros(100);
+
+/// The epoch of all transactions and versions: their order needs none.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
 type TwoPhaseCommitEffects = shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage>;
@@ -95,8 +162,20 @@ pub struct TwoPhaseCommit {
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
+    /// In the order of the replicas, like the next three.
     leader_logs: Vec<LeaderLog>,
     prepared_replays: Vec<PreparedReplay>,
+    in_doubt: Vec<BTreeMap<TransactionId, InDoubt>>,
+    decisions: Vec<Decisions>,
+    /// Since which epoch this node leads each shard, by the configuration.
+    leaderships: Vec<Option<Epoch>>,
+    configuration: Option<Arc<Configuration>>,
+    /// Until when this node may act as a leader.
+    lease_end: Time,
+    /// Nothing is to be asked of home shards before.
+    inquire_at: Time,
+    /// What the manager was told of epochs that are closed and not settled.
+    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -117,7 +196,6 @@ impl Engine for TwoPhaseCommit {
 
     fn new(worker: WorkerId, shared: Arc<TwoPhaseCommitShared>, seed: u64) -> TwoPhaseCommit {
         let options = &shared.setup.options;
-        let led = shared.replicas.iter().filter(|replica| replica.led);
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
@@ -125,20 +203,28 @@ impl Engine for TwoPhaseCommit {
             place,
             topology,
             replicas,
-            epoch: shared.epoch,
+            epoch: FIRST_EPOCH,
             limits,
             faults,
             seed,
             // What is installed is committed (rule P4), so all that can be read may be shown.
             reads: None,
         });
-        let followed = shared.replicas.iter().filter(|replica| !replica.led);
+        (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
+        let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context, &shared.setup.procedures),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
-            leader_logs: led.map(|replica| LeaderLog::new(replica.shard)).collect(),
-            prepared_replays: followed.map(PreparedReplay::new).collect(),
+            leader_logs: replicas().map(|replica| LeaderLog::new(replica.shard)).collect(),
+            prepared_replays: replicas().map(PreparedReplay::new).collect(),
+            in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
+            decisions: replicas().map(|_| Decisions::default()).collect(),
+            leaderships: Vec::new(),
+            configuration: None,
+            lease_end: Time::ZERO,
+            inquire_at: Time::MAX,
+            reported: BTreeSet::new(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -151,27 +237,45 @@ impl Engine for TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         self.runtime.begin_step(now, &event);
+        let holds_lease = self.holds_lease(now);
         match event {
-            EngineEvent::Received { from, message } => self.receive(from, message, effects),
-            EngineEvent::Client { from, request } => self.runtime.request(from, request),
-            EngineEvent::Leading { shard, ballot: _, length } => self.lead(shard, length),
+            EngineEvent::Received { from, message } if holds_lease || message.is_fact() => {
+                self.receive(from, message, effects);
+            }
+            EngineEvent::Client { from, request } if holds_lease => {
+                self.runtime.request(from, request);
+            }
+            // The client asks again, here or elsewhere.
+            EngineEvent::Received { .. } | EngineEvent::Client { .. } => {
+                self.runtime.counters.dropped += 1;
+            }
+            EngineEvent::Configured { configuration, incarnation } => {
+                self.configured(configuration, incarnation, effects);
+            }
+            EngineEvent::Leading { shard, ballot, length } => {
+                self.lead(shard, ballot, length, effects);
+            }
             EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
-            EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            EngineEvent::Deposed { shard, by } => {
-                panic!("{by} leads {shard}: this engine has no recovery")
+            EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry),
+            EngineEvent::Deposed { shard, by: _ } => {
+                let at = self.place_of(shard).expect("a stream that is held");
+                self.step_down(at, effects);
             }
-            EngineEvent::Promised { .. } => {}
-            // No leader of its streams ever changes, so it stays in the epoch in which it began.
-            EngineEvent::Configured { configuration: _, incarnation } => {
-                self.runtime.worker_context.incarnation.set(incarnation);
-            }
-            EngineEvent::Settled { .. } => {}
+            // Nothing here depends on which leader a follower has promised, or on the ends of epochs.
+            EngineEvent::Promised { .. } | EngineEvent::Settled { .. } => {}
             EngineEvent::SnapshotWanted { shard, .. } | EngineEvent::Restored { shard, .. } => {
                 panic!("a snapshot of {shard}: this engine has none")
             }
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
-        self.run(now, effects);
+        self.replay_all(effects);
+        self.recover_all(effects);
+        if holds_lease {
+            self.expire(now, effects);
+            self.run(now, effects);
+        }
+        self.inquire(now, effects);
+        self.tell_decisions(now, effects);
         self.close_batches(now, effects);
         self.set_timer(now, effects);
     }
@@ -184,13 +288,46 @@ impl Engine for TwoPhaseCommit {
         self.runtime.tasks.spawn(task);
     }
 
-    /// Where no leader ever changes, no node needs a lease.
-    fn renew(&mut self, _lease_end: Time) {}
+    fn renew(&mut self, lease_end: Time) {
+        self.lease_end = lease_end;
+    }
+
+    fn held(&self) -> usize {
+        let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
+        self.runtime.pending() + self.branches.len() + in_doubt
+    }
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_logs.iter().map(LeaderLog::pending).sum();
         let followed: usize = self.prepared_replays.iter().map(PreparedReplay::pending).sum();
-        self.runtime.pending() + self.branches.len() + led + followed
+        let decisions: usize = self.decisions.iter().map(Decisions::len).sum();
+        self.held() + led + followed + decisions
+    }
+
+    fn heard_epochs(&self, _settled: Epoch) -> HeardEpochs {
+        let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        HeardEpochs { open, ..HeardEpochs::default() }
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let sum = |of: fn(&[usize; 4]) -> usize| {
+            self.prepared_replays.iter().map(|replay| of(&replay.sizes())).sum::<usize>()
+        };
+        let [coordinators, over] = self.branches.sizes();
+        let own = [
+            ("transactions that commit", self.coordinator.len()),
+            ("branches", self.branches.len()),
+            ("coordinators", coordinators),
+            ("branches that are over", over),
+            ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
+            ("decisions to be told", self.decisions.iter().map(Decisions::len).sum()),
+            ("prepared in streams", sum(|sizes| sizes[0])),
+            ("decided in streams", sum(|sizes| sizes[1])),
+            ("parts in streams", sum(|sizes| sizes[2])),
+            ("records to be applied", sum(|sizes| sizes[3])),
+            ("reports of epochs", self.reported.len()),
+        ];
+        self.runtime.sizes().into_iter().chain(own).collect()
     }
 
     fn counters(&self) -> EngineCounters {
@@ -202,11 +339,10 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn progress(&self) -> Vec<ShardProgress> {
-        let followed = |shard| {
-            let replica = self.shared.replica(shard).filter(|replica| !replica.led);
-            replica.map(ShardReplica::reached)
+        let of = |shard| ShardProgress {
+            reached: self.shared.replica(shard).map(ShardReplica::reached),
+            ..ShardProgress::default()
         };
-        let of = |shard| ShardProgress { watermark: None, reached: followed(shard) };
         self.runtime.worker_context.topology.shard_ids().map(of).collect()
     }
 }
@@ -239,8 +375,25 @@ impl TwoPhaseCommit {
         &self.shared.setup.options
     }
 
+    /// The place of a shard that this node leads, as far as it is.
     fn led_at(&self, shard: ShardId) -> Option<usize> {
-        self.leader_logs.iter().position(|led| led.lead.shard == shard)
+        let at = self.place_of(shard)?;
+        self.leader_logs[at].leader_state.is_some().then_some(at)
+    }
+
+    /// Does the node lead the shard, as far as this one knows?
+    fn is_leader(&self, node: NodeId, shard: ShardId) -> bool {
+        self.has_shard(shard) && self.runtime.worker_context.leader(shard) == node
+    }
+
+    /// Is there such a shard?
+    fn has_shard(&self, shard: ShardId) -> bool {
+        shard.0 < self.runtime.worker_context.topology.shards()
+    }
+
+    /// May this node act as a leader (rule P6)?
+    fn holds_lease(&self, now: Time) -> bool {
+        now < self.lease_end || self.options().faults.has(PlantedBug::ActWithoutLease)
     }
 
     fn receive(
@@ -260,72 +413,88 @@ impl TwoPhaseCommit {
                 }
             }
             TwoPhaseCommitMessage::Relay(relay) => self.runtime.relayed(from, relay),
+            TwoPhaseCommitMessage::Inquiry { transaction, home, participant } => {
+                self.answer_inquiry(from, transaction, home, participant, effects);
+            }
+            TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+                if self.is_leader(from, home) =>
+            {
+                self.hear_decision(transaction, home, participant, committed, effects);
+            }
+            TwoPhaseCommitMessage::Acknowledgement { transaction, home: _, shard }
+                if self.is_leader(from, shard) =>
+            {
+                self.acknowledged(transaction, shard);
+            }
+            // This node will hear of that leader, or the sender that it is none. It is said again.
+            TwoPhaseCommitMessage::Decision { .. }
+            | TwoPhaseCommitMessage::Acknowledgement { .. } => self.runtime.counters.dropped += 1,
         }
-    }
-
-    /// This worker's stream of `shard` is prepared.
-    fn lead(&mut self, shard: ShardId, length: u64) {
-        let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.leader_logs[at].lead.begin(length, Clock::ZERO);
-        self.runtime
-            .worker_context
-            .admission
-            .serve(self.leader_logs.iter().all(|led| led.lead.is_leading()));
     }
 
     /// The stream that this worker leads for `shard` has that many decided entries.
     fn durable(&mut self, shard: ShardId, length: u64, effects: &mut TwoPhaseCommitEffects) {
         let at = self.led_at(shard).expect("only led streams report this");
-        let waiters = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
+        let durable = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
         self.runtime.counters.stages += self.leader_logs[at].lead.transit.take();
-        for waiter in waiters {
-            match waiter {
-                RecordWaiter::Branch(transaction) => {
-                    self.branch_is_durable(at, transaction, effects);
+        for DurableRecords { entry, waiters } in durable {
+            self.prepared_replays[at].enter(decode(shard, entry), true);
+            for waiter in waiters {
+                match waiter {
+                    RecordWaiter::Branch(transaction) => {
+                        self.branch_is_durable(at, transaction, effects);
+                    }
+                    RecordWaiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
+                    RecordWaiter::Decided(sequence) => self.is_decided(sequence, effects),
+                    RecordWaiter::Outcome(transaction, home) => {
+                        self.acknowledge(transaction, home, shard, effects);
+                    }
                 }
-                RecordWaiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
-                RecordWaiter::Decided(sequence) => self.is_decided(sequence, effects),
             }
         }
     }
 
-    /// The stream that this worker follows for `shard` has decided its next entry.
-    fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut TwoPhaseCommitEffects) {
-        let Some(followed) =
-            self.prepared_replays.iter_mut().find(|followed| followed.shard == shard)
-        else {
-            // Its own entry, which the leader has in its store already.
-            return;
-        };
-        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
-        // would part this replica from the others for good.
-        let entry = RecordEntry::decode(entry)
-            .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
-        let replica = self.shared.replica(shard).expect("followed");
+    /// A stream has decided its next entry, which another leader had appended.
+    fn decided(&mut self, shard: ShardId, entry: Bytes) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        self.prepared_replays[at].enter(decode(shard, entry), false);
+    }
+
+    /// Applies what the streams have committed, as far as no other worker holds a lock.
+    fn replay_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
         let faults = self.shared.setup.options.faults;
-        let (epoch, operations) = (entry.epoch, &mut self.runtime.counters.operations);
-        let sessions = Rc::clone(&followed.sessions);
-        followed.enter(entry, |clock, writes| {
-            if writes.is_empty() {
-                return;
+        let worker = self.runtime.worker_context.place.worker;
+        let replicas = self.shared.replicas.iter().zip(&self.leader_logs);
+        for ((replica, log), replayed) in replicas.zip(&mut self.prepared_replays) {
+            if !replayed.is_due() {
+                continue;
             }
-            *operations += writes.len() as u64;
-            let stamp = Stamp::local(epoch, clock);
-            // Only replay holds locks here.
+            let operations = &mut self.runtime.counters.operations;
             let observations = &mut effects.observations;
-            while !replay(replica, &sessions, &stamp, &writes, faults, observations.as_mut()) {}
-        });
-        replica.progress(self.runtime.worker_context.place.worker, followed.applied());
+            let takes_over = log.leader_state.is_some_and(|state| !state.began);
+            let applied = replayed.advance(|sessions, (transaction, clock), writes| {
+                let stamp = Stamp::local(FIRST_EPOCH, clock);
+                let before = observations.as_ref().map_or(0, Vec::len);
+                let is_done =
+                    replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
+                if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
+                {
+                    observe_inherited(transaction, writes, before, observations);
+                }
+                *operations += if is_done { writes.len() as u64 } else { 0 };
+                is_done
+            });
+            replica.progress(worker, applied);
+        }
     }
 
     /// Proposes the batches and heartbeats whose time has come.
     fn close_batches(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         for at in 0..self.leader_logs.len() {
-            let (shard, epoch) =
-                (self.leader_logs[at].lead.shard, self.runtime.worker_context.epoch.get());
+            let (shard, ballot) = (self.leader_logs[at].lead.shard, self.leader_logs[at].ballot());
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
-            let Some(closed) = self.leader_logs[at].close(now, epoch, replica, options) else {
+            let Some(closed) = self.leader_logs[at].close(now, replica, options) else {
                 continue;
             };
             self.runtime.counters.batches += 1;
@@ -337,7 +506,7 @@ impl TwoPhaseCommit {
             }
             effects.observe(|| Observation::Appended {
                 shard,
-                ballot: Ballot::default(),
+                ballot,
                 index,
                 ends: Vec::new(),
                 safe,
@@ -353,9 +522,68 @@ impl TwoPhaseCommit {
         let led = self.leader_logs.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        if let Some(at) = led.chain(self.runtime.next_due()).chain(self.runtime.next_ending()).min()
-        {
+        // Without a lease nothing runs; when there is one again, that wakes this worker.
+        let runs = self.holds_lease(now);
+        let is_blocked = self.prepared_replays.iter().any(PreparedReplay::is_blocked)
+            || self.leader_logs.iter().zip(&self.in_doubt).any(|(log, in_doubt)| {
+                log.leader_state.is_some_and(|state| !state.recovered) && !in_doubt.is_empty()
+            });
+        let told = self.decisions.iter().map(|decisions| decisions.tell_at);
+        let asked = told.chain([self.inquire_at]).filter(|at| *at < Time::MAX).min();
+        let others = [
+            self.runtime.next_due().filter(|_| runs),
+            self.runtime.next_expiry().filter(|_| runs),
+            self.coordinator.deciding_due.filter(|_| runs),
+            self.runtime.next_ending(),
+            is_blocked.then(|| now + BLOCKED_FOR),
+            asked,
+        ];
+        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
             effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }
+}
+
+/// A new leader has applied what its predecessor had committed, and perhaps never installed: shows it as its own.
+fn observe_inherited(
+    transaction: TransactionId,
+    writes: &[StreamWrite],
+    before: usize,
+    observations: &mut Vec<Observation>,
+) {
+    let mut installed = Vec::new();
+    for observation in &observations[before..] {
+        let Observation::Applied { shard, stamp, table, key, won } = observation else { continue };
+        if installed.is_empty() {
+            let (shard, clock) = (*shard, stamp.clock);
+            installed.push(Observation::Recovered { transaction, shard, clock });
+        }
+        let write =
+            writes.iter().rfind(|write| (write.table, &write.key[..]) == (*table, &key[..]));
+        if let (true, Some(write)) = (*won, write) {
+            installed.push(Observation::Installed {
+                transaction,
+                shard: *shard,
+                stamp: stamp.clone(),
+                table: *table,
+                key: key.clone(),
+                value: write.value.as_ref().map(|value| value.to_vec()),
+            });
+        }
+    }
+    if let Some(Observation::Recovered { transaction, shard, clock }) = installed.first() {
+        let (transaction, shard, clock) = (*transaction, *shard, *clock);
+        installed.push(Observation::Resolved { transaction, shard, clock, installed: true });
+    }
+    observations.extend(installed);
+}
+
+/// Takes an entry apart. What is decided is the word of the shard's leader, who has it in its own store: to skip it would
+/// part this replica from the others for good.
+///
+/// # Panics
+/// If it is malformed.
+fn decode(shard: ShardId, entry: Bytes) -> RecordEntry {
+    RecordEntry::decode(entry)
+        .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"))
 }

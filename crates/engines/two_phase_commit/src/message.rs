@@ -1,13 +1,16 @@
 //! What workers of the same number on different nodes say to each other.
+//!
+//! Requests and their replies belong to one leadership of a participant and one process of a coordinator. The other three
+//! are what recovery needs (rules P8 and P9): they name leaderships, and are true whenever they come.
 
 use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Clock, Error, Result, ShardId};
+use shoal_types::{Clock, Epoch, Error, Result, ShardId};
 
-/// See the module. Each may be lost, repeated, reordered or late.
+/// A message between two workers. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TwoPhaseCommitMessage {
     /// Coordinator to participant. Repeated until it is answered; acted on once, see
@@ -31,6 +34,70 @@ pub enum TwoPhaseCommitMessage {
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
+    /// Participant to the leader of the home shard: what became of a transaction that is prepared here? Repeated until
+    /// there is a `Decision`. Nothing is answered while the transaction is undecided.
+    Inquiry {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where it is coordinated.
+        home: DecisionHome,
+        /// The participant.
+        participant: Participant,
+    },
+    /// The leader of the home shard to a participant: the answer, or news that is told until it is acknowledged.
+    Decision {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where it was coordinated, as far as the participant has to name that again.
+        home: ShardId,
+        /// The participant.
+        participant: Participant,
+        /// Whether it is committed.
+        committed: bool,
+    },
+    /// Participant to the leader of the home shard: the outcome of a committed transaction is durable here. It is never
+    /// asked for again.
+    Acknowledgement {
+        /// The transaction.
+        transaction: TransactionId,
+        /// Where its decision is.
+        home: ShardId,
+        /// The participant.
+        shard: ShardId,
+    },
+}
+
+/// The shard in whose stream the decision on a transaction will be, and the leadership under which it is coordinated there:
+/// only that leadership can append the decision (rule P8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecisionHome {
+    /// The shard.
+    pub shard: ShardId,
+    /// The epoch in which the leadership began.
+    pub leadership: Epoch,
+}
+
+/// A shard that a transaction writes, and the leadership of it that is spoken of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Participant {
+    /// The shard.
+    pub shard: ShardId,
+    /// The epoch in which the leadership began.
+    pub leadership: Epoch,
+}
+
+impl TwoPhaseCommitMessage {
+    /// Does it only say or ask what is so, whichever node holds a lease? Everything else is for a leader to act on.
+    pub(super) fn is_fact(&self) -> bool {
+        match self {
+            TwoPhaseCommitMessage::Inquiry { .. }
+            | TwoPhaseCommitMessage::Decision { .. }
+            | TwoPhaseCommitMessage::Acknowledgement { .. } => true,
+            TwoPhaseCommitMessage::Request { .. }
+            | TwoPhaseCommitMessage::Reply { .. }
+            | TwoPhaseCommitMessage::Relay(_) => false,
+        }
+    }
 }
 
 impl RuntimeMessage for TwoPhaseCommitMessage {
@@ -65,7 +132,7 @@ pub enum TwoPhaseCommitRequest {
         /// What is still to be written.
         operations: Vec<Operation>,
         /// In whose stream the decision will be.
-        home: ShardId,
+        home: DecisionHome,
     },
     /// Check that what was read is still so. Legal once all locks of the transaction are held. Ends
     /// the branch, unless it is prepared; then it is answered once the prepare record is durable.
@@ -106,7 +173,7 @@ pub enum TwoPhaseCommitReply {
         /// The clock of what was written, if anything was.
         clock: Option<Clock>,
     },
-    /// To `CommitProgress` and `Abort`: the branch is over.
+    /// To `Commit` and `Abort`: the branch is over.
     Resolved,
     /// To anything else: it cannot be. The branch is over.
     Refused {

@@ -23,6 +23,12 @@ pub struct TwoPhaseCommitOptions {
     /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
     /// tombstones until they know. Default 100 ms.
     pub heartbeat: Duration,
+    /// A participant asks again after this what became of a transaction whose coordinator is gone, and a decision is told
+    /// again after this until it is acknowledged. Default 100 ms.
+    pub inquire_every: Duration,
+    /// A participant asks what became of a transaction that has been prepared for so long, though its coordinator seems to
+    /// be there: it may have given up, and the message was lost. Default 1 s.
+    pub inquire_after: Duration,
     /// Planted bugs. Default: none.
     pub faults: PlantedBugs,
 }
@@ -38,7 +44,11 @@ impl TwoPhaseCommitOptions {
             ("batch_records_max", self.batch_records_max),
             ("batch_bytes_max", self.batch_bytes_max),
         ]);
-        not_zero([("heartbeat", self.heartbeat)]);
+        not_zero([
+            ("heartbeat", self.heartbeat),
+            ("inquire_every", self.inquire_every),
+            ("inquire_after", self.inquire_after),
+        ]);
     }
 }
 
@@ -51,6 +61,8 @@ impl Default for TwoPhaseCommitOptions {
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             heartbeat: Duration::from_millis(100),
+            inquire_every: Duration::from_millis(100),
+            inquire_after: Duration::from_secs(1),
             faults: PlantedBugs::NONE,
         }
     }

@@ -10,19 +10,19 @@
 //! ```
 
 use super::leader_log::RecordWaiter;
-use super::message::{BranchHeader, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::execution::worker_context::StoreBranch;
+use shoal_engine::execution::worker_context::{StoreBranch, recovering};
 use shoal_engine::observation::Observation;
 use shoal_engine::operation::Operation;
 use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, NodeId, Result, ShardId, Stamp};
+use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time};
 
 /// What an open branch holds. Who `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
@@ -34,6 +34,10 @@ pub(super) enum TwoPhaseCommitBranch {
     Prepared {
         locked: Locked<PooledSession>,
         clock: Clock,
+        /// Where the decision will be.
+        home: DecisionHome,
+        /// When it was prepared.
+        since: Time,
         /// Its record is durable.
         durable: bool,
         /// What it read was checked with all locks held.
@@ -61,12 +65,19 @@ impl TwoPhaseCommit {
         request: TwoPhaseCommitRequest,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let led = self.led_at(header.shard).filter(|at| self.leader_logs[*at].lead.is_leading());
+        let led = self.led_at(header.shard).filter(|at| self.leader_logs[*at].serves());
         let (Some(at), true) = (led, self.runtime.is_ours(from, header, led.is_some())) else {
             return;
         };
-        // There is one epoch.
-        if header.epoch != self.runtime.worker_context.epoch.get() {
+        // All transactions are of one epoch: leaderships tell them apart. And who is gone asks for nothing.
+        if header.epoch != FIRST_EPOCH || self.is_gone(header.transaction) {
+            self.runtime.counters.dropped += 1;
+            return;
+        }
+        self.act_as_leader(at, effects);
+        if let TwoPhaseCommitRequest::Prepare { home, .. } = &request
+            && !self.has_shard(home.shard)
+        {
             self.runtime.counters.dropped += 1;
             return;
         }
@@ -83,7 +94,11 @@ impl TwoPhaseCommit {
             }
             RequestArrival::Repeated(reply) => reply,
             RequestArrival::Over => Some(TwoPhaseCommitReply::Resolved),
-            RequestArrival::Ended => unreachable!("no epoch ever ends here"),
+            RequestArrival::Ended => match request {
+                TwoPhaseCommitRequest::Abort => Some(TwoPhaseCommitReply::Resolved),
+                TwoPhaseCommitRequest::Commit => self.commit_left(at, header.transaction, effects),
+                _ => Some(ended(header.shard)),
+            },
             RequestArrival::Stale => {
                 self.runtime.counters.dropped += 1;
                 return;
@@ -92,6 +107,21 @@ impl TwoPhaseCommit {
         if let Some(reply) = reply {
             say((from, *header), reply, effects);
         }
+    }
+
+    /// The coordinator says that a transaction is decided whose branch is in doubt here, or was. It says so until the
+    /// outcome is durable.
+    fn commit_left(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Option<TwoPhaseCommitReply> {
+        if let Some(home) = self.in_doubt[at].get(&transaction).map(|branch| branch.home.shard) {
+            self.learn(at, transaction, home, true, effects);
+        }
+        let is_durable = !self.prepared_replays[at].is_prepared(transaction);
+        is_durable.then_some(TwoPhaseCommitReply::Resolved)
     }
 
     /// Does what is asked for the first time, and makes sense.
@@ -125,13 +155,25 @@ impl TwoPhaseCommit {
                     (None, Some(TwoPhaseCommitReply::Resolved))
                 }
             },
-            Some(TwoPhaseCommitBranch::Prepared { locked, clock, durable, .. }) => match request {
+            Some(TwoPhaseCommitBranch::Prepared {
+                locked,
+                clock,
+                home,
+                since,
+                durable,
+                valid,
+                ..
+            }) => match request {
                 TwoPhaseCommitRequest::Validate => {
-                    self.validate_prepared(at, asked, (locked, clock), durable, effects)
+                    let prepared = PreparedLocks { locked, clock, home, since, durable };
+                    self.validate_prepared(at, asked, prepared, effects)
                 }
                 TwoPhaseCommitRequest::Commit => {
+                    assert!(durable && valid, "P4: {transaction} is committed, and not prepared");
                     self.install(at, transaction, locked, clock, effects);
-                    self.append_outcome(at, transaction, true);
+                    self.prepared_replays[at].note_installed(transaction);
+                    let waiter = Some(RecordWaiter::Branch(transaction));
+                    self.append_outcome(at, transaction, true, waiter);
                     (Some(TwoPhaseCommitBranch::Ended { asked }), None)
                 }
                 _ => {
@@ -223,9 +265,12 @@ impl TwoPhaseCommit {
         transaction: TransactionId,
         branch: StoreBranch,
         operations: &[Operation],
-        home: ShardId,
+        home: DecisionHome,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Result<BranchOutcome> {
+        if self.runtime.worker_context.leadership(home.shard).1 > home.leadership {
+            return Err(recovering(home.shard)); // The decision can never be made.
+        }
         self.runtime.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
@@ -242,9 +287,13 @@ impl TwoPhaseCommit {
                 batch.prepare(transaction, clock, home, |write| locked.writes(write));
             },
         );
+        let since = self.runtime.worker_context.now.get();
+        self.inquire_at = self.inquire_at.min(since + self.options().inquire_after);
         let context = TwoPhaseCommitBranch::Prepared {
             locked,
             clock,
+            home,
+            since,
             durable: false,
             valid: false,
             asked: None,
@@ -257,10 +306,10 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         asked: ReplyTarget,
-        (locked, clock): (Locked<PooledSession>, Clock),
-        durable: bool,
+        prepared: PreparedLocks,
         effects: &mut TwoPhaseCommitEffects,
     ) -> BranchOutcome {
+        let PreparedLocks { locked, clock, home, since, durable } = prepared;
         let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         let valid = if too_early { Ok(()) } else { self.validate(|| locked.validate()) };
         if let Err(error) = valid {
@@ -271,7 +320,10 @@ impl TwoPhaseCommit {
             true => (None, Some(TwoPhaseCommitReply::Validated)),
             false => (Some(asked), None),
         };
-        (Some(TwoPhaseCommitBranch::Prepared { locked, clock, durable, valid: true, asked }), reply)
+        let valid = true;
+        let context =
+            TwoPhaseCommitBranch::Prepared { locked, clock, home, since, durable, valid, asked };
+        (Some(context), reply)
     }
 
     /// The branch is the whole transaction.
@@ -372,8 +424,8 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) -> Clock {
         let (shard, clock) = (self.leader_logs[at].lead.shard, locked.draw_clock());
-        let epoch = self.runtime.worker_context.epoch.get();
-        let since = self.runtime.worker_context.now.get();
+        self.act_as_leader(at, effects);
+        let (epoch, since) = (FIRST_EPOCH, self.runtime.worker_context.now.get());
         self.leader_logs[at]
             .lead
             .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
@@ -410,11 +462,8 @@ impl TwoPhaseCommit {
         at: usize,
         transaction: TransactionId,
         committed: bool,
+        waiter: Option<RecordWaiter>,
     ) {
-        let coordinated_here = (transaction.node, transaction.worker)
-            == (self.runtime.worker_context.place.node, self.runtime.worker_context.place.worker);
-        let waits = committed && !coordinated_here;
-        let waiter = waits.then_some(RecordWaiter::Branch(transaction));
         self.leader_logs[at].append(self.runtime.worker_context.now.get(), None, waiter, |batch| {
             batch.outcome(transaction, committed);
         });
@@ -429,10 +478,7 @@ impl TwoPhaseCommit {
         clock: Clock,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let (shard, stamp) = (
-            self.leader_logs[at].lead.shard,
-            Stamp::local(self.runtime.worker_context.epoch.get(), clock),
-        );
+        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
         if let Some(observations) = &mut effects.observations {
             locked.writes(|table, key, value| {
                 observations.push(Observation::Installed {
@@ -464,7 +510,7 @@ impl TwoPhaseCommit {
     ) {
         drop(locked);
         if is_prepared {
-            self.append_outcome(at, transaction, false);
+            self.append_outcome(at, transaction, false, None);
         }
         self.leader_logs[at].lead.end_in_flight(clock);
         let shard = self.leader_logs[at].lead.shard;
@@ -477,6 +523,21 @@ impl TwoPhaseCommit {
             false => validate(),
         }
     }
+}
+
+/// A prepared branch that is about to be validated.
+struct PreparedLocks {
+    locked: Locked<PooledSession>,
+    clock: Clock,
+    home: DecisionHome,
+    since: Time,
+    durable: bool,
+}
+
+/// The reply to what is still asked of a branch that ended without a request: its shard has another leader, or its
+/// coordinator was taken for gone.
+pub(super) fn ended(shard: ShardId) -> TwoPhaseCommitReply {
+    TwoPhaseCommitReply::Refused { error: recovering(shard) }
 }
 
 /// Is the request legal of a branch in this state?

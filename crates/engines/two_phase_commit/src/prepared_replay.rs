@@ -1,30 +1,56 @@
-//! A shard as a follower's worker sees it: what is prepared waits for its outcome (rule P5).
+//! What this worker's stream of a shard says, up to where it is decided: what is prepared, what is decided, and what of it
+//! is still to be applied (rules P5 and P7).
 //!
 //! A record is applied as soon as its stream has decided it. Streams of other workers are replayed
 //! beside this one, so on one key the greatest clock wins, and a tombstone stays until nothing older
 //! can arrive: until every worker has replayed its stream up to a safe clock beyond it.
+//!
+//! The same is kept where the node leads, whose own entries come here when they are durable, with nothing left to apply: so
+//! a leader that is followed by another goes on as a follower, and one that takes over finds here what is in doubt.
 
+use super::message::DecisionHome;
 use super::record::{CommitRecord, RecordEntry};
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Clock, ShardId};
-use std::collections::{BTreeMap, BTreeSet};
+use shoal_types::{Clock, Epoch, ShardId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// See the module.
+/// The decided part of a stream.
 pub(super) struct PreparedReplay {
     pub(super) shard: ShardId,
     pub(super) sessions: Rc<SessionPool>,
-    /// What is prepared, and not known to be committed.
-    prepared: BTreeMap<TransactionId, (Clock, Vec<StreamWrite>)>,
+    /// What is prepared, and has no outcome here.
+    prepared: BTreeMap<TransactionId, PreparedBranch>,
+    /// What is decided here for several shards, and who takes part, until all of these have it durable.
+    decided: BTreeMap<TransactionId, Vec<ShardId>>,
     /// The first writes of what is not prepared or committed yet.
     parts: BTreeMap<TransactionId, Vec<StreamWrite>>,
     /// The clocks of what is prepared.
     clocks: BTreeSet<Clock>,
+    /// What is committed and to be applied, in the order of the stream: another worker holds a lock.
+    blocked: VecDeque<(TransactionId, Clock, Vec<StreamWrite>)>,
+    /// How many entries have come.
+    pub(super) length: u64,
+    /// The leadership of the last entry.
+    leadership: Epoch,
     /// The safe clock of the last entry.
-    safe: Clock,
+    pub(super) safe: Clock,
+    /// The greatest clock of any record.
+    pub(super) greatest: Clock,
+    /// The safe clock when nothing was left to be applied.
+    applied: Clock,
+}
+
+/// A transaction that is prepared.
+#[derive(Debug, Clone)]
+pub(super) struct PreparedBranch {
+    pub(super) clock: Clock,
+    pub(super) home: DecisionHome,
+    /// Nothing, where they are in this node's store already.
+    pub(super) writes: Vec<StreamWrite>,
 }
 
 impl PreparedReplay {
@@ -33,37 +59,53 @@ impl PreparedReplay {
             shard: replica.shard,
             sessions: SessionPool::new(replica.store.clone(), usize::MAX),
             prepared: BTreeMap::new(),
+            decided: BTreeMap::new(),
             parts: BTreeMap::new(),
             clocks: BTreeSet::new(),
+            blocked: VecDeque::new(),
+            length: 0,
+            leadership: Epoch(0),
             safe: Clock::ZERO,
+            greatest: Clock::ZERO,
+            applied: Clock::ZERO,
         }
     }
 
-    /// Takes the next entry of the stream, and gives what is to be applied to `apply`.
-    pub(super) fn enter(
-        &mut self,
-        entry: RecordEntry,
-        mut apply: impl FnMut(Clock, Vec<StreamWrite>),
-    ) {
+    /// Takes the next entry of the stream. What it commits is to be applied, but for what this node has `installed` as the
+    /// leader that appended it.
+    pub(super) fn enter(&mut self, entry: RecordEntry, installed: bool) {
+        if entry.leadership != self.leadership {
+            // The rest of them was never appended.
+            self.parts.clear();
+            self.leadership = entry.leadership;
+        }
         for (transaction, record) in entry.records {
             match record {
                 CommitRecord::Part { writes } => {
                     self.parts.entry(transaction).or_default().extend(writes);
                 }
-                CommitRecord::Prepare { clock, home: _, writes } => {
+                CommitRecord::Prepare { clock, home, writes } => {
                     let writes = self.whole(transaction, writes);
                     self.clocks.insert(clock);
-                    let before = self.prepared.insert(transaction, (clock, writes));
+                    self.greatest = self.greatest.max(clock);
+                    let branch = PreparedBranch { clock, home, writes };
+                    let before = self.prepared.insert(transaction, branch);
                     assert!(before.is_none(), "{transaction} was prepared twice on {}", self.shard);
                 }
-                CommitRecord::Commit { clock, participants: _, writes } => {
-                    apply(clock, self.whole(transaction, writes));
+                CommitRecord::Commit { clock, participants, writes } => {
+                    let writes = self.whole(transaction, writes);
+                    self.greatest = self.greatest.max(clock);
+                    if !participants.is_empty() {
+                        self.decided.insert(transaction, participants);
+                    }
+                    self.apply(transaction, clock, writes, installed);
                 }
                 CommitRecord::Committed => {
-                    let (clock, writes) = self.take(transaction);
-                    apply(clock, writes);
+                    let PreparedBranch { clock, writes, .. } = self.take(transaction);
+                    self.apply(transaction, clock, writes, installed);
                 }
                 CommitRecord::Aborted => drop(self.take(transaction)),
+                CommitRecord::End => _ = self.decided.remove(&transaction),
             }
         }
         let PreparedReplay { shard, clocks, safe, .. } = self;
@@ -74,6 +116,74 @@ impl PreparedReplay {
             entry.safe
         );
         *safe = entry.safe;
+        self.length += 1;
+    }
+
+    fn apply(
+        &mut self,
+        transaction: TransactionId,
+        clock: Clock,
+        writes: Vec<StreamWrite>,
+        installed: bool,
+    ) {
+        if !installed && !writes.is_empty() {
+            self.blocked.push_back((transaction, clock, writes));
+        }
+    }
+
+    /// Has `apply` apply what it can: it says whether it could. Returns how far all of the stream is applied.
+    pub(super) fn advance(
+        &mut self,
+        mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
+    ) -> Clock {
+        while let Some((transaction, clock, writes)) = self.blocked.front()
+            && apply(&self.sessions, (*transaction, *clock), writes)
+        {
+            self.blocked.pop_front();
+        }
+        if self.blocked.is_empty() {
+            self.applied = self.safe;
+        }
+        self.applied
+    }
+
+    /// Is something to be applied, or said to be?
+    pub(super) fn is_due(&self) -> bool {
+        self.is_blocked() || self.applied != self.safe
+    }
+
+    /// Is something still to be applied?
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// The writes of a prepared transaction are in this node's store: it was their leader when the decision came. Where that
+    /// is in no entry yet, another leader may have to find it out again, and nothing is to be applied here then: what has
+    /// come in their place since may have been a tombstone, and be gone.
+    pub(super) fn note_installed(&mut self, transaction: TransactionId) {
+        let branch = self.prepared.get_mut(&transaction);
+        let branch = branch.unwrap_or_else(|| panic!("{transaction} is decided, and not prepared"));
+        branch.writes = Vec::new();
+    }
+
+    /// What is prepared here without an outcome.
+    pub(super) fn prepared(&self) -> impl Iterator<Item = (TransactionId, &PreparedBranch)> {
+        self.prepared.iter().map(|(transaction, branch)| (*transaction, branch))
+    }
+
+    /// What is decided here, durably, and not known to all that take part in it.
+    pub(super) fn decided(&self) -> impl Iterator<Item = (TransactionId, &[ShardId])> {
+        self.decided.iter().map(|(transaction, shards)| (*transaction, &shards[..]))
+    }
+
+    /// Is the transaction prepared here, and its outcome not durable?
+    pub(super) fn is_prepared(&self, transaction: TransactionId) -> bool {
+        self.prepared.contains_key(&transaction)
+    }
+
+    /// Is the transaction decided here, durably?
+    pub(super) fn is_decided(&self, transaction: TransactionId) -> bool {
+        self.decided.contains_key(&transaction)
     }
 
     /// All writes of a transaction, of which these are the last.
@@ -83,23 +193,23 @@ impl PreparedReplay {
         writes
     }
 
-    fn take(&mut self, transaction: TransactionId) -> (Clock, Vec<StreamWrite>) {
+    fn take(&mut self, transaction: TransactionId) -> PreparedBranch {
         let prepared = self.prepared.remove(&transaction);
-        let Some((clock, writes)) = prepared else {
+        let Some(branch) = prepared else {
             panic!("{transaction} was not prepared on {}", self.shard);
         };
-        self.clocks.remove(&clock);
-        (clock, writes)
+        self.clocks.remove(&branch.clock);
+        branch
     }
 
-    /// Everything of this stream up to here has been replayed.
-    pub(super) fn applied(&self) -> Clock {
-        self.safe
-    }
-
-    /// How many transactions wait for their outcome.
+    /// How many transactions wait for their outcome, or to be applied.
     pub(super) fn pending(&self) -> usize {
-        self.prepared.len()
+        self.prepared.len() + self.blocked.len()
+    }
+
+    /// How much is kept: what is prepared, what is decided, parts, and what is to be applied.
+    pub(super) fn sizes(&self) -> [usize; 4] {
+        [self.prepared.len(), self.decided.len(), self.parts.len(), self.blocked.len()]
     }
 }
 
@@ -126,7 +236,8 @@ mod tests {
 
     fn prepare(number: u64) -> (TransactionId, CommitRecord) {
         let write = StreamWrite { table: TableId(0), key: Bytes::from("key"), value: None };
-        let (clock, home) = (Clock(number), ShardId(0));
+        let (clock, home) =
+            (Clock(number), DecisionHome { shard: ShardId(0), leadership: Epoch(1) });
         (id(number), CommitRecord::Prepare { clock, home, writes: vec![write] })
     }
 
@@ -136,10 +247,12 @@ mod tests {
         records: Vec<(TransactionId, CommitRecord)>,
     ) -> Vec<u64> {
         let mut applied = Vec::new();
-        let entry = RecordEntry { epoch: Epoch(1), safe: Clock(safe), records };
-        followed.enter(entry, |clock, writes| {
+        let entry = RecordEntry { leadership: Epoch(1), safe: Clock(safe), records };
+        followed.enter(entry, false);
+        followed.advance(|_, (_, clock), writes| {
             assert_eq!(writes.len(), 1);
             applied.push(clock.0);
+            true
         });
         applied
     }
@@ -151,9 +264,45 @@ mod tests {
         assert_eq!(enter(&mut followed, 4, prepared), [0; 0]);
         assert_eq!(enter(&mut followed, 4, vec![(id(7), CommitRecord::Committed)]), [7]);
         assert_eq!(enter(&mut followed, 5, vec![(id(5), CommitRecord::Aborted)]), [0; 0]);
-        assert_eq!((followed.applied(), followed.pending()), (Clock(5), 1));
+        assert_eq!((followed.applied, followed.pending()), (Clock(5), 1));
         assert_eq!(enter(&mut followed, 9, vec![(id(6), CommitRecord::Committed)]), [6]);
-        assert_eq!((followed.applied(), followed.pending()), (Clock(9), 0));
+        assert_eq!((followed.applied, followed.pending()), (Clock(9), 0));
+    }
+
+    #[test]
+    fn what_a_leader_installed_is_not_applied_again() {
+        let mut followed = followed();
+        assert_eq!(enter(&mut followed, 4, vec![prepare(5)]), [0; 0]);
+        followed.note_installed(id(5));
+        assert_eq!(followed.prepared().count(), 1, "another leader has to find out");
+        assert_eq!(enter(&mut followed, 5, vec![(id(5), CommitRecord::Committed)]), [0; 0]);
+        assert_eq!((followed.applied, followed.pending()), (Clock(5), 0));
+    }
+
+    #[test]
+    fn what_is_blocked_holds_up_what_comes_after_it() {
+        let mut followed = followed();
+        let records = vec![prepare(5), (id(5), CommitRecord::Committed)];
+        followed.enter(RecordEntry { leadership: Epoch(1), safe: Clock(5), records }, false);
+        assert_eq!(followed.advance(|_, _, _| false), Clock::ZERO);
+        assert!(followed.is_blocked());
+        assert_eq!(followed.advance(|_, _, _| true), Clock(5));
+        assert!(!followed.is_blocked());
+    }
+
+    #[test]
+    fn a_decision_is_kept_until_it_has_ended_and_parts_until_another_leads() {
+        let mut followed = followed();
+        let (clock, participants) = (Clock(5), vec![ShardId(1)]);
+        let commit = CommitRecord::Commit { clock, participants, writes: Vec::new() };
+        enter(&mut followed, 5, vec![(id(1), commit)]);
+        assert!(followed.is_decided(id(1)));
+        let part = CommitRecord::Part { writes: Vec::new() };
+        enter(&mut followed, 5, vec![(id(1), CommitRecord::End), (id(2), part)]);
+        assert_eq!((followed.decided().count(), followed.sizes()), (0, [0, 0, 1, 0]));
+        let entry = RecordEntry { leadership: Epoch(2), safe: Clock(5), records: Vec::new() };
+        followed.enter(entry, false);
+        assert_eq!((followed.sizes(), followed.length), ([0; 4], 3));
     }
 
     #[test]

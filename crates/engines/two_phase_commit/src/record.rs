@@ -1,21 +1,25 @@
 //! What `two_phase_commit` writes into its streams.
 //!
 //! ```text
-//! entry       = epoch u32 | safe u64 | records u32 | record*
+//! entry       = leadership u32 | safe u64 | records u32 | record*
 //! record      = kind u8 | transaction | what the kind says
-//!   0 prepare     writes | clock u64 | home u32
+//!   0 prepare     writes | clock u64 | home u32 | leadership of the home shard u32
 //!   1 commit      writes | clock u64 | participants u32 | (shard u32)*
 //!   2 committed
 //!   3 aborted
 //!   4 part        writes
+//!   5 end
 //! transaction = node u32 | worker u32 | sequence u64
 //! ```
 //! Little-endian; writes as in `replication/codec.rs`. A *commit* takes effect where it stands: it is
 //! all of a transaction that writes one shard, or the decision on one that writes several, with what
 //! it writes on its coordinator's home shard, if anything. *Committed* and *aborted* say what became of
 //! an earlier *prepare* of the same stream. An entry without records only carries a safe clock. A *part* has
-//! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry.
+//! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry; where the leadership
+//! of an entry is another than that of a part before it, that part is of a transaction which came to nothing. *End* says
+//! that all participants of a decided transaction have their outcomes durable: the decision is asked for no more.
 
+use super::message::DecisionHome;
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_engine::replication::codec::{
     EntryReader, MalformedEntry, PutWrites, StreamWrite, take_entry,
@@ -31,6 +35,7 @@ const COMMIT: u8 = 1;
 const COMMITTED: u8 = 2;
 const ABORTED: u8 = 3;
 const PART: u8 = 4;
+const END: u8 = 5;
 
 /// An entry that has grown to so many bytes takes no more writes.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -47,19 +52,20 @@ pub(super) struct OpenRecords {
 /// An entry, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecordEntry {
-    pub(super) epoch: Epoch,
+    /// The leadership that appended it, by the epoch in which it began.
+    pub(super) leadership: Epoch,
     /// Of every transaction of this stream up to this clock, it is known here what became of it.
     pub(super) safe: Clock,
     pub(super) records: Vec<(TransactionId, CommitRecord)>,
 }
 
-/// See the module.
+/// What an entry says of one transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommitRecord {
     Prepare {
         clock: Clock,
         /// In whose stream the decision will be.
-        home: ShardId,
+        home: DecisionHome,
         writes: Vec<StreamWrite>,
     },
     Commit {
@@ -71,6 +77,8 @@ pub(super) enum CommitRecord {
     },
     Committed,
     Aborted,
+    /// The decision is asked for no more.
+    End,
     /// The first of the writes of what follows.
     Part {
         writes: Vec<StreamWrite>,
@@ -135,12 +143,13 @@ impl OpenRecords {
         &mut self,
         transaction: TransactionId,
         clock: Clock,
-        home: ShardId,
+        home: DecisionHome,
         writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
     ) {
         self.begin_with(PREPARE, transaction, writes);
         self.bytes.put_u64_le(clock.0);
-        self.bytes.put_u32_le(home.0);
+        self.bytes.put_u32_le(home.shard.0);
+        self.bytes.put_u32_le(home.leadership.0);
     }
 
     /// Adds a commit record; `writes` calls its argument for each write.
@@ -162,11 +171,16 @@ impl OpenRecords {
         self.begin(if committed { COMMITTED } else { ABORTED }, transaction);
     }
 
+    /// Adds that all participants of a decided transaction know the decision, durably.
+    pub(super) fn end(&mut self, transaction: TransactionId) {
+        self.begin(END, transaction);
+    }
+
     /// Takes the next entry; the one that takes more is the last.
-    pub(super) fn close(&mut self, epoch: Epoch, safe: Clock) -> Bytes {
+    pub(super) fn close(&mut self, leadership: Epoch, safe: Clock) -> Bytes {
         let put_header = |bytes: &mut BytesMut, records: u32| {
             let mut header = &mut bytes[..HEADER_BYTES];
-            header.put_u32_le(epoch.0);
+            header.put_u32_le(leadership.0);
             header.put_u64_le(safe.0);
             header.put_u32_le(records);
         };
@@ -190,7 +204,7 @@ fn read_record(reader: &mut EntryReader) -> Result<(TransactionId, CommitRecord)
         PREPARE => CommitRecord::Prepare {
             writes: reader.writes()?,
             clock: Clock(reader.u64()?),
-            home: ShardId(reader.u32()?),
+            home: DecisionHome { shard: ShardId(reader.u32()?), leadership: Epoch(reader.u32()?) },
         },
         PART => CommitRecord::Part { writes: reader.writes()? },
         COMMIT => {
@@ -204,6 +218,7 @@ fn read_record(reader: &mut EntryReader) -> Result<(TransactionId, CommitRecord)
         }
         COMMITTED => CommitRecord::Committed,
         ABORTED => CommitRecord::Aborted,
+        END => CommitRecord::End,
         _ => return Err(reader.malformed()),
     };
     Ok((transaction, record))
@@ -213,13 +228,13 @@ impl RecordEntry {
     /// Takes apart an entry. Keys and values stay where they are.
     pub(super) fn decode(entry: Bytes) -> Result<RecordEntry, MalformedEntry> {
         let mut reader = EntryReader::new(entry);
-        let (epoch, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
+        let (leadership, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
         let mut records = Vec::new();
         for _ in 0..reader.u32()? {
             records.push(read_record(&mut reader)?);
         }
         reader.end()?;
-        Ok(RecordEntry { epoch, safe, records })
+        Ok(RecordEntry { leadership, safe, records })
     }
 }
 
@@ -231,9 +246,11 @@ mod tests {
         TransactionId { node: NodeId(4), worker: WorkerId(1), sequence }
     }
 
+    const HOME: DecisionHome = DecisionHome { shard: ShardId(2), leadership: Epoch(5) };
+
     fn batch() -> OpenRecords {
         let mut batch = OpenRecords::default();
-        batch.prepare(id(1), Clock(7), ShardId(2), |write| {
+        batch.prepare(id(1), Clock(7), HOME, |write| {
             write(TableId(1), b"alice", Some(b"10"));
             write(TableId(2), b"bob", None);
         });
@@ -242,13 +259,14 @@ mod tests {
         });
         batch.outcome(id(1), true);
         batch.outcome(id(3), false);
+        batch.end(id(2));
         batch
     }
 
     #[test]
     fn an_entry_comes_back_as_it_was() {
         let back = RecordEntry::decode(batch().close(Epoch(3), Clock(6))).expect("well formed");
-        assert_eq!((back.epoch, back.safe), (Epoch(3), Clock(6)));
+        assert_eq!((back.leadership, back.safe), (Epoch(3), Clock(6)));
         let write = |table, key: &'static str, value: Option<&'static str>| StreamWrite {
             table: TableId(table),
             key: Bytes::from(key),
@@ -256,7 +274,7 @@ mod tests {
         };
         let prepare = CommitRecord::Prepare {
             clock: Clock(7),
-            home: ShardId(2),
+            home: HOME,
             writes: vec![write(1, "alice", Some("10")), write(2, "bob", None)],
         };
         let commit = CommitRecord::Commit {
@@ -269,6 +287,7 @@ mod tests {
             (id(2), commit),
             (id(1), CommitRecord::Committed),
             (id(3), CommitRecord::Aborted),
+            (id(2), CommitRecord::End),
         ];
         assert_eq!(back.records, expected);
     }
@@ -277,7 +296,7 @@ mod tests {
     fn what_does_not_fit_into_one_entry_comes_in_parts() {
         let mut batch = batch();
         let value = vec![5; PART_BYTES_MAX / 2];
-        batch.prepare(id(9), Clock(20), ShardId(2), |write| {
+        batch.prepare(id(9), Clock(20), HOME, |write| {
             (0..5).for_each(|key| write(TableId(1), &[key], Some(&value)));
         });
         let mut keys = Vec::new();
@@ -302,7 +321,7 @@ mod tests {
                 keys.extend(writes.into_iter().map(|write| write.key[0]));
             }
         }
-        assert_eq!((keys, last), (vec![0, 1, 2, 3, 4], Some((Clock(20), ShardId(2)))));
+        assert_eq!((keys, last), (vec![0, 1, 2, 3, 4], Some((Clock(20), HOME))));
         assert_eq!(batch.len(), 0);
     }
 

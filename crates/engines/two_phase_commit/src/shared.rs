@@ -1,17 +1,19 @@
-//! What the workers of a node share: its copies of shards. All of it is atomic.
+//! What the workers of a node share: its copies of shards, and of those that it takes over, which keys are in doubt.
 
+use super::in_doubt_keys::InDoubtKeys;
 use super::options::TwoPhaseCommitOptions;
 use shoal_engine::engine::Setup;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Epoch, NodeId, ShardId};
 
-/// See the module.
+/// Shared by the workers of a node.
 #[derive(Debug)]
 pub struct TwoPhaseCommitShared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<TwoPhaseCommitOptions>,
-    pub(super) epoch: Epoch,
     pub(super) replicas: Vec<ShardReplica>,
+    /// In the order of the replicas.
+    pub(super) in_doubt: Vec<InDoubtKeys>,
 }
 
 impl TwoPhaseCommitShared {
@@ -21,7 +23,9 @@ impl TwoPhaseCommitShared {
         epoch: Epoch,
     ) -> TwoPhaseCommitShared {
         let replicas = ShardReplica::all(&setup.topology, node, epoch, &setup.options.limits);
-        TwoPhaseCommitShared { node, epoch, replicas, setup: setup.clone() }
+        let workers = setup.topology.workers();
+        let in_doubt = replicas.iter().map(|_| InDoubtKeys::new(workers)).collect();
+        TwoPhaseCommitShared { node, replicas, in_doubt, setup: setup.clone() }
     }
 
     pub(super) fn replica(&self, shard: ShardId) -> Option<&ShardReplica> {

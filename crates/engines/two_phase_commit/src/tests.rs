@@ -1,7 +1,8 @@
 //! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
 
-use super::message::{BranchHeader, TwoPhaseCommitRequest};
+use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitRequest};
 use super::*;
+use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::procedure::Procedures;
@@ -10,6 +11,7 @@ use shoal_types::{Clock, Database, Result, TableId, Transaction};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,7 +42,13 @@ impl Hand {
         };
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));
         let worker = TwoPhaseCommit::new(WorkerId(0), shared, 1);
+        let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
         let mut hand = Hand { worker, now: Time::ZERO, proposed: 0 };
+        hand.worker.renew(Time::MAX);
+        let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+        hand.step(EngineEvent::Configured { configuration, incarnation });
         hand.step(EngineEvent::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
         hand
     }
@@ -158,6 +166,7 @@ impl Hand {
         let said = self.durable();
         assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Commit]), "{said:?}");
         self.reply(&said[0], TwoPhaseCommitReply::Resolved);
+        self.durable();
         assert_eq!(self.worker.pending(), 0);
     }
 
@@ -202,7 +211,8 @@ fn write(key: &'static [u8]) -> Vec<Operation> {
 }
 
 fn prepare(key: &'static [u8]) -> TwoPhaseCommitRequest {
-    TwoPhaseCommitRequest::Prepare { operations: write(key), home: ShardId(1) }
+    let home = DecisionHome { shard: ShardId(1), leadership: FIRST_EPOCH };
+    TwoPhaseCommitRequest::Prepare { operations: write(key), home }
 }
 
 #[test]
@@ -301,6 +311,8 @@ fn a_coordinator_decides_when_all_is_prepared_and_tells_when_that_is_durable() {
     assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
     assert!(hand.worker.pending() > 0, "the decision is kept");
     hand.reply(&said[0], TwoPhaseCommitReply::Resolved);
+    assert_eq!(hand.proposed, 2, "its end");
+    hand.durable();
     assert_eq!(hand.worker.pending(), 0);
 }
 

@@ -1,18 +1,27 @@
 //! The forms of what workers say to each other.
 
-use super::message::{TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use shoal_types::coded_enum;
+use super::message::{
+    DecisionHome, Participant, TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest,
+};
+use shoal_types::{Epoch, ShardId, coded_enum, coded_struct};
+
+coded_struct!(DecisionHome { shard: ShardId as short, leadership: Epoch as short });
+
+coded_struct!(Participant { shard: ShardId as short, leadership: Epoch as short });
 
 coded_enum!(TwoPhaseCommitMessage {
     0 => Request { header, request },
     1 => Reply { transaction, shard as short, step as short, reply },
     2 => Relay(relay),
+    3 => Inquiry { transaction, home, participant },
+    4 => Decision { transaction, home as short, participant, committed },
+    5 => Acknowledgement { transaction, home as short, shard as short },
 });
 
 coded_enum!(TwoPhaseCommitRequest {
     0 => Execute { operations as short },
     1 => Lock { operations as short },
-    2 => Prepare { operations as short, home as short },
+    2 => Prepare { operations as short, home },
     3 => Validate,
     4 => OnePhase { operations as short, install },
     5 => Commit,
@@ -39,14 +48,18 @@ mod tests {
     use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
     use shoal_types::wire::check::{returns, withstands};
     use shoal_types::wire::encode;
-    use shoal_types::{Clock, Epoch, NodeId, ShardId, WorkerId};
+    use shoal_types::{Clock, NodeId, WorkerId};
+
+    fn place(number: u32) -> DecisionHome {
+        DecisionHome { shard: ShardId(number), leadership: Epoch(number / 2) }
+    }
 
     fn request() -> impl Strategy<Value = TwoPhaseCommitRequest> {
         let parts = (0..7, vec(operation(), 0..4), any::<bool>(), any::<u32>());
         parts.prop_map(|(variant, operations, install, home)| match variant {
             0 => TwoPhaseCommitRequest::Execute { operations },
             1 => TwoPhaseCommitRequest::Lock { operations },
-            2 => TwoPhaseCommitRequest::Prepare { operations, home: ShardId(home) },
+            2 => TwoPhaseCommitRequest::Prepare { operations, home: place(home) },
             3 => TwoPhaseCommitRequest::Validate,
             4 => TwoPhaseCommitRequest::OnePhase { operations, install },
             5 => TwoPhaseCommitRequest::Commit,
@@ -77,6 +90,23 @@ mod tests {
                 }
             ),
             relay().prop_map(TwoPhaseCommitMessage::Relay),
+            (header(), any::<u32>(), 0..4).prop_map(|(header, number, variant)| {
+                let BranchHeader { transaction, shard, leadership, .. } = header;
+                let (home, participant) = (place(number), Participant { shard, leadership });
+                match variant {
+                    0 => TwoPhaseCommitMessage::Inquiry { transaction, home, participant },
+                    1 => {
+                        let home = home.shard;
+                        TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard }
+                    }
+                    _ => TwoPhaseCommitMessage::Decision {
+                        transaction,
+                        home: home.shard,
+                        participant,
+                        committed: variant == 2,
+                    },
+                }
+            }),
         ]
     }
 
@@ -88,7 +118,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_withstood(
-            variant in 0..4_u8,
+            variant in 0..7_u8,
             mut bytes in vec(any::<u8>(), 1..80),
         ) {
             bytes[0] = variant;
@@ -109,8 +139,8 @@ mod tests {
             (TwoPhaseCommitRequest::Execute { operations: operations.clone() }, &[0, 0][..]),
             (TwoPhaseCommitRequest::Lock { operations: operations.clone() }, &[1, 0]),
             (
-                TwoPhaseCommitRequest::Prepare { operations: operations.clone(), home: ShardId(7) },
-                &[2, 0, 7],
+                TwoPhaseCommitRequest::Prepare { operations: operations.clone(), home: place(7) },
+                &[2, 0, 7, 3],
             ),
             (TwoPhaseCommitRequest::Validate, &[3]),
             (TwoPhaseCommitRequest::OnePhase { operations, install: true }, &[4, 0, 1]),
@@ -134,6 +164,32 @@ mod tests {
         ] {
             let message = TwoPhaseCommitMessage::Reply { transaction, shard, step: 5, reply };
             assert_eq!(encode(&message)[..], [&form[..], rest].concat());
+        }
+        let (home, participant) = (place(7), Participant { shard, leadership: Epoch(6) });
+        let form = [1, 2, 3];
+        for (message, first, rest) in [
+            (
+                TwoPhaseCommitMessage::Inquiry { transaction, home, participant },
+                3,
+                &[7, 3, 4, 6][..],
+            ),
+            (
+                TwoPhaseCommitMessage::Decision {
+                    transaction,
+                    home: ShardId(7),
+                    participant,
+                    committed: true,
+                },
+                4,
+                &[7, 4, 6, 1],
+            ),
+            (
+                TwoPhaseCommitMessage::Acknowledgement { transaction, home: ShardId(7), shard },
+                5,
+                &[7, 4],
+            ),
+        ] {
+            assert_eq!(encode(&message)[..], [&[first], &form[..], rest].concat());
         }
     }
 }

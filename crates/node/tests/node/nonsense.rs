@@ -355,6 +355,16 @@ impl Forge for Mako {
     }
 }
 
+fn decision_home(random: &mut Random) -> shoal_two_phase_commit::message::DecisionHome {
+    let leadership = Epoch(small(random));
+    shoal_two_phase_commit::message::DecisionHome { shard: shard(random), leadership }
+}
+
+fn participant(random: &mut Random) -> shoal_two_phase_commit::message::Participant {
+    let leadership = Epoch(small(random));
+    shoal_two_phase_commit::message::Participant { shard: shard(random), leadership }
+}
+
 fn two_phase_request(
     random: &mut Random,
 ) -> shoal_two_phase_commit::message::TwoPhaseCommitRequest {
@@ -362,7 +372,10 @@ fn two_phase_request(
     match random.below(7) {
         0 => TwoPhaseCommitRequest::Execute { operations: operations(random) },
         1 => TwoPhaseCommitRequest::Lock { operations: operations(random) },
-        2 => TwoPhaseCommitRequest::Prepare { operations: operations(random), home: shard(random) },
+        2 => TwoPhaseCommitRequest::Prepare {
+            operations: operations(random),
+            home: decision_home(random),
+        },
         3 => TwoPhaseCommitRequest::Validate,
         4 => TwoPhaseCommitRequest::OnePhase {
             operations: operations(random),
@@ -404,6 +417,19 @@ impl Forge for TwoPhaseCommit {
                 TwoPhaseCommitMessage::Reply { transaction, shard, step, reply }
             }
             TwoPhaseCommitMessage::Relay(_) => TwoPhaseCommitMessage::Relay(relay(random)),
+            TwoPhaseCommitMessage::Inquiry { transaction, .. } => {
+                let (home, participant) = (decision_home(random), participant(random));
+                TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+            }
+            TwoPhaseCommitMessage::Decision { transaction, .. } => {
+                let (home, participant) = (shard(random), participant(random));
+                let committed = random.chance(1, 2);
+                TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+            }
+            TwoPhaseCommitMessage::Acknowledgement { transaction, .. } => {
+                let (home, shard) = (shard(random), shard(random));
+                TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard }
+            }
         }
     }
 
@@ -417,7 +443,11 @@ impl Forge for TwoPhaseCommit {
                 header.transaction.node != from
             }
             shoal_two_phase_commit::TwoPhaseCommitMessage::Reply { .. }
-            | shoal_two_phase_commit::TwoPhaseCommitMessage::Relay(_) => true,
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Relay(_)
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Inquiry { .. } => true,
+            // From a leader they may be true.
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Decision { .. }
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Acknowledgement { .. } => false,
         }
     }
 
@@ -446,7 +476,10 @@ impl Forge for TwoPhaseCommit {
                     TwoPhaseCommitReply::Resolved => TwoPhaseCommitReply::Validated,
                 };
             }
-            TwoPhaseCommitMessage::Relay(_) => return None,
+            TwoPhaseCommitMessage::Relay(_)
+            | TwoPhaseCommitMessage::Inquiry { .. }
+            | TwoPhaseCommitMessage::Decision { .. }
+            | TwoPhaseCommitMessage::Acknowledgement { .. } => return None,
         }
         Some(spoilt)
     }

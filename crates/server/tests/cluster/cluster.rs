@@ -86,10 +86,7 @@ impl Cluster {
             builder = builder.shard(voters[0].clone(), voters.clone(), []);
         }
         let topology = builder.build().expect("a topology");
-        let managers = match protocol {
-            Protocol::Mako => vec![NodeId(0), NodeId(1), NodeId(2)],
-            Protocol::TwoPhaseCommit => Vec::new(),
-        };
+        let managers = vec![NodeId(0), NodeId(1), NodeId(2)];
         let secret = secret();
         let config = |node: u32| {
             let (managers, secret) = (managers.clone(), secret.clone());

@@ -18,7 +18,16 @@ async fn counts(cluster: &Cluster, client: u64, via: NodeId) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
-    let mut cluster = Cluster::start(2, 1, Protocol::Mako);
+    replace_a_dead_leader(Protocol::Mako).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_leader_is_replaced_in_two_phase_commit() {
+    replace_a_dead_leader(Protocol::TwoPhaseCommit).await;
+}
+
+async fn replace_a_dead_leader(protocol: Protocol) {
+    let mut cluster = Cluster::start(2, 1, protocol);
     let mut client = cluster.client(1);
     for _ in 0..5 {
         client.call(NodeId(0), ShardId(1), "count_ten", &[]).await.expect("counted");
@@ -44,7 +53,16 @@ async fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_shard_after_the_other_loses_its_leader() {
-    let mut cluster = Cluster::start(2, 1, Protocol::Mako);
+    lose_one_leader_after_the_other(Protocol::Mako).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_shard_after_the_other_loses_its_leader_in_two_phase_commit() {
+    lose_one_leader_after_the_other(Protocol::TwoPhaseCommit).await;
+}
+
+async fn lose_one_leader_after_the_other(protocol: Protocol) {
+    let mut cluster = Cluster::start(2, 1, protocol);
     for round in 0..2_u64 {
         for shard in 0..2_u32 {
             let status = cluster.status(NodeId(1)).await.or(cluster.status(NodeId(4)).await);

@@ -161,7 +161,8 @@ async fn what_makes_no_sense_is_refused() {
     let told = cluster.operate(NodeId(1), &wanted).await.expect("it answers");
     assert_eq!(told, ToOperator::NotLeading { leader: None });
 
-    let fixed = Cluster::start(1, 1, Protocol::TwoPhaseCommit);
+    let fixed =
+        Cluster::start_with(1, 1, Protocol::TwoPhaseCommit, |config| config.managers.clear());
     let told = fixed.operate(NodeId(0), &wanted).await.expect("it answers");
     assert_eq!(told, ToOperator::Refused(OperatorRefusal::NoManagers));
 }

@@ -38,7 +38,7 @@ pub enum EngineName {
     /// Certify first, replicate in the background
     #[default]
     Mako,
-    /// The classic one, to compare with; its leaders never change
+    /// The classic one, to compare with
     TwoPhaseCommit,
 }
 

@@ -74,7 +74,7 @@ pub struct ClusterPlan {
     pub round_trip: Duration,
     /// Emulated, one way, on top of it.
     pub jitter: Duration,
-    /// The commit protocol. Only `mako` has managers, so that leaders can fail.
+    /// The commit protocol.
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
     pub mako: shoal_mako::MakoOptions,
@@ -177,7 +177,6 @@ impl ClusterPlan {
     /// The nodes that have managers: those of the first shard, up to five, an odd number of them.
     pub fn managers(&self) -> Vec<String> {
         let count = match self.replicas {
-            _ if self.protocol != Protocol::Mako => 0,
             1 | 2 => 1,
             3 | 4 => 3,
             _ => 5,

@@ -34,6 +34,15 @@ impl Acknowledged {
         }
         Ok(())
     }
+
+    /// The same where only what is decided is installed: what was installed on one shard, or told, was installed on all.
+    pub fn check_installed(transactions: &Transactions) -> super::RuleVerdict {
+        let mut counts = transactions.all().filter(|(_, seen)| {
+            let is_installed = seen.drawn.iter().any(|(.., installed)| *installed);
+            seen.told_outcome || is_installed || !seen.installed.is_empty()
+        });
+        counts.try_for_each(|(id, seen)| is_there(*id, seen))
+    }
 }
 
 /// Does a transaction count, as its stamps say with one voice? `None` if it was never certified, as far

@@ -98,7 +98,11 @@ impl InstalledVersions {
     fn put(&mut self, version: InstalledVersion) -> Result<(), String> {
         let at = self.0.partition_point(|other| other.order < version.order);
         if let Some(other) = self.0.get(at).filter(|other| other.order == version.order) {
-            return Err(format!("{} installed it, too", other.transaction));
+            // A later leader installs what its predecessor had installed and left without an outcome.
+            return match other.transaction == version.transaction {
+                true => Ok(()),
+                false => Err(format!("{} installed it, too", other.transaction)),
+            };
         }
         self.0.insert(at, version);
         Ok(())

@@ -59,6 +59,13 @@ impl SafeClocks {
         Ok(())
     }
 
+    /// A clock that a former leader had drawn is in flight again; its piece is in the stream.
+    pub fn recovered(&mut self, shard: ShardId, place: WorkerPlace, clock: Clock) {
+        let stream = self.stream(shard, place);
+        stream.in_flight.insert(clock);
+        stream.appended.insert(clock);
+    }
+
     /// A clock is no longer in flight.
     pub fn resolved(
         &mut self,

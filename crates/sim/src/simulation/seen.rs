@@ -177,6 +177,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         }
         Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
         Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
+        Observation::Recovered { transaction, clock, .. } => {
+            words(24, transaction.sequence, clock.0)
+        }
         Observation::Certified { transaction, stamp, .. } => {
             words(4, transaction.sequence, stamp.clock.0);
         }

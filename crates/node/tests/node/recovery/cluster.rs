@@ -10,7 +10,7 @@ use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, Observation, Procedures};
 use shoal_log::MemoryStorage;
-use shoal_mako::{Mako, MakoShared};
+use shoal_mako::Mako;
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub type Place = (NodeId, WorkerId);
-pub type Cause = WorkerEvent<shoal_mako::MakoMessage>;
+pub type Cause<E = Mako> = WorkerEvent<<E as Engine>::Message>;
 pub type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
 
 pub const TABLES: [&str; 2] = ["accounts", "notes"];
@@ -33,8 +33,8 @@ pub const ACCOUNTS: u64 = 24;
 pub const MS: Duration = Duration::from_millis(1);
 
 /// What is on its way.
-pub enum Coming {
-    Worker(Place, u64, Cause),
+pub enum Coming<E: Engine = Mako> {
+    Worker(Place, u64, Cause<E>),
     Manager(NodeId, manager::ToManager),
     ManagerTimer,
     Operator(manager::ManagerEvent),
@@ -50,18 +50,18 @@ pub struct Ledger {
 }
 
 /// Nodes with a manager, and what is on its way.
-pub struct Cluster {
+pub struct Cluster<E: Engine = Mako> {
     pub topology: Arc<Topology>,
-    pub setup: Setup<shoal_mako::MakoOptions>,
-    pub workers: BTreeMap<Place, Worker<Mako>>,
-    pub shared: BTreeMap<NodeId, Arc<MakoShared>>,
+    pub setup: Setup<E::Options>,
+    pub workers: BTreeMap<Place, Worker<E>>,
+    pub shared: BTreeMap<NodeId, Arc<E::Shared>>,
     pub disks: BTreeMap<NodeId, Option<Disks>>,
     /// The process of each node; what is said to a former one gets lost.
     pub incarnations: BTreeMap<NodeId, u64>,
     pub manager: Manager<CarriedLog>,
     pub options: manager::ManagerOptions,
     pub queue: BinaryHeap<Reverse<(Time, u64)>>,
-    pub coming: BTreeMap<u64, Coming>,
+    pub coming: BTreeMap<u64, Coming<E>>,
     pub timers: BTreeMap<Place, Time>,
     /// Senders and receivers between which nothing comes through; the manager is the node after the last.
     pub cut: BTreeSet<(NodeId, NodeId)>,
@@ -73,14 +73,14 @@ pub struct Cluster {
     /// Who lets this be seen first is to crash.
     pub trap: Option<fn(&Observation) -> bool>,
     /// What becomes of messages between nodes.
-    pub filter: Option<Filter>,
+    pub filter: Option<Filter<E::Message>>,
     /// Messages that a filter holds.
-    pub held: Vec<(Place, NodeId, WorkerMessage<shoal_mako::MakoMessage>)>,
+    pub held: Vec<(Place, NodeId, WorkerMessage<E::Message>)>,
     /// Its reports do not reach the manager.
     pub mute: Option<NodeId>,
     /// A worker that stands still, and what happens to it meanwhile.
     pub stalled: Option<Place>,
-    pub stalled_events: Vec<(u64, Cause)>,
+    pub stalled_events: Vec<(u64, Cause<E>)>,
     /// What clients were told.
     pub told: Vec<(Place, ShardId, Stamp)>,
     /// Lives that had to end.
@@ -90,14 +90,27 @@ pub struct Cluster {
 }
 
 /// What becomes of a message.
-pub enum Fate {
+pub enum Fate<M = shoal_mako::MakoMessage> {
     Pass,
     Drop,
     Hold,
-    Replace(Box<WorkerMessage<shoal_mako::MakoMessage>>),
+    Replace(Box<WorkerMessage<M>>),
 }
 
-pub type Filter = Box<dyn FnMut(Place, NodeId, &WorkerMessage<shoal_mako::MakoMessage>) -> Fate>;
+/// A manager that is not patient.
+pub fn quick() -> manager::ManagerOptions {
+    manager::ManagerOptions {
+        lease: 60 * MS,
+        heartbeat_every: 10 * MS,
+        suspect_after: 25 * MS,
+        tick_every: 5 * MS,
+        retry_after: 20 * MS,
+        ..manager::ManagerOptions::default()
+    }
+}
+
+pub type Filter<M = shoal_mako::MakoMessage> =
+    Box<dyn FnMut(Place, NodeId, &WorkerMessage<M>) -> Fate<M>>;
 
 impl Cluster {
     pub fn new(topology: Topology, seed: u64) -> Cluster {
@@ -120,16 +133,7 @@ impl Cluster {
         faults: manager::ManagerPlantedBugs,
         change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
-        let options = manager::ManagerOptions {
-            lease: 60 * MS,
-            heartbeat_every: 10 * MS,
-            suspect_after: 25 * MS,
-            tick_every: 5 * MS,
-            retry_after: 20 * MS,
-            faults,
-            ..manager::ManagerOptions::default()
-        };
-        Cluster::paced(topology, seed, options, change)
+        Cluster::paced(topology, seed, manager::ManagerOptions { faults, ..quick() }, change)
     }
 
     /// The same, with a manager as patient as that.
@@ -139,6 +143,22 @@ impl Cluster {
         options: manager::ManagerOptions,
         change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>),
     ) -> Cluster {
+        let mut engine = shoal_mako::MakoOptions::default();
+        engine.limits.retry_after = 20 * MS;
+        engine.hang_after = 10 * MS;
+        Cluster::of(topology, seed, options, engine, change)
+    }
+}
+
+impl<E: Engine> Cluster<E> {
+    /// One of any engine.
+    pub fn of(
+        topology: Topology,
+        seed: u64,
+        options: manager::ManagerOptions,
+        engine: E::Options,
+        change: impl FnOnce(&mut Setup<E::Options>),
+    ) -> Cluster<E> {
         let hash = Partitioning::Hash { prefix_bytes: 0 };
         let tables = TABLES.map(|name| (name, hash.clone()));
         let tables = tables.into_iter().chain([requests_table(topology.shards())]);
@@ -150,9 +170,6 @@ impl Cluster {
             trim_entries: u64::MAX,
             ..shoal_log::StreamOptions::default()
         };
-        let mut engine = shoal_mako::MakoOptions::default();
-        engine.limits.retry_after = 20 * MS;
-        engine.hang_after = 10 * MS;
         let topology_of_all = Arc::clone(&topology);
         let mut setup = Setup { topology: topology_of_all, procedures, streams, options: engine };
         change(&mut setup);
@@ -202,7 +219,7 @@ impl Cluster {
     fn start(&mut self, node: NodeId, disks: Option<Disks>) {
         let instance =
             *self.incarnations.entry(node).and_modify(|instance| *instance += 1).or_insert(1);
-        let shared = Mako::share(&self.setup, node);
+        let shared = E::share(&self.setup, node);
         let membership = Membership::new(self.topology.workers());
         let lost = disks.is_none();
         let mut disks = disks.unwrap_or_default();
@@ -292,7 +309,7 @@ impl Cluster {
         }
     }
 
-    pub fn send(&mut self, after: Duration, what: Coming) {
+    pub fn send(&mut self, after: Duration, what: Coming<E>) {
         let number = self.coming.last_key_value().map_or(0, |(last, _)| last + 1);
         self.coming.insert(number, what);
         self.queue.push(Reverse((self.now + after, number)));
@@ -380,7 +397,7 @@ impl Cluster {
         !self.cut.contains(&(from, to)) && !self.random.chance(1, 50)
     }
 
-    fn step(&mut self, place: Place, event: Cause) {
+    fn step(&mut self, place: Place, event: Cause<E>) {
         let mut effects = WorkerEffects::observed();
         if self.trace.is_some() {
             self.note(format_args!("{}.{} {event:?}", place.0, place.1));
@@ -444,12 +461,7 @@ impl Cluster {
         }
     }
 
-    fn transmit(
-        &mut self,
-        (from, worker): Place,
-        to: NodeId,
-        message: &WorkerMessage<shoal_mako::MakoMessage>,
-    ) {
+    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &WorkerMessage<E::Message>) {
         let fate = self.filter.as_mut().map(|filter| filter((from, worker), to, message));
         let message = match &fate {
             Some(Fate::Drop) => return,
@@ -467,12 +479,12 @@ impl Cluster {
 
     /// How many rows for requests a node's copy of a shard has.
     pub fn request_rows(&self, node: NodeId, shard: ShardId) -> usize {
-        let store = Mako::store(&self.shared[&node], shard).expect("a replica");
+        let store = E::store(&self.shared[&node], shard).expect("a replica");
         rows(store, &[REQUESTS_TABLE]).len()
     }
 
     pub fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
-        rows(Mako::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
+        rows(E::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
     }
 
     /// Everything is healed: all that was begun ends, all replicas are equal, and no client was told what is

@@ -14,4 +14,5 @@ mod parts;
 mod plateau;
 mod scenarios;
 mod snapshots;
+mod two_phase_commit;
 mod undecided;

@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, MS};
 use shoal_cluster::topology::Topology;
-use shoal_engine::Observation;
+use shoal_engine::{Engine, Observation};
 use shoal_types::{NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub fn nine(seed: u64) -> Cluster {
     cluster
 }
 
-impl Cluster {
+impl<E: Engine> Cluster<E> {
     pub fn leader(&self, shard: ShardId) -> NodeId {
         self.manager.machine().configuration().shards[shard.0 as usize].leader
     }

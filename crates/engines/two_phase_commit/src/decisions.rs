@@ -1,0 +1,175 @@
+//! Decisions, as the leader of their home shard keeps them (rules P8 and P9).
+//!
+//! A decision is told to each participant until that has acknowledged that its outcome is durable; then an *end* record
+//! follows it, and it is forgotten. A new leader finds the decisions without one in its stream, and goes on.
+//!
+//! # Presumed abort
+//!
+//! The answer to an inquiry is *aborted* where no decision is known, and none can appear any more. The decision on a
+//! transaction can only be appended by the leadership of the home shard under which it is coordinated (its prepare records
+//! name it), in the stream of its coordinator's worker. So:
+//!
+//! - A leader of a later leadership answers when all that it inherited of this stream is decided and replayed. A majority has
+//!   promised its ballot by then, so nothing that was appended before, and that it has not inherited, is ever decided.
+//! - The same leadership is the coordinator itself, in the same process. It appends a decision only for a transaction that it
+//!   knows, and knows none twice. One that it knows is not answered for until the decision is durable.
+//!
+//! A decision that was forgotten is asked for by no one: all participants have its outcome durable, and every later leader of
+//! theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, or is over.
+
+use super::message::{DecisionHome, Participant};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_types::{Epoch, NodeId, ShardId, Time};
+use std::collections::BTreeMap;
+
+/// The decisions of one shard, in one worker's stream, that some participants have not acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    open: BTreeMap<TransactionId, BTreeMap<ShardId, Telling>>,
+    /// No participant is to be told anything before.
+    pub(super) tell_at: Time,
+}
+
+/// How a participant is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// By the coordinator, as long as this leadership of the participant lasts.
+    Coordinated(Epoch),
+    /// From this time on, again and again.
+    From(Time),
+}
+
+impl Decisions {
+    /// A decision that these participants have to be told.
+    pub(super) fn add(
+        &mut self,
+        transaction: TransactionId,
+        participants: impl Iterator<Item = (ShardId, Telling)>,
+    ) {
+        let before = self.open.insert(transaction, participants.collect());
+        assert!(before.is_none(), "{transaction} was decided twice");
+        self.tell_at = Time::ZERO;
+    }
+
+    /// A participant has the outcome durable. Says whether it was the last.
+    fn acknowledge(&mut self, transaction: TransactionId, shard: ShardId) -> bool {
+        let Some(participants) = self.open.get_mut(&transaction) else { return false };
+        participants.remove(&shard);
+        let is_over = participants.is_empty();
+        if is_over {
+            self.open.remove(&transaction);
+        }
+        is_over
+    }
+
+    /// The leadership of `shard` is another now, or this node's branch there is gone: what was told there may be lost.
+    pub(super) fn lose_participant(&mut self, shard: ShardId) {
+        for participants in self.open.values_mut() {
+            if let Some(telling) = participants.get_mut(&shard) {
+                *telling = Telling::From(Time::ZERO);
+                self.tell_at = Time::ZERO;
+            }
+        }
+    }
+
+    /// The transactions that this process coordinates itself, or of which others are told.
+    pub(super) fn transactions(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        self.open.keys().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+impl TwoPhaseCommit {
+    /// All that was inherited of the stream at this place is decided: goes on with its decisions.
+    pub(super) fn find_decisions(&mut self, at: usize) {
+        let mut decisions = Decisions::default();
+        for (transaction, participants) in self.prepared_replays[at].decided() {
+            let participants = participants.iter().map(|it| (*it, Telling::From(Time::ZERO)));
+            decisions.add(transaction, participants);
+        }
+        self.decisions[at] = decisions;
+    }
+
+    /// A participant has the outcome of a committed transaction durable.
+    pub(super) fn acknowledged(&mut self, transaction: TransactionId, shard: ShardId) {
+        let mut places = self.decisions.iter_mut();
+        if let Some(at) = places.position(|it| it.acknowledge(transaction, shard)) {
+            self.end_decision(at, transaction);
+        }
+    }
+
+    /// All participants have the outcome durable, and the decision may be forgotten (rule P9).
+    pub(super) fn end_decision(&mut self, at: usize, transaction: TransactionId) {
+        let now = self.runtime.worker_context.now.get();
+        self.leader_logs[at].append(now, None, None, |batch| batch.end(transaction));
+    }
+
+    /// Answers a participant, if there is a decision, or can be none any more (rule P8).
+    pub(super) fn answer_inquiry(
+        &mut self,
+        from: NodeId,
+        transaction: TransactionId,
+        home: DecisionHome,
+        participant: Participant,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        match self.decision(transaction, home) {
+            Some(committed) => {
+                let about = (home.shard, participant);
+                self.say_decision(from, transaction, about, committed, effects);
+            }
+            None => self.runtime.counters.dropped += 1, // It is asked again.
+        }
+    }
+
+    /// The decision on a transaction that was coordinated there, if there is one, or can be none any more (rule P8).
+    fn decision(&self, transaction: TransactionId, home: DecisionHome) -> Option<bool> {
+        let at = self.place_of(home.shard)?;
+        let state = self.leader_logs[at].leader_state?;
+        if self.prepared_replays[at].is_decided(transaction) {
+            return Some(true);
+        }
+        if self.options().faults.has(PlantedBug::PresumeAbortEarly) {
+            return Some(false);
+        }
+        if !state.began || state.since < home.leadership {
+            return None;
+        }
+        let is_coordinated =
+            state.since == home.leadership && self.coordinator.knows(transaction.sequence);
+        (!is_coordinated).then_some(false)
+    }
+
+    /// Tells participants the decisions that they have not acknowledged, and that no coordinator tells them.
+    pub(super) fn tell_decisions(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        for at in 0..self.decisions.len() {
+            if now < self.decisions[at].tell_at {
+                continue;
+            }
+            let (mut next, mut due) = (Time::MAX, Vec::new());
+            let again = now + self.options().inquire_every;
+            for (transaction, participants) in &mut self.decisions[at].open {
+                for (shard, telling) in participants {
+                    let Telling::From(from) = telling else { continue };
+                    if *from <= now {
+                        due.push((*transaction, *shard));
+                        *from = again;
+                    }
+                    next = next.min(*from);
+                }
+            }
+            self.decisions[at].tell_at = next;
+            let home = self.leader_logs[at].lead.shard;
+            for (transaction, shard) in due {
+                let (to, leadership) = self.runtime.worker_context.leadership(shard);
+                let about = (home, Participant { shard, leadership });
+                self.say_decision(to, transaction, about, true, effects);
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Prepared branches whose coordinator is gone: they keep their locks, and the leader of their home shard is asked for the
+//! decision until it answers (rule P7; Mohan, Lindsay and Obermarck call it the *inquiry* of a subordinate).
+//!
+//! ```text
+//!  found prepared by a new leader ─┐                        locked, and decided
+//!                                  ├─► in doubt ── Inquiry ─────────────────────► installed or dropped,
+//!  its coordinator is gone ────────┘     │    ◄─── Decision                       outcome in the stream
+//!                                        └─ also told without being asked
+//! ```
+
+use super::leader_log::RecordWaiter;
+use super::message::{DecisionHome, Participant};
+use super::participant::TwoPhaseCommitBranch;
+use super::prepared_replay::PreparedBranch;
+use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::observation::Observation;
+use shoal_engine::planted_bugs::PlantedBug;
+use shoal_engine::replication::codec::StreamWrite;
+use shoal_engine::replication::in_flight_clocks::InFlight;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_store::Locked;
+use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time};
+
+/// A prepared branch whose outcome is not known here.
+pub(super) struct InDoubt {
+    pub(super) clock: Clock,
+    pub(super) home: DecisionHome,
+    /// What it writes, where a former leader has prepared it.
+    writes: Vec<StreamWrite>,
+    /// `None` until its turn comes, where a former leader has prepared it.
+    pub(super) locked: Option<Locked<PooledSession>>,
+    /// The decision, once it is known.
+    committed: Option<bool>,
+    /// When to ask next.
+    ask_at: Time,
+}
+
+impl InDoubt {
+    /// A branch that this leader has prepared itself.
+    pub(super) fn left(locked: Locked<PooledSession>, clock: Clock, home: DecisionHome) -> InDoubt {
+        let (writes, locked, ask_at) = (Vec::new(), Some(locked), Time::ZERO);
+        InDoubt { clock, home, writes, locked, committed: None, ask_at }
+    }
+
+    /// A branch that a former leader has prepared.
+    fn recovered(branch: &PreparedBranch) -> InDoubt {
+        let PreparedBranch { clock, home, ref writes } = *branch;
+        let (writes, ask_at) = (writes.clone(), Time::ZERO);
+        InDoubt { clock, home, writes, locked: None, committed: None, ask_at }
+    }
+}
+
+impl TwoPhaseCommit {
+    /// All that was inherited of the stream at this place is decided: what is prepared there is in doubt.
+    pub(super) fn find_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
+        let now = self.runtime.worker_context.now.get();
+        for (transaction, branch) in self.prepared_replays[at].prepared() {
+            let clock = branch.clock;
+            let flight = InFlight { transaction, epoch: FIRST_EPOCH, since: now, resolved: false };
+            self.leader_logs[at].lead.begin_in_flight(clock, flight);
+            self.in_doubt[at].insert(transaction, InDoubt::recovered(branch));
+            effects.observe(|| Observation::Recovered { transaction, shard, clock });
+        }
+        let found = self.in_doubt[at].values().map(|branch| (branch.clock, &branch.writes[..]));
+        self.shared.in_doubt[at].register(since, found);
+        self.inquire_at = Time::ZERO;
+    }
+
+    /// Takes the locks of what is in doubt, as far as it is its turn, and resolves what is decided. Says whether all is
+    /// locked or resolved.
+    pub(super) fn lock_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) -> bool {
+        let since = self.leader_logs[at].since();
+        if !self.shared.in_doubt[at].is_complete(since) {
+            return false;
+        }
+        let ignores = self.options().faults.has(PlantedBug::ServeWithoutRecoveredLocks);
+        let open = self.in_doubt[at].iter().filter(|(_, branch)| branch.locked.is_none());
+        let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
+        let mut all = true;
+        for transaction in open {
+            let branch = &self.in_doubt[at][&transaction];
+            if ignores && branch.committed.is_none() {
+                continue;
+            }
+            let is_first = self.shared.in_doubt[at].is_first(since, branch.clock, &branch.writes);
+            let locked = is_first.then(|| self.lock_recovered(at, &branch.writes));
+            match locked {
+                Some(Ok(locked)) => {
+                    let branch = self.in_doubt[at].get_mut(&transaction).expect("seen above");
+                    branch.locked = Some(locked);
+                    self.resolve_in_doubt(at, transaction, effects);
+                }
+                // Its turn is to come, or another worker still replays what is beside it.
+                None | Some(Err(_)) => all = false,
+            }
+        }
+        all
+    }
+
+    fn lock_recovered(&self, at: usize, writes: &[StreamWrite]) -> Result<Locked<PooledSession>> {
+        let session = self.prepared_replays[at].sessions.take()?;
+        let transaction = shoal_store::Transaction::on(session);
+        for write in writes {
+            transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+        }
+        transaction.lock()
+    }
+
+    /// Installs or drops a branch in doubt that is locked and whose decision is known.
+    fn resolve_in_doubt(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let it = &self.in_doubt[at][&transaction];
+        let (true, Some(committed)) = (it.locked.is_some(), it.committed) else { return };
+        let it = self.in_doubt[at].remove(&transaction).expect("seen above");
+        let InDoubt { clock, home, writes, locked, .. } = it;
+        let locked = locked.expect("seen above");
+        match committed {
+            true => self.install_in_doubt(at, transaction, (locked, clock), effects),
+            false => drop(locked),
+        }
+        let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
+        let waiter = committed.then_some(RecordWaiter::Outcome(transaction, home.shard));
+        self.append_outcome(at, transaction, committed, waiter);
+        self.leader_logs[at].lead.end_in_flight(clock);
+        effects.observe(|| Observation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: committed,
+        });
+        if !writes.is_empty() {
+            self.shared.in_doubt[at].resolve(since, clock, &writes);
+            self.runtime.nudge_others(effects);
+        }
+    }
+
+    /// Installs what is newer than what is there: streams of other workers may have gone further than that of the outcome.
+    fn install_in_doubt(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        (locked, clock): (Locked<PooledSession>, Clock),
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
+        let mut values = Vec::new();
+        if effects.observations.is_some() {
+            locked.writes(|_, _, value| values.push(value.map(<[u8]>::to_vec)));
+        }
+        let (mut values, observations) = (values.into_iter(), &mut effects.observations);
+        locked.replay(
+            stamp.as_ref(),
+            |newest| newest.clock < clock,
+            |_| true,
+            |table, key, won| {
+                let value = values.next().flatten();
+                if let Some(observations) = observations
+                    && won
+                {
+                    let (stamp, key) = (stamp.clone(), key.to_vec());
+                    observations.push(Observation::Installed {
+                        transaction,
+                        shard,
+                        stamp,
+                        table,
+                        key,
+                        value,
+                    });
+                }
+            },
+        );
+        self.prepared_replays[at].note_installed(transaction);
+    }
+
+    /// The decision on a transaction that is prepared on the shard at this place, or was.
+    pub(super) fn learn(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        home: ShardId,
+        committed: bool,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let shard = self.leader_logs[at].lead.shard;
+        if !self.in_doubt[at].contains_key(&transaction)
+            && let Some(TwoPhaseCommitBranch::Prepared { home: own, durable, valid, .. }) =
+                self.branches.context_mut(transaction, shard)
+            && own.shard == home
+        {
+            if committed && !(*durable && *valid) {
+                self.runtime.counters.dropped += 1; // Nothing was decided yet that needs it.
+                return;
+            }
+            self.leave_prepared(at, |id| id == transaction);
+        }
+        match self.in_doubt[at].get_mut(&transaction) {
+            Some(branch) if branch.home.shard != home => self.runtime.counters.dropped += 1,
+            Some(branch) => {
+                assert!(
+                    branch.committed.is_none_or(|before| before == committed),
+                    "P8: {transaction} was decided in two ways"
+                );
+                branch.committed = Some(committed);
+                match branch.locked {
+                    Some(_) => self.resolve_in_doubt(at, transaction, effects),
+                    // Resolved with its turn, which may be now.
+                    None => _ = self.lock_in_doubt(at, effects),
+                }
+            }
+            // Its outcome is in an entry. If that is not durable, this is told again.
+            None if committed && !self.prepared_replays[at].is_prepared(transaction) => {
+                self.acknowledge(transaction, home, shard, effects);
+            }
+            None => {}
+        }
+    }
+
+    /// The outcome of a committed transaction is durable on `shard`: the leader of its home shard need not tell it again.
+    pub(super) fn acknowledge(
+        &mut self,
+        transaction: TransactionId,
+        home: ShardId,
+        shard: ShardId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let to = self.runtime.worker_context.leader(home);
+        if to == self.runtime.worker_context.place.node {
+            return self.acknowledged(transaction, shard);
+        }
+        let message = TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard };
+        effects.push(EngineEffect::Send { to, message });
+    }
+
+    /// Prepared branches on the shard at this place of which that holds are without a coordinator from now on.
+    pub(super) fn leave_prepared(&mut self, at: usize, left: impl Fn(TransactionId) -> bool) {
+        let shard = self.leader_logs[at].lead.shard;
+        let ended = Some(super::participant::ended(shard));
+        let over = self.branches.end(shard, &ended, |id, _, context| {
+            matches!(context, TwoPhaseCommitBranch::Prepared { .. }) && left(id)
+        });
+        for (transaction, context) in over {
+            if let TwoPhaseCommitBranch::Prepared { locked, clock, home, .. } = context {
+                self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
+            }
+        }
+        self.inquire_at = Time::ZERO;
+    }
+
+    /// Asks for the decisions on what is in doubt, and on what has been prepared for long without one.
+    pub(super) fn inquire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        if now < self.inquire_at {
+            return;
+        }
+        let (again, long) = (self.options().inquire_every, self.options().inquire_after);
+        let mut next = Time::MAX;
+        let mut asked = Vec::new();
+        for at in 0..self.in_doubt.len() {
+            for (transaction, branch) in &mut self.in_doubt[at] {
+                if branch.committed.is_some() {
+                    continue;
+                }
+                if branch.ask_at <= now {
+                    branch.ask_at = now + again;
+                    asked.push((at, *transaction, branch.home));
+                }
+                next = next.min(branch.ask_at);
+            }
+        }
+        for (transaction, shard, context) in self.branches.open() {
+            if let TwoPhaseCommitBranch::Prepared { home, since, .. } = context
+                && let Some(at) = self.led_at(shard)
+            {
+                let due = *since + long;
+                if due <= now {
+                    asked.push((at, transaction, *home));
+                }
+                next = next.min(due.max(now + again));
+            }
+        }
+        self.inquire_at = next;
+        for (at, transaction, home) in asked {
+            let log = &self.leader_logs[at];
+            let participant = Participant { shard: log.lead.shard, leadership: log.since() };
+            let to = self.runtime.worker_context.leader(home.shard);
+            if to == self.runtime.worker_context.place.node {
+                self.answer_inquiry(to, transaction, home, participant, effects);
+            } else {
+                let message = TwoPhaseCommitMessage::Inquiry { transaction, home, participant };
+                effects.push(EngineEffect::Send { to, message });
+            }
+        }
+    }
+
+    /// A decision came from another node.
+    pub(super) fn hear_decision(
+        &mut self,
+        transaction: TransactionId,
+        home: ShardId,
+        participant: Participant,
+        committed: bool,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let began = |at: &usize| {
+            let state = self.leader_logs[*at].leader_state;
+            state.is_some_and(|it| it.began && it.since == participant.leadership)
+        };
+        match self.led_at(participant.shard).filter(began) {
+            Some(at) => self.learn(at, transaction, home, committed, effects),
+            None => self.runtime.counters.dropped += 1,
+        }
+    }
+
+    /// Tells a participant a decision.
+    pub(super) fn say_decision(
+        &mut self,
+        to: NodeId,
+        transaction: TransactionId,
+        (home, participant): (ShardId, Participant),
+        committed: bool,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        if to == self.runtime.worker_context.place.node {
+            return self.hear_decision(transaction, home, participant, committed, effects);
+        }
+        let message = TwoPhaseCommitMessage::Decision { transaction, home, participant, committed };
+        effects.push(EngineEffect::Send { to, message });
+    }
+}

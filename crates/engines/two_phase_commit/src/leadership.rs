@@ -1,0 +1,280 @@
+//! A node takes up and lays down the lead of shards as the configuration says (rules P6 to P9).
+//!
+//! Each worker recovers its own stream of the shard; the shard is served when all have. What was decided under a former
+//! leadership is in the store by then, what is prepared and not decided is locked, and what is neither never happened.
+
+use super::leader_log::LeaderState;
+use super::participant::{TwoPhaseCommitBranch, ended};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_cluster::manager::{Configuration, Incarnation};
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::sequences;
+use shoal_engine::observation::Observation;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_types::{Ballot, ShardId};
+use std::sync::Arc;
+
+/// This worker speaks for its node where the manager hears only one.
+const SPEAKER: shoal_types::WorkerId = shoal_types::WorkerId(0);
+
+impl TwoPhaseCommit {
+    /// The configuration has changed.
+    pub(super) fn configured(
+        &mut self,
+        configuration: Arc<Configuration>,
+        incarnation: Incarnation,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        if self.configuration.is_none() {
+            self.runtime.worker_context.sequences.borrow_mut().begin_instance(incarnation);
+        }
+        self.runtime.worker_context.incarnation.set(incarnation);
+        let node = self.runtime.worker_context.place.node;
+        let moved = self.runtime.worker_context.follow(&configuration);
+        self.leaderships.clear();
+        for at in 0..self.leader_logs.len() {
+            let assignment = configuration.shard(self.leader_logs[at].lead.shard);
+            let own = assignment.filter(|it| (it.leader, it.incarnation) == (node, incarnation));
+            let since = own.map(|assignment| assignment.since);
+            self.leaderships.push(since);
+            if self.leader_logs[at].leader_state.map(|state| state.since) != since {
+                self.step_down(at, effects);
+            }
+        }
+        self.configuration = Some(configuration);
+        for shard in moved {
+            self.lose_participant(shard, effects);
+        }
+        self.leave_orphans(effects);
+        self.report(effects);
+    }
+
+    /// Is the process gone that coordinated the transaction, as far as the configuration tells?
+    pub(super) fn is_gone(&self, transaction: TransactionId) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let standing = configuration.nodes.get(transaction.node.0 as usize);
+        standing.is_some_and(|standing| {
+            !standing.alive || transaction.sequence < sequences::first(standing.incarnation)
+        })
+    }
+
+    /// Branches whose coordinators are gone: what is prepared is in doubt, the rest is undone, since nothing was decided
+    /// that needs it.
+    fn leave_orphans(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        for at in 0..self.leader_logs.len() {
+            let shard = self.leader_logs[at].lead.shard;
+            let (mut orphans, mut left) = (Vec::new(), Vec::new());
+            for (transaction, of, context) in self.branches.open() {
+                if of != shard {
+                    continue;
+                }
+                match context {
+                    TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Locked(..)
+                        if self.is_gone(transaction) =>
+                    {
+                        orphans.push(transaction);
+                    }
+                    TwoPhaseCommitBranch::Prepared { home, .. } => {
+                        let now = self.runtime.worker_context.leadership(home.shard).1;
+                        if now != home.leadership || self.is_gone(transaction) {
+                            left.push(transaction);
+                        }
+                    }
+                    TwoPhaseCommitBranch::Open(_)
+                    | TwoPhaseCommitBranch::Locked(..)
+                    | TwoPhaseCommitBranch::Committing { .. }
+                    | TwoPhaseCommitBranch::Ended { .. } => {}
+                }
+            }
+            let over =
+                self.branches.end(shard, &Some(ended(shard)), |id, _, _| orphans.contains(&id));
+            for (transaction, context) in over {
+                self.leave_branch(at, transaction, context, effects);
+            }
+            if !left.is_empty() {
+                self.leave_prepared(at, |id| left.contains(&id));
+            }
+        }
+    }
+
+    /// This worker's stream of `shard` is prepared under `ballot`.
+    pub(super) fn lead(
+        &mut self,
+        shard: ShardId,
+        ballot: Ballot,
+        length: u64,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let Some(since) = self.leaderships[at] else { return }; // It was deposed since.
+        effects.observe(|| Observation::Led { shard, ballot, length });
+        match &mut self.leader_logs[at].leader_state {
+            // Appointed again: all is said again under the new ballot.
+            Some(state) => (state.ballot, state.recovered) = (ballot, false),
+            state => {
+                let inherited = length;
+                let [began, recovered, serves] = [false; 3];
+                *state = Some(LeaderState { ballot, since, inherited, began, recovered, serves });
+            }
+        }
+    }
+
+    /// Lays down the lead of the shard at this place. What is not decided is left to the next leader, and nothing of it is
+    /// said here any more.
+    pub(super) fn step_down(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        if self.leader_logs[at].leader_state.is_none() {
+            return;
+        }
+        let shard = self.leader_logs[at].lead.shard;
+        self.runtime.worker_context.serve(at, false);
+        self.leave_home(at, effects);
+        let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
+        for (transaction, context) in over {
+            self.leave_branch(at, transaction, context, effects);
+        }
+        for (_, branch) in std::mem::take(&mut self.in_doubt[at]) {
+            self.leader_logs[at].lead.end_in_flight(branch.clock);
+        }
+        let place = self.runtime.worker_context.place;
+        for transaction in std::mem::take(&mut self.decisions[at]).transactions() {
+            if (transaction.node, transaction.worker) == (place.node, place.worker) {
+                self.runtime.forget_participants(transaction.sequence);
+            }
+        }
+        self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
+        self.leader_logs[at].resign();
+    }
+
+    /// A branch is over here, and what it has locked is free. Nothing is appended.
+    fn leave_branch(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        context: TwoPhaseCommitBranch,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let clock = match context {
+            TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Ended { .. } => return,
+            TwoPhaseCommitBranch::Locked(_, clock)
+            | TwoPhaseCommitBranch::Prepared { clock, .. }
+            | TwoPhaseCommitBranch::Committing { clock, .. } => clock,
+        };
+        let shard = self.leader_logs[at].lead.shard;
+        self.leader_logs[at].lead.end_in_flight(clock);
+        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
+    }
+
+    /// Goes on with recovering every shard that this node has been appointed to lead.
+    pub(super) fn recover_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        for at in 0..self.leader_logs.len() {
+            self.recover(at, effects);
+        }
+    }
+
+    fn recover(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let Some(state) = self.leader_logs[at].leader_state else { return };
+        if state.recovered && state.serves {
+            return;
+        }
+        let replay = &self.prepared_replays[at];
+        let is_through = replay.length >= state.inherited && !replay.is_blocked();
+        // What a former lead left locked here has to be free.
+        let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
+        if !state.began && is_through && is_free {
+            self.begin_to_lead(at, effects);
+        }
+        let began = |log: &super::LeaderLog| log.leader_state.is_some_and(|it| it.began);
+        if !state.recovered
+            && began(&self.leader_logs[at])
+            && self.lock_in_doubt(at, effects)
+            && let Some(state) = &mut self.leader_logs[at].leader_state
+        {
+            state.recovered = true;
+            let replica = &self.shared.replicas[at];
+            if replica.recover(state.ballot) {
+                replica.install(state.ballot);
+            }
+            self.runtime.nudge_others(effects);
+        }
+        let replica = &self.shared.replicas[at];
+        let Some(state) = &mut self.leader_logs[at].leader_state else { return };
+        if state.recovered && !state.serves && replica.is_recovered(state.ballot) {
+            state.serves = true;
+            let (shard, ballot) = (replica.shard, state.ballot);
+            self.assert_recovered(at);
+            self.runtime.worker_context.serve(at, true);
+            effects.observe(|| Observation::Serves { shard, ballot });
+        }
+        self.report(effects);
+    }
+
+    /// All that was inherited of the stream at this place is decided and in the store.
+    fn begin_to_lead(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let replay = &self.prepared_replays[at];
+        // What is drawn from now on comes after all that the streams have.
+        self.shared.replicas[at].store.raise_clock(replay.greatest);
+        let (length, safe) = (replay.length, replay.safe);
+        let state = self.leader_logs[at].leader_state.as_mut().expect("it leads");
+        state.began = true;
+        self.leader_logs[at].lead.begin(length, safe);
+        self.find_decisions(at);
+        self.find_in_doubt(at, effects);
+        self.runtime.nudge_others(effects);
+    }
+
+    /// What is prepared on the shard at this place, and not resolved, is locked before the shard is served (rule P7).
+    fn assert_recovered(&self, at: usize) {
+        let shard = self.leader_logs[at].lead.shard;
+        let ignores = self
+            .options()
+            .faults
+            .has(shoal_engine::planted_bugs::PlantedBug::ServeWithoutRecoveredLocks);
+        for (transaction, branch) in &self.in_doubt[at] {
+            assert!(
+                branch.locked.is_some() || ignores,
+                "P7: {shard} is served, and {transaction} is in doubt there without its locks"
+            );
+        }
+    }
+
+    /// Tells the manager how closed epochs ended on the shards that this node leads. No outcome here depends on that: what
+    /// counts is what the streams have, whichever epoch it is from, and so nothing is ever left hanging. It is said when the
+    /// shard is served: by then nothing of a former leadership can follow.
+    fn report(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        let Some(configuration) = &self.configuration else { return };
+        if self.runtime.worker_context.place.worker != SPEAKER {
+            return;
+        }
+        for log in self.leader_logs.iter().filter(|log| log.serves()) {
+            let (shard, ballot) = (log.lead.shard, log.ballot());
+            for epoch in configuration.closing() {
+                if configuration.lacks_end(epoch, shard)
+                    && self.reported.insert((shard, ballot, epoch))
+                {
+                    effects.push(EngineEffect::ended_whole(shard, epoch));
+                }
+            }
+        }
+        if !self.reported.is_empty() {
+            self.reported.retain(|(.., epoch)| configuration.closing().any(|it| it == *epoch));
+        }
+    }
+
+    /// The place of a shard of which this node has a replica.
+    pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
+        self.leader_logs.iter().position(|log| log.lead.shard == shard)
+    }
+
+    /// Asserts that this node holds its lease while it acts as the leader of a shard (rule P6).
+    pub(super) fn act_as_leader(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let now = self.runtime.worker_context.now.get();
+        assert!(
+            self.holds_lease(now),
+            "P6: {} acts as a leader at {now}, and its lease ended at {}",
+            self.runtime.worker_context.place,
+            self.lease_end
+        );
+        let (shard, ballot) = (self.leader_logs[at].lead.shard, self.leader_logs[at].ballot());
+        effects.observe(|| Observation::Acted { shard, ballot });
+    }
+}
