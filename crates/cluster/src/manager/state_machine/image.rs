@@ -16,7 +16,7 @@ use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
 
 /// The form of the image. Others are refused.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 coded_struct!(NodeState {
     instance: crate::manager::ProcessInstance,
