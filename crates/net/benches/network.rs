@@ -10,10 +10,9 @@
 
 use bytes::{BufMut, Bytes};
 use shoal_net::{
-    Core, CoreInput, CounterTotals, DatacenterNumber, Distance, Distances, Network, NetworkConfig,
-    Outbox, PeerConfig, Secret, listen,
+    Core, CoreInput, CounterTotals, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen,
 };
-use shoal_types::{NodeId, Time};
+use shoal_types::{DatacenterId, Distance, DistanceMatrix, NodeId, Time};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -123,12 +122,12 @@ fn start(round_trip: Duration) -> (Network<Run>, Network<Run>) {
         let peer = PeerConfig {
             node: NodeId(other as u32),
             address: addresses[other].to_string(),
-            datacenter: DatacenterNumber(other as u32),
+            datacenter: DatacenterId(other as u32),
         };
         let config = NetworkConfig {
             peers: vec![peer],
-            datacenter: DatacenterNumber(own as u32),
-            distances: Distances::uniform(Distance::of_round_trip(round_trip)),
+            datacenter: DatacenterId(own as u32),
+            distances: DistanceMatrix::uniform(Distance::of_round_trip(round_trip)),
             ..NetworkConfig::new("bench", NodeId(own as u32), Secret::new([7; 32]))
         };
         let up = up.clone();

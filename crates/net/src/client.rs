@@ -2,9 +2,14 @@
 //!
 //! Two tasks on the runtime of the caller move the frames. Both ways are bounded: who sends faster
 //! than the node reads has to wait, and who does not receive is not sent more.
+//!
+//! A client that is to be far from the node has two more tasks, which hold the frames of each way
+//! ([`ClientConnection::at_distance`]). Nodes know nothing of it. The runtime's timers are exact to a millisecond, and so
+//! are these delays: never shorter, and a millisecond longer at most while the machine is not busy.
 
 use crate::config::NetworkLimits;
 use crate::dial::{DialedConnection, Dialer};
+use crate::distance::DelayedPath;
 use crate::frame::{FrameKind, FrameReader};
 use crate::handshake::{DialingEnd, HandshakeError, broken, ended};
 use crate::queue::{OutQueue, SLICES_MAX};
@@ -13,17 +18,22 @@ use crate::secret::Secret;
 use crate::stream::SocketStream;
 use crate::tls::ClientTls;
 use bytes::Bytes;
-use shoal_types::{ClusterId, NodeId, WorkerId};
+use shoal_types::{ClusterId, Distance, NodeId, Random, Time, WorkerId};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 /// Frames that may wait on this side to be sent: as many leave in one system call.
 const SENDING_MAX: usize = 1024;
 
 /// Frames that may wait on this side to be received; for others the node has to wait.
 const RECEIVED_MAX: usize = 256;
+
+/// Frames that may be on the emulated part of one way; others have to wait in front of it.
+const HELD_MAX: usize = 1 << 16;
 
 /// As what a client comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -191,6 +201,55 @@ pub async fn connect(
         sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
         receiver: Receiver(receiver),
     })
+}
+
+impl ClientConnection {
+    /// The same, from afar: what is sent is held for the distance `there`, and what is received for the distance `back`.
+    /// Jitter is drawn from `random`. To be called on the runtime on which it was connected.
+    #[must_use]
+    pub fn at_distance(self, there: Distance, back: Distance, random: &Random) -> ClientConnection {
+        let ClientConnection { node, sender, receiver, .. } = self;
+        let (frames, sent) = mpsc::channel(SENDING_MAX);
+        let way = DelayedPath::new(there, node, &random.fork(0));
+        tokio::spawn(hold(sent, sender.frames, way));
+        let (arrived, received) = mpsc::channel(RECEIVED_MAX);
+        let way = DelayedPath::new(back, node, &random.fork(1));
+        tokio::spawn(hold(receiver.0, arrived, way));
+        ClientConnection {
+            sender: Sender { frames, ..sender },
+            receiver: Receiver(received),
+            ..self
+        }
+    }
+}
+
+/// Passes on what comes, in order, each when it has passed the emulated part of the way; until no more comes, or it is
+/// wanted no more at the other end.
+async fn hold<T>(mut from: mpsc::Receiver<T>, to: mpsc::Sender<T>, mut way: DelayedPath) {
+    let began = Instant::now();
+    let mut held = VecDeque::new();
+    let mut has_more = true;
+    while has_more || !held.is_empty() {
+        let due = held.front().map_or(began, |(due, _)| *due);
+        tokio::select! {
+            biased;
+            () = to.closed() => return,
+            () = sleep_until(due), if !held.is_empty() => {
+                let (_, frame) = held.pop_front().expect("it is due");
+                if to.send(frame).await.is_err() {
+                    return;
+                }
+            }
+            frame = from.recv(), if has_more && held.len() < HELD_MAX => match frame {
+                None => has_more = false,
+                Some(frame) => {
+                    let now = Time::ZERO + began.elapsed();
+                    let due = way.release(now).unwrap_or(now);
+                    held.push_back((began + (due - Time::ZERO), frame));
+                }
+            },
+        }
+    }
 }
 
 impl Sender {

@@ -1,11 +1,10 @@
 //! What a node is told of itself, its peers and its limits.
 
 use crate::cluster_id::SharedClusterId;
-use crate::distance::{DatacenterNumber, Distances};
 use crate::handshake::CLUSTER_BYTES_MAX;
 use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
-use shoal_types::{NodeId, WorkerId};
+use shoal_types::{DatacenterId, DistanceMatrix, NodeId, WorkerId};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -17,7 +16,7 @@ pub struct PeerConfig {
     /// Where it listens, as `host:port`.
     pub address: String,
     /// Where it stands.
-    pub datacenter: DatacenterNumber,
+    pub datacenter: DatacenterId,
 }
 
 /// What there is a limit to. All of them are enforced; none is a guess of what there will be.
@@ -104,7 +103,7 @@ pub struct NetworkConfig {
     /// Whether each is pinned to a core of its own. Default no.
     pub pin: bool,
     /// Where it stands.
-    pub datacenter: DatacenterNumber,
+    pub datacenter: DatacenterId,
     /// The others.
     pub peers: Vec<PeerConfig>,
     /// What only nodes of the cluster know.
@@ -114,7 +113,7 @@ pub struct NetworkConfig {
     /// TLS, if it is on: then there are no plain connections at all.
     pub tls: Option<NodeTls>,
     /// How far datacenters are from each other.
-    pub distances: Distances,
+    pub distances: DistanceMatrix,
     /// What jitter, and pauses between dials, are drawn from.
     pub seed: u64,
     /// The limits.
@@ -151,12 +150,12 @@ impl NetworkConfig {
             instance: 0,
             workers: 1,
             pin: false,
-            datacenter: DatacenterNumber::default(),
+            datacenter: DatacenterId::default(),
             peers: Vec::new(),
             secret,
             client_secret: Secret::none(),
             tls: None,
-            distances: Distances::none(),
+            distances: DistanceMatrix::none(),
             seed: u64::from(node.0),
             limits: NetworkLimits::default(),
         }
@@ -220,7 +219,7 @@ mod tests {
         let peer = PeerConfig {
             node: NodeId(1),
             address: "127.0.0.1:1".to_owned(),
-            datacenter: DatacenterNumber::default(),
+            datacenter: DatacenterId::default(),
         };
         let limits = NetworkLimits { turn_frames_max: 0, ..NetworkLimits::default() };
         let cases = [

@@ -1,81 +1,14 @@
 //! The emulated wide area: how long a frame is held before it is sent, and which ways are cut.
 //!
-//! A frame to a node of another datacenter is held for a one-way delay and a random jitter, by its
+//! A frame to a node of another datacenter is held for the delay of that way and a random jitter, by its
 //! sender, above the socket: the same for every engine. As over one TCP connection, no frame overtakes
-//! another: one that draws a short jitter waits for those before it.
+//! another: one that draws a short jitter waits for those before it. A client that says in which datacenter it is
+//! holds frames of both ways itself (`client.rs`).
 //!
 //! Invariant: what one way releases is in the order, and not before the delay, in which it was held.
 
-use shoal_types::{NodeId, Random, Time};
-use std::collections::BTreeMap;
-use std::fmt;
+use shoal_types::{Distance, NodeId, Random, Time};
 use std::time::Duration;
-
-/// A group of nodes near each other, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct DatacenterNumber(pub u32);
-
-impl fmt::Display for DatacenterNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "dc{}", self.0)
-    }
-}
-
-/// How far it is from one place to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Distance {
-    /// One way, at least.
-    pub delay: Duration,
-    /// Up to so much more, each as likely as another.
-    pub jitter: Duration,
-}
-
-impl Distance {
-    /// Half a round trip, without jitter.
-    pub fn of_round_trip(round_trip: Duration) -> Distance {
-        Distance { delay: round_trip / 2, jitter: Duration::ZERO }
-    }
-}
-
-/// How far it is between datacenters. Within one there is no distance but the real one.
-#[derive(Debug, Clone, Default)]
-pub struct Distances {
-    elsewhere: Distance,
-    pairs: BTreeMap<(DatacenterNumber, DatacenterNumber), Distance>,
-}
-
-impl Distances {
-    /// No distance anywhere.
-    pub fn none() -> Distances {
-        Distances::default()
-    }
-
-    /// The same distance between any two datacenters.
-    pub fn uniform(distance: Distance) -> Distances {
-        Distances { elsewhere: distance, pairs: BTreeMap::new() }
-    }
-
-    /// That distance between these two, both ways.
-    #[must_use]
-    pub fn with(
-        mut self,
-        one: DatacenterNumber,
-        other: DatacenterNumber,
-        distance: Distance,
-    ) -> Distances {
-        self.pairs.insert((one.min(other), one.max(other)), distance);
-        self
-    }
-
-    /// How far it is.
-    pub fn between(&self, one: DatacenterNumber, other: DatacenterNumber) -> Distance {
-        if one == other {
-            return Distance::default();
-        }
-        let pair = (one.min(other), one.max(other));
-        self.pairs.get(&pair).copied().unwrap_or(self.elsewhere)
-    }
-}
 
 /// What can be done to the ways to and from a peer while all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -131,17 +64,6 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn distances_are_between_datacenters_both_ways() {
-        let far = Distance::of_round_trip(50 * MS);
-        let near = Distance { delay: MS, jitter: MS };
-        let [a, b, c] = [0, 1, 2].map(DatacenterNumber);
-        let distances = Distances::uniform(far).with(b, a, near);
-        assert_eq!(distances.between(a, a), Distance::default());
-        assert_eq!([distances.between(a, b), distances.between(b, a)], [near; 2]);
-        assert_eq!(distances.between(c, a).delay, 25 * MS);
-    }
 
     #[test]
     fn a_way_delays_keeps_order_and_repeats_from_its_seed() {

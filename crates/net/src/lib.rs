@@ -64,7 +64,7 @@ pub use clock::SystemClock;
 pub use cluster_id::SharedClusterId;
 pub use config::{NetworkConfig, NetworkConfigError, NetworkLimits, PeerConfig};
 pub use counters::CounterTotals;
-pub use distance::{DatacenterNumber, Distance, Distances, LinkFaults};
+pub use distance::LinkFaults;
 pub use event_loop::{Core, Network, Panicked, StartError, listen};
 pub use frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader, HEADER_BYTES};
 pub use handshake::{CLUSTER_BYTES_MAX, VERSION};

@@ -17,7 +17,7 @@
 //! memory_reserved_mb = 4096           # taken for each copy at the start; otherwise 0
 //! http = "127.0.0.1:9100"             # health and metrics; may be left out: then there are none
 //!
-//! [distance]                          # emulated, between datacenters; may be left out
+//! [distance]                          # emulated, where the topology says nothing of it; may be left out
 //! round_trip_ms = 50
 //! jitter_ms = 2
 //!
@@ -31,8 +31,8 @@ use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
-use shoal_net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
-use shoal_types::NodeId;
+use shoal_net::{CLUSTER_BYTES_MAX, Secret, SecretError};
+use shoal_types::{Distance, DistanceMatrix, NodeId};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ pub struct NodeConfig {
     pub client_secret: Secret,
     /// TLS, if it is on.
     pub tls: Option<NodeTls>,
-    /// How far datacenters are from each other.
+    /// How far datacenters are from each other where the topology says nothing of it.
     pub distance: Distance,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
@@ -337,6 +337,11 @@ impl NodeConfig {
         };
         config.check(path)?;
         Ok(config)
+    }
+
+    /// How far each datacenter is from each other.
+    pub fn distances(&self) -> DistanceMatrix {
+        self.topology.distances().clone().or(self.distance)
     }
 
     /// What is legal, and may not be what the operator wants: a sentence for each, to be logged when the node starts.

@@ -11,9 +11,7 @@ use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures};
-use shoal_net::{
-    DatacenterNumber, Distances, Handle, Network, Panicked, PeerConfig, SharedClusterId,
-};
+use shoal_net::{Handle, Network, Panicked, PeerConfig, SharedClusterId};
 use shoal_node::{Membership, Worker, WorkerOrigin};
 use shoal_types::{NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
@@ -130,7 +128,7 @@ where
     E::Options: Send + Sync,
 {
     let NodeConfig { node, topology, .. } = config;
-    let round_trip = 2 * (config.distance.delay + config.distance.jitter);
+    let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };
     let listener = listener.map_or_else(|| listen(topology, *node), Ok)?;
@@ -239,12 +237,11 @@ fn chance() -> Result<u64, ServerStartError> {
 
 fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::NetworkConfig {
     let NodeConfig { node, topology, .. } = config;
-    let datacenter = |node: &shoal_cluster::topology::Node| DatacenterNumber(node.datacenter.0);
     let others = topology.nodes().iter().filter(|other| other.id != *node);
     let peers = others.map(|other| PeerConfig {
         node: other.id,
         address: other.address.clone().expect("configurations are checked"),
-        datacenter: datacenter(other),
+        datacenter: other.datacenter,
     });
     let mut network = shoal_net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
     network.identity = identity;
@@ -253,10 +250,10 @@ fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::
     network.instance = shoal_net::SystemClock::new().now().0;
     network.workers = u16::try_from(topology.workers()).expect("topologies are checked");
     network.pin = config.pin;
-    network.datacenter = topology.node(*node).map(datacenter).unwrap_or_default();
+    network.datacenter = topology.node(*node).map(|node| node.datacenter).unwrap_or_default();
     network.client_secret = config.client_secret.clone();
     network.tls = config.tls.clone();
-    network.distances = Distances::uniform(config.distance);
+    network.distances = config.distances();
     network
 }
 

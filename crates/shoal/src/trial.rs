@@ -5,9 +5,10 @@ use crate::inside::InsideClients;
 use crate::local::{ClusterPlan, InProcessCluster};
 use crate::remote::RemoteDatabase;
 use shoal_client::ClusterOptions;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::{Partitioning, Regions};
 use shoal_sim::catalog::Catalog;
 use shoal_types::{Database, Error};
+use shoal_workloads::bench::measurement::Parameter;
 use shoal_workloads::bench::{
     self, BenchPlace, BenchProgress, BenchSettings, Build, Measurement, Threads,
 };
@@ -38,6 +39,8 @@ pub struct Trial {
     pub plan: ClusterPlan,
     /// Whether clients live in the leaders, instead of across sockets.
     pub inside: bool,
+    /// The region in which clients outside are; `None`: near every node.
+    pub region: Option<String>,
     /// How it is run.
     pub settings: BenchSettings,
 }
@@ -62,26 +65,41 @@ impl Trial {
         progress: &mut dyn FnMut(BenchProgress),
     ) -> Result<Measurement, String> {
         let plan = divided(self.plan.clone(), asked)?;
-        let words = self.words();
-        if self.inside {
+        let (words, region) = (self.words(), self.region.as_deref());
+        let measured = if self.inside {
             let make = || {
-                let (own, db, workload) = start(&plan, asked)?;
+                let (own, db, workload) = start(&plan, region, asked)?;
                 Ok((InsideClients::new(&own, db, plan.workers, Arc::clone(&workload)), workload))
             };
             measure(&self.settings, &words, make, progress)
         } else {
             let make = || {
-                let (_, db, workload) = start(&plan, asked)?;
+                let (_, db, workload) = start(&plan, region, asked)?;
                 Ok((Threads(db), workload))
             };
             measure(&self.settings, &words, make, progress)
-        }
+        };
+        Ok(told(measured?, &plan.regions, region))
     }
 }
 
-/// How clients of benches are.
-pub fn client_options() -> ClusterOptions {
-    ClusterOptions { deadline: DEADLINE, ..ClusterOptions::default() }
+/// The measurement, with the distances among its parameters, and where its clients were.
+pub fn told(mut measured: Measurement, regions: &Regions, region: Option<&str>) -> Measurement {
+    let distances = regions.to_string();
+    let facts = [
+        ("distances one way", Some(distances).filter(|distances| !distances.is_empty())),
+        ("clients in", region.map(str::to_owned)),
+    ];
+    let facts =
+        facts.into_iter().filter_map(|(name, value)| Some(Parameter { name, value: value? }));
+    measured.parameters.extend(facts);
+    measured
+}
+
+/// How clients of benches are: in this region, if any.
+pub fn client_options(region: Option<&str>) -> ClusterOptions {
+    let region = region.map(str::to_owned);
+    ClusterOptions { deadline: DEADLINE, region, ..ClusterOptions::default() }
 }
 
 /// The plan, with the workload's tables divided as it wishes.
@@ -100,10 +118,15 @@ fn divided<A: Placeable>(mut plan: ClusterPlan, asked: &A) -> Result<ClusterPlan
     Ok(plan)
 }
 
-fn start<A: Placeable>(plan: &ClusterPlan, asked: &A) -> Result<Started<A::Placed>, String> {
+fn start<A: Placeable>(
+    plan: &ClusterPlan,
+    region: Option<&str>,
+    asked: &A,
+) -> Result<Started<A::Placed>, String> {
     let own = Arc::new(InProcessCluster::start(plan)?);
     let addresses = own.addresses().to_vec();
-    let db = RemoteDatabase::connect(&addresses, client_options(), Some(Arc::clone(&own)))?;
+    let options = client_options(region);
+    let db = RemoteDatabase::connect(&addresses, options, Some(Arc::clone(&own)))?;
     let workload = asked.place(&db, plan.shards).map_err(|error| error.to_string())?;
     Ok((own, db, Arc::new(workload)))
 }

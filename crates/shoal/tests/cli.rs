@@ -56,13 +56,17 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 23] = [
+    let cases: [(&[&str], &str); 27] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
         (&["bench", "micro", "--workers", "0"], "1..=16384"),
         (&["bench", "micro", "--workers", "1025"], "1024 threads"),
         (&["bench", "micro", "--inside"], "--local"),
+        (&["bench", "micro", "--local", "--regions", "/no/such/file"], "`three` nor `tiga`"),
+        (&["bench", "micro", "--local", "--regions", "/dev/null"], "there is no datacenter"),
+        (&["bench", "micro", "--local", "--regions", "tiga", "--wan", "5ms"], "--wan: these"),
+        (&["bench", "micro", "--region", "finland"], "--local or --connect"),
         (&["bench", "micro", "--duration", "10"], "a unit is missing"),
         (&["bench", "micro", "--duration", "0s"], "longer than nothing"),
         (&["bench", "micro", "--rate", "-5"], "-5"),

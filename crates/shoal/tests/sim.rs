@@ -22,7 +22,7 @@ fn help_shows_examples_and_exit_codes() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--engine", "paxos"], "mako"),
         (&["--fault", "typo"], "count-learner"),
         (&["--seed", "1", "--seeds", "2"], "--seeds"),
@@ -31,6 +31,7 @@ fn mistakes_are_named() {
         (&["--minutes", "soon"], "no unit of time"),
         (&["--jobs", "0"], "1..=1024"),
         (&["--faults", "--seed", "1"], "--seed"),
+        (&["--regions", "mars"], "three, tiga"),
     ];
     for (arguments, named) in cases {
         let output = sim(arguments);

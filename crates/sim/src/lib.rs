@@ -13,7 +13,7 @@
 //! | [`clients`] | who uses the cluster, from within and from outside |
 //! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
 //! | [`checks`] | the rules, each judged as things happen |
-//! | [`scenario`], [`failures`] | what a seed stands for |
+//! | [`scenario`], [`distances`], [`failures`] | what a seed stands for |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
 //! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
@@ -27,6 +27,7 @@ pub mod coverage;
 pub mod cpu;
 pub mod demonstrations;
 pub mod digest;
+pub mod distances;
 pub mod failures;
 pub mod fault_schedule;
 pub mod managers;
@@ -43,6 +44,7 @@ pub mod subject;
 pub mod trace;
 mod violation;
 
+pub use distances::SimulatedRegions;
 pub use run::{RunFailure, RunOptions, RunReport, run};
 pub use subject::{AnyPlantedBug, ENGINES, Runner, Subject};
 pub use violation::Violation;

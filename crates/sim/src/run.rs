@@ -14,6 +14,7 @@ use crate::clients::process::{ClientProcess, ProcessEnvironment};
 use crate::clients::{ClientContext, Ledger, calls, histories};
 use crate::coverage::Coverage;
 use crate::digest::Digest;
+use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
@@ -55,6 +56,10 @@ const LOOKS: u64 = 40;
 /// minutes for what was loaded.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
 
+/// From this seed on, in one of so many distances are very unequal. Seeds below mean what they meant before there were such.
+const UNEQUAL_FROM_SEED: u64 = 1 << 24;
+const UNEQUAL_ONE_IN: u64 = 4;
+
 /// Of the seeds in which most crashes take the node's memory, in one of so many a shard loses a majority of its voters.
 const LOST_ONE_IN: u64 = 5;
 
@@ -71,6 +76,8 @@ pub struct RunOptions {
     pub bug: Option<AnyPlantedBug>,
     /// No node fails, also where the seed has failures.
     pub calm: bool,
+    /// Other distances than those of the seed.
+    pub regions: Option<SimulatedRegions>,
     /// Lines of trace to keep of a run that failed.
     pub trace_lines: usize,
     /// Every word of every message counts for the digest, and the seed is run twice.
@@ -174,7 +181,15 @@ impl<E: Subject> PreparedRun<E> {
     fn build(seed: u64, orders: RunOptions) -> shoal_types::Result<(Scenario, PreparedRun<E>)> {
         let root = Random::new(seed);
         let mut random = root.fork(10);
-        let mut scenario = Scenario::draw(&mut random);
+        let mut apart = root.fork(15);
+        let source = match orders.regions {
+            Some(regions) => DistanceSource::Regions(regions),
+            None if seed >= UNEQUAL_FROM_SEED && apart.chance(1, UNEQUAL_ONE_IN) => {
+                DistanceSource::Unequal(apart)
+            }
+            None => DistanceSource::Drawn,
+        };
+        let mut scenario = Scenario::draw(&mut random, source);
         if orders.calm {
             scenario.calm();
         }

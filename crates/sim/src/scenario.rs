@@ -9,6 +9,7 @@ use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
+use crate::distances::{self, DistanceSource};
 use crate::failures::{FailurePlan, MajorityLoss};
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::EpochChanges;
@@ -126,10 +127,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Draws one.
-    pub fn draw(random: &mut Random) -> Scenario {
-        let shape = ClusterShape::draw(random);
-        let (delays, round_trip_ns) = delays(random, shape.datacenters as usize);
+    /// Draws one, with distances from `source`.
+    pub fn draw(random: &mut Random, source: DistanceSource) -> Scenario {
+        let mut shape = ClusterShape::draw(random);
+        let drawn = distances::draw(random, shape.datacenters as usize);
+        let (delays, round_trip_ns) = source.delays(drawn);
+        shape.datacenters = delays.len() as u32;
         let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
         let cast = cast(random);
         let drift_ppm_max = one_of(random, &[0, 20, 200, 1000]);
@@ -260,7 +263,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
+pub(crate) fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
     *random.pick(items).expect("something to choose from")
 }
 
@@ -291,28 +294,6 @@ impl ClusterShape {
         let topology = topology.with_tables(tables);
         Arc::new(topology.unwrap_or_else(|error| panic!("no cluster has these tables: {error}")))
     }
-}
-
-/// Distances between datacenters, and the longest round trip.
-fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
-    let near = Delay {
-        base_ns: one_of(random, &[1_000, 20_000, 50_000, 200_000]),
-        jitter_ns: one_of(random, &[0, 10_000, 100_000, 1_000_000]),
-    };
-    let far_ns = one_of(random, &[100_000, MS, 5 * MS, 25 * MS]);
-    let far_jitter_ns = one_of(random, &[0, 10, 100]);
-    let mut delays = vec![vec![near; datacenters]; datacenters];
-    let mut longest = near.base_ns + near.jitter_ns;
-    for (from, row) in delays.iter_mut().enumerate() {
-        for (to, delay) in row.iter_mut().enumerate() {
-            if from != to {
-                let base_ns = far_ns / 2 + random.below(far_ns);
-                *delay = Delay { base_ns, jitter_ns: base_ns * far_jitter_ns / 100 };
-                longest = longest.max(base_ns + delay.jitter_ns);
-            }
-        }
-    }
-    (delays, 2 * longest)
 }
 
 fn changes(random: &mut Random, span_ns: u64) -> EpochChanges {
@@ -516,7 +497,7 @@ mod tests {
     fn every_scenario_has_a_cluster_that_fits() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            let scenario = Scenario::draw(&mut random);
+            let scenario = Scenario::draw(&mut random, DistanceSource::Drawn);
             let catalog = Catalog::new();
             for cast in &scenario.cast {
                 cast.scenario_clients(&catalog).unwrap();
@@ -536,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_seed_means_the_same_scenario() {
-        let draw = |seed| Scenario::draw(&mut Random::new(seed)).to_string();
+        let draw = |seed| Scenario::draw(&mut Random::new(seed), DistanceSource::Drawn).to_string();
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
     }

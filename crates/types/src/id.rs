@@ -28,6 +28,7 @@ id!(/** A table, numbered in order of creation. */ TableId(u32), "t");
 id!(/** A shard: a set of partitions with one leader. */ ShardId(u32), "s");
 id!(/** A node: one process. */ NodeId(u32), "n");
 id!(/** A worker: one thread of a node. */ WorkerId(u32), "w");
+id!(/** A datacenter: a group of nodes near each other, numbered in the order of the topology. */ DatacenterId(u32), "d");
 
 /// A cluster, from its founding on: drawn at random by the managers' first command. A cluster that is founded again, under
 /// the same name and at the same addresses, has another one. Never 0.

@@ -2,14 +2,16 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
 //! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`wait`] what was waited for in vain, [`arena`] keeps what bodies borrow, [`random`] is the only
-//! source of randomness below the sockets, [`wire`] turns all that is said and kept into bytes.
+//! wrong, [`wait`] what was waited for in vain, [`distance`] how far datacenters are from each other, [`arena`]
+//! keeps what bodies borrow, [`random`] is the only source of randomness below the sockets, [`wire`] turns all
+//! that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
 pub mod arena;
 pub mod ballot;
 pub mod clock;
+pub mod distance;
 pub mod error;
 pub mod id;
 pub mod limits;
@@ -24,8 +26,12 @@ pub mod wire;
 pub use arena::Arena;
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
+pub use distance::{Distance, DistanceMatrix, Way};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
-pub use id::{CallSession, ClusterId, NoClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
+pub use id::{
+    CallSession, ClusterId, DatacenterId, NoClusterId, NodeId, RequestId, ShardId, TableId,
+    WorkerId,
+};
 pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;

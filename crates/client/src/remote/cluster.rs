@@ -8,7 +8,7 @@ use super::environment::ClientEnvironment;
 use super::error::ConnectError;
 use super::options::ClusterOptions;
 use super::shared::{ClientShared, ClusterInner};
-use super::sockets::{Sockets, first};
+use super::sockets::{FirstNode, Sockets, first};
 use super::transaction::{ClusterTransaction, OperationTimeout};
 use crate::db::Db;
 use bytes::Bytes;
@@ -66,7 +66,7 @@ impl Db {
     /// The same for a cluster with a name, a secret or TLS, and with deadlines and limits of your own.
     ///
     /// # Errors
-    /// As for [`connect`](Db::connect).
+    /// As for [`connect`](Db::connect), and where the cluster has no such [region](ClusterOptions::region).
     ///
     /// # Panics
     /// If the system gives no random numbers.
@@ -74,13 +74,18 @@ impl Db {
         addresses: &[A],
         options: ClusterOptions,
     ) -> Result<Cluster, ConnectError> {
-        let options = options.checked();
+        let mut options = options.checked();
         let addresses: Vec<Arc<str>> =
             addresses.iter().map(|address| address.as_ref().into()).collect();
-        let (address, connection, directory) = first(&options, &addresses).await?;
+        let random = chance();
+        let FirstNode { address, connection, directory, region } =
+            first(&options, &addresses, &random).await?;
+        if let Some(region) = &region {
+            options.patience = options.patience.max(2 * region.round_trip_max());
+        }
         let own = options.access.identity.or(connection.identity);
-        let world = Arc::new(Sockets::new(options.access.clone()));
-        let cluster = Cluster::new(world, options, addresses, (directory, own), chance());
+        let world = Arc::new(Sockets::new(options.access.clone(), region));
+        let cluster = Cluster::new(world, options, addresses, (directory, own), random);
         let ClusterInner { client_shared, lines, .. } = &*cluster.inner;
         let place = WorkerPlace { node: connection.node, worker: connection.worker };
         client_shared.view.met(place.node, &address);

@@ -171,7 +171,7 @@ mod tests {
     use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 
     fn world() -> Arc<dyn ClientEnvironment> {
-        Arc::new(Sockets::new(Access::open("reef")))
+        Arc::new(Sockets::new(Access::open("reef"), None))
     }
 
     fn configured(topology: &Arc<Topology>, revision: u64, leader: u32) -> Directory {

@@ -22,6 +22,7 @@
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
 //! | `connection.rs`, `connection_pool.rs` | a connection and who waits for what comes over it; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
+//! | `region.rs` | where the client is, and the emulated distance to each node |
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `shared.rs` | what all of these share |
 //! | `environment.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
@@ -46,6 +47,7 @@ pub mod environment;
 mod error;
 mod options;
 mod refresh;
+mod region;
 mod request_ids;
 mod session;
 mod shared;

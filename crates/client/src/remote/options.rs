@@ -20,6 +20,10 @@ pub struct ClusterOptions {
     /// The cluster's name, the secret of its clients, TLS, and the limits of frames. Default: the cluster
     /// `shoal`, no secret, no TLS.
     pub access: Access,
+    /// Where the client is: a datacenter of the cluster's topology, by its name. Its frames then take as long to each node
+    /// and back as the topology says (`[[distance]]`), and [`patience`](ClusterOptions::patience) is at least twice the
+    /// longest round trip. Emulated, to measure what a distance costs; one more task for each way of a connection. Default: none, and no delay.
+    pub region: Option<String>,
     /// How long a transaction with all its attempts, a call, or an operation of a transaction that the
     /// caller began may take. Then it is given up, with an error that says for what it waited. Longer
     /// outlasts longer outages. See [`Cluster::with_deadline`](crate::Cluster::with_deadline) for that of a
@@ -44,6 +48,7 @@ impl Default for ClusterOptions {
     fn default() -> ClusterOptions {
         ClusterOptions {
             access: Access::open("shoal"),
+            region: None,
             deadline: Duration::from_secs(10),
             patience: Duration::from_millis(100),
             silence_max: Duration::from_secs(2),

@@ -12,13 +12,15 @@ use super::environment::{
 };
 use super::error::ConnectError;
 use super::options::ClusterOptions;
+use super::region::ClientRegion;
 use bytes::Bytes;
+use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_net::CloseReason;
-use shoal_net::client::{Access, Receiver, SendError, Sender};
+use shoal_net::client::{Access, ClientConnection, Receiver, SendError, Sender};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{Cause, ClusterId, NodeId, Time};
+use shoal_types::{Cause, ClusterId, NodeId, Random, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -35,6 +37,8 @@ const VISIT_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Sockets {
     access: Access,
+    /// Where the client is, if it is to be far from nodes.
+    region: Option<ClientRegion>,
     began: Instant,
     /// Connections live on it.
     runtime: Handle,
@@ -42,8 +46,8 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// To be called on the runtime on which connections are to live.
-    pub(super) fn new(access: Access) -> Sockets {
-        Sockets { access, began: Instant::now(), runtime: Handle::current() }
+    pub(super) fn new(access: Access, region: Option<ClientRegion>) -> Sockets {
+        Sockets { access, region, began: Instant::now(), runtime: Handle::current() }
     }
 }
 
@@ -67,10 +71,12 @@ impl ClientEnvironment for Sockets {
         identity: Option<ClusterId>,
     ) -> EnvironmentFuture<Result<EnvironmentConnection, ConnectFailure>> {
         let access = Access { identity, ..self.access.clone() };
+        let region = self.region.clone();
         Box::pin(async move {
             let unreached = |cause| ConnectFailure { cause, found: None };
             let address = address.ok_or(unreached(Cause::Unreachable))?;
             let connected = shoal_net::client::connect(&address, &access, Some(place.worker)).await;
+            let connected = connected.map(|connection| held(connection, region.as_ref()));
             connected.map(EnvironmentConnection::from).map_err(|error| ConnectFailure {
                 cause: cause_of(error),
                 found: match error {
@@ -88,24 +94,20 @@ impl ClientEnvironment for Sockets {
         identity: Option<ClusterId>,
     ) -> EnvironmentFuture<Option<(NodeId, Option<ClusterId>, Directory)>> {
         let access = Access { identity, ..self.access.clone() };
+        let region = self.region.clone();
         Box::pin(async move {
-            let visited = timeout(VISIT_MAX, visit(&access, &address)).await;
+            let round_trip = region.as_ref().map_or(Duration::ZERO, ClientRegion::round_trip_max);
+            let asked = visit(&access, &address, region.as_ref());
+            let visited = timeout(VISIT_MAX + round_trip, asked).await;
             let (connection, directory) = visited.ok()?.ok()?;
             Some((connection.node, connection.identity, directory))
         })
     }
 }
 
-impl From<shoal_net::client::ClientConnection> for EnvironmentConnection {
-    fn from(connection: shoal_net::client::ClientConnection) -> EnvironmentConnection {
-        let shoal_net::client::ClientConnection {
-            node,
-            worker,
-            instance: _,
-            identity,
-            sender,
-            receiver,
-        } = connection;
+impl From<ClientConnection> for EnvironmentConnection {
+    fn from(connection: ClientConnection) -> EnvironmentConnection {
+        let ClientConnection { node, worker, instance: _, identity, sender, receiver } = connection;
         EnvironmentConnection {
             node,
             worker,
@@ -174,13 +176,23 @@ async fn read(mut receiver: Receiver, incoming: Incoming) {
     }
 }
 
+/// The connection, as long as it is from the region.
+fn held(connection: ClientConnection, region: Option<&ClientRegion>) -> ClientConnection {
+    match region {
+        None => connection,
+        Some(region) => region.hold(connection),
+    }
+}
+
 /// Connects to the node that listens at an address, and asks where everything is.
 async fn visit(
     access: &Access,
     address: &str,
-) -> Result<(shoal_net::client::ClientConnection, Directory), String> {
+    region: Option<&ClientRegion>,
+) -> Result<(ClientConnection, Directory), String> {
     let connected = shoal_net::client::connect(address, access, None).await;
-    let mut connection = connected.map_err(|error| error.to_string())?;
+    let connection = connected.map_err(|error| error.to_string())?;
+    let mut connection = held(connection, region);
     let asked = connection.sender.send(encode(&FromClient::Directory)).await;
     asked.map_err(|error| error.to_string())?;
     loop {
@@ -193,11 +205,23 @@ async fn visit(
     }
 }
 
-/// What the first node told that answered, its address, and the connection to it.
+/// The first node that has told where everything is.
+#[derive(Debug)]
+pub(super) struct FirstNode {
+    pub(super) address: Arc<str>,
+    pub(super) connection: EnvironmentConnection,
+    pub(super) directory: Directory,
+    /// Where the client is, if its options say so.
+    pub(super) region: Option<ClientRegion>,
+}
+
+/// Asks the nodes at these addresses until one tells where everything is. It is near: where the client is in a region,
+/// only what comes later takes its time.
 pub(super) async fn first(
     options: &ClusterOptions,
     addresses: &[Arc<str>],
-) -> Result<(Arc<str>, EnvironmentConnection, Directory), ConnectError> {
+    random: &Random,
+) -> Result<FirstNode, ConnectError> {
     let until = Instant::now() + options.deadline.min(WAIT_MAX);
     let (tell, mut told) = mpsc::channel(addresses.len().max(1));
     for (address, place) in addresses.iter().zip(0_u32..) {
@@ -208,7 +232,7 @@ pub(super) async fn first(
                 biased;
                 // Another was faster.
                 () = tell.closed() => return,
-                visited = timeout_at(until, visit(&options.access, &address)) => visited,
+                visited = timeout_at(until, visit(&options.access, &address, None)) => visited,
             };
             let silent = |_| Err(format!("no answer within {:.1?}", options.deadline));
             let visited = visited.unwrap_or_else(silent);
@@ -219,8 +243,17 @@ pub(super) async fn first(
     drop(tell);
     let mut tried = Vec::new();
     while let Some((address, visited)) = told.recv().await {
-        match visited {
-            Ok((connection, directory)) => return Ok((address, connection.into(), directory)),
+        let region = |topology: &Arc<Topology>| {
+            let named = options.region.as_deref();
+            named.map(|name| ClientRegion::named(name, topology, random.fork(u64::MAX))).transpose()
+        };
+        let placed = visited.and_then(|(connection, directory)| {
+            let region = region(&directory.topology)?;
+            let connection = held(connection, region.as_ref()).into();
+            Ok(FirstNode { address: Arc::clone(&address), connection, directory, region })
+        });
+        match placed {
+            Ok(first) => return Ok(first),
             Err(what) => tried.push((address.as_ref().to_owned(), what)),
         }
     }

@@ -1,7 +1,7 @@
 //! On an engine: what works on the embedded database works here.
 
 use crate::block_on;
-use crate::served::{Reef, options};
+use crate::served::{FAR, Reef, options};
 use bytes::Bytes;
 use shoal_client::{
     Aborted, ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Error, Rejected, Scan,
@@ -336,5 +336,27 @@ fn one_address_that_answers_is_enough() {
         let none: [&str; 0] = [];
         let nobody = Db::connect(&none).await.expect_err("no address");
         assert_eq!(nobody, ConnectError { tried: Vec::new() });
+    });
+}
+
+#[test]
+fn a_client_in_a_region_is_as_far_from_the_nodes_as_the_topology_says() {
+    let reef = reef(2, 1);
+    let from = |region: &str| ClusterOptions { region: Some(region.to_owned()), ..options() };
+    block_on(async {
+        let unknown = Db::connect_with(&reef.addresses(), from("mars")).await;
+        let ConnectError { tried } = unknown.expect_err("no such region");
+        let why = "the cluster has no region 'mars'; its regions are here, far";
+        assert!(tried.len() == 2 && tried.iter().all(|(_, what)| what == why), "{tried:?}");
+
+        let db = Db::connect_with(&reef.addresses(), from("far")).await.expect("connected");
+        let counters = db.table("counters").expect("a table");
+        for key in [b"a", b"b", b"c", b"d"] {
+            let began = tokio::time::Instant::now();
+            let count = db.transact(async |tx| tx.add(counters, key, 1).await).await;
+            assert_eq!(count, Ok(1));
+            // An operation and the commit.
+            assert!(began.elapsed() >= 4 * FAR, "{:?}", began.elapsed());
+        }
     });
 }

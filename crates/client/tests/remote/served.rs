@@ -6,16 +6,15 @@ use shoal_client::{Access, Cluster, ClusterOptions, Db};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{ClientId, Directory, FromClient, ToClient, requests_table};
 use shoal_engine::engine::Setup;
-use shoal_engine::{Engine, Procedures};
 use shoal_mako::Mako;
-use shoal_net::{
-    Core, CoreInput, DatacenterNumber, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen,
-};
+use shoal_engine::{Engine, Procedures};
+use shoal_net::{Core, CoreInput, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{DatacenterId, Distance, DistanceMatrix, NodeId, Time, WorkerId};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const CLUSTER: &str = "reef";
 
@@ -145,7 +144,7 @@ pub fn config(topology: &Topology, own: NodeId) -> NetworkConfig {
     let peers = topology.nodes().iter().filter(|node| node.id != own).map(|node| PeerConfig {
         node: node.id,
         address: node.address.clone().expect("written"),
-        datacenter: DatacenterNumber::default(),
+        datacenter: DatacenterId::default(),
     });
     NetworkConfig {
         peers: peers.collect(),
@@ -154,10 +153,14 @@ pub fn config(topology: &Topology, own: NodeId) -> NetworkConfig {
     }
 }
 
-/// Node k listens there and leads shard k; all hold all.
+/// From where the nodes are to where none is, one way.
+pub const FAR: Duration = Duration::from_millis(15);
+
+/// Node k listens there and leads shard k; all hold all, and all are `here`.
 pub fn topology(listeners: &[TcpListener], workers: u16, tables: &[&str]) -> Topology {
     let name = |node: usize| format!("n{node}");
-    let mut builder = Topology::builder().workers(workers.into()).datacenter("here");
+    let builder = Topology::builder().workers(workers.into());
+    let mut builder = builder.datacenter("here").datacenter("far");
     for (node, listener) in listeners.iter().enumerate() {
         let address = listener.local_addr().expect("an address").to_string();
         builder = builder.node_at(name(node), "here", address);
@@ -171,5 +174,8 @@ pub fn topology(listeners: &[TcpListener], workers: u16, tables: &[&str]) -> Top
     for table in tables {
         builder = builder.table(*table, Partitioning::Hash { prefix_bytes: 0 });
     }
-    builder.build().expect("a valid topology")
+    let far = Distance { delay: FAR, jitter: Duration::ZERO };
+    let distances = DistanceMatrix::none().with(DatacenterId(0), DatacenterId(1), far);
+    let topology = builder.build().and_then(|topology| topology.with_distances(&distances));
+    topology.expect("a valid topology")
 }

@@ -5,8 +5,7 @@
 //! talk to each other in every transaction, so all should move to the same place if one fails.
 
 use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
-use crate::topology::DatacenterId;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, DatacenterId, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

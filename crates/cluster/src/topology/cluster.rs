@@ -4,21 +4,9 @@ use super::builder::Builder;
 use super::draft::{Draft, TablePlan};
 use super::error::{Complaint, TopologyError};
 use super::partitioning::{Home, Homes, Partitioning, Router};
-use super::{validate, write};
-use shoal_types::{NodeId, Scan, ShardId, TableId};
+use super::{distances, validate, write};
+use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// A datacenter, numbered in the order of the topology.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(transparent)]
-pub struct DatacenterId(pub u32);
-
-impl fmt::Display for DatacenterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "d{}", self.0)
-    }
-}
 
 /// Nodes near each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +81,7 @@ impl Table {
 pub struct Topology {
     workers: u32,
     datacenters: Vec<Datacenter>,
+    distances: DistanceMatrix,
     nodes: Vec<Node>,
     shards: Vec<Shard>,
     /// For each node, the shards it has a replica of, ascending.
@@ -105,7 +94,7 @@ impl Topology {
     /// Of parts that were validated, without tables.
     pub(super) fn new(
         workers: u32,
-        datacenters: Vec<Datacenter>,
+        (datacenters, distances): (Vec<Datacenter>, DistanceMatrix),
         nodes: Vec<Node>,
         shards: Vec<Shard>,
     ) -> Topology {
@@ -116,7 +105,7 @@ impl Topology {
             }
         }
         let (tables, table_ids) = (Vec::new(), BTreeMap::new());
-        Topology { workers, datacenters, nodes, shards, hosted, tables, table_ids }
+        Topology { workers, datacenters, distances, nodes, shards, hosted, tables, table_ids }
     }
 
     /// The topology that `text`, in TOML, describes; the [module](super) tells how.
@@ -165,6 +154,17 @@ impl Topology {
         Ok(self)
     }
 
+    /// The same cluster with these distances between its datacenters, instead of those it has.
+    ///
+    /// # Errors
+    /// Where one of them could not stand in a topology's text.
+    pub fn with_distances(self, distances: &DistanceMatrix) -> Result<Topology, TopologyError> {
+        let count = self.datacenters.len() as u32;
+        let distances = distances.spelled_out(count);
+        distances::check(&distances, count).map_err(TopologyError::nowhere)?;
+        Ok(Topology { distances, ..self })
+    }
+
     /// Workers of each node.
     pub fn workers(&self) -> u32 {
         self.workers
@@ -173,6 +173,17 @@ impl Topology {
     /// The datacenters; a datacenter's id is its place.
     pub fn datacenters(&self) -> &[Datacenter] {
         &self.datacenters
+    }
+
+    /// The datacenter of this name.
+    pub fn datacenter(&self, name: &str) -> Option<DatacenterId> {
+        let named = self.datacenters.iter().find(|datacenter| datacenter.name == name);
+        named.map(|datacenter| datacenter.id)
+    }
+
+    /// How far the datacenters are from each other, where that is emulated.
+    pub fn distances(&self) -> &DistanceMatrix {
+        &self.distances
     }
 
     /// The nodes; a node's id is its place.

@@ -16,6 +16,8 @@ pub(super) struct Draft {
     pub(super) workers: Option<Spanned<u32>>,
     #[serde(default, rename = "datacenter")]
     pub(super) datacenters: Vec<DatacenterDraft>,
+    #[serde(default, rename = "distance")]
+    pub(super) distances: Vec<DistanceDraft>,
     #[serde(default, rename = "node")]
     pub(super) nodes: Vec<NodeDraft>,
     #[serde(default, rename = "shard")]
@@ -28,6 +30,17 @@ pub(super) struct Draft {
 #[serde(deny_unknown_fields)]
 pub(super) struct DatacenterDraft {
     pub(super) name: Spanned<String>,
+}
+
+/// Names the datacenters by `between`, for both ways, or by `from` and `to`, for one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DistanceDraft {
+    pub(super) between: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) to: Option<Spanned<String>>,
+    pub(super) one_way_ms: Spanned<f64>,
+    pub(super) jitter_ms: Option<Spanned<f64>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -50,26 +50,30 @@
 //! has to be written as bytes.
 //!
 //! Read in this order: `cluster.rs` has the topology and what can be asked, `partitioning.rs` the
-//! shard map of one table, `hash.rs` the hash, which never changes. `draft.rs` is what a file says,
+//! shard map of one table, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
+//! each other, `regions.rs` has well-known sets of them. `draft.rs` is what a file says,
 //! `validate.rs` what must hold of it, `error.rs` how a complaint finds its line; `write.rs` is the
 //! way back. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
 
 mod builder;
 mod cluster;
+mod distances;
 mod draft;
 mod error;
 mod hash;
 mod key;
 mod partitioning;
+mod regions;
 mod validate;
 mod wire;
 mod write;
 
 pub use builder::Builder;
-pub use cluster::{Datacenter, DatacenterId, Node, Role, Table, Topology};
+pub use cluster::{Datacenter, Node, Role, Table, Topology};
 pub use error::TopologyError;
 pub use hash::key_hash;
 pub use partitioning::{Home, Homes, Partitioning, Splits};
+pub use regions::Regions;
 
 /// Most datacenters of a cluster.
 pub const DATACENTERS_MAX: usize = 256;

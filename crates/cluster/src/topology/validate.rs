@@ -1,14 +1,15 @@
 //! What must hold of a topology, and what to do where it does not.
 
-use super::cluster::{Datacenter, DatacenterId, Node, Shard, Table, Topology};
-use super::draft::{Draft, NodeDraft, ShardDraft, TablePlan};
+use super::cluster::{Datacenter, Node, Shard, Table, Topology};
+use super::distances;
+use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan};
 use super::error::{Complaint, NOWHERE};
 use super::partitioning::Partitioning;
 use super::{
     DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, RANGES_MAX, REPLICAS_MAX, SHARDS_MAX, WORKERS_MAX,
 };
 use shoal_types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
-use shoal_types::{NodeId, ShardId};
+use shoal_types::{DatacenterId, NodeId, ShardId};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
@@ -16,7 +17,7 @@ use toml::Spanned;
 const _: () = assert!(SHARDS_MAX < ShardId::EVERY.0 as usize);
 
 /// The names of one kind of thing, and their numbers.
-struct Names {
+pub(super) struct Names {
     kind: &'static str,
     limit: &'static str,
     bytes_max: usize,
@@ -57,7 +58,7 @@ impl Names {
     }
 
     /// The number of a name that is used.
-    fn find(&self, name: &Spanned<String>) -> Result<u32, Complaint> {
+    pub(super) fn find(&self, name: &Spanned<String>) -> Result<u32, Complaint> {
         let (kind, text) = (self.kind, name.get_ref());
         self.ids.get(text).copied().map_or_else(
             || {
@@ -86,23 +87,32 @@ fn check_count(kind: &str, count: usize, limit: &str, max: usize) -> Result<(), 
 /// The cluster that a draft describes, without its tables.
 pub(super) fn cluster(draft: Draft) -> Result<Topology, Complaint> {
     let workers = workers(draft.workers)?;
-    check_count("datacenter", draft.datacenters.len(), "DATACENTERS_MAX", DATACENTERS_MAX)?;
+    let (datacenters, datacenter_names) = datacenters(draft.datacenters)?;
+    let distances = distances::read(draft.distances, &datacenter_names)?;
     check_count("node", draft.nodes.len(), "NODES_MAX", NODES_MAX)?;
     check_count("shard", draft.shards.len(), "SHARDS_MAX", SHARDS_MAX)?;
 
-    let mut datacenter_names = Names::new("datacenter");
-    let mut datacenters = Vec::with_capacity(draft.datacenters.len());
-    for datacenter in draft.datacenters {
-        let id = DatacenterId(datacenter_names.add(&datacenter.name)?);
-        datacenters.push(Datacenter { id, name: datacenter.name.into_inner() });
-    }
     let mut node_names = Names::new("node");
     let nodes = nodes(draft.nodes, &datacenter_names, &mut node_names)?;
     let mut shards = Vec::with_capacity(draft.shards.len());
     for (id, shard) in (0..).zip(&draft.shards) {
         shards.push(self::shard(id, shard, &node_names)?);
     }
-    Ok(Topology::new(workers, datacenters, nodes, shards))
+    Ok(Topology::new(workers, (datacenters, distances), nodes, shards))
+}
+
+/// The datacenters, and their names for what comes after.
+pub(super) fn datacenters(
+    drafts: Vec<DatacenterDraft>,
+) -> Result<(Vec<Datacenter>, Names), Complaint> {
+    check_count("datacenter", drafts.len(), "DATACENTERS_MAX", DATACENTERS_MAX)?;
+    let mut names = Names::new("datacenter");
+    let mut datacenters = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let id = DatacenterId(names.add(&draft.name)?);
+        datacenters.push(Datacenter { id, name: draft.name.into_inner() });
+    }
+    Ok((datacenters, names))
 }
 
 fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {

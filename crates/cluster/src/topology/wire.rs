@@ -4,12 +4,10 @@
 use super::cluster::{Shard, Table, Topology};
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
 use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
-use super::{DatacenterId, Node, validate};
+use super::{Node, validate};
 use bytes::BytesMut;
 use shoal_types::wire::{Coded, Input, Malformed, put_count};
-use shoal_types::{NodeId, coded_enum, coded_newtype, coded_struct};
-
-coded_newtype!(DatacenterId(u32));
+use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Way, coded_enum, coded_struct};
 
 coded_enum!(Partitioning {
     0 => Hash { prefix_bytes },
@@ -23,8 +21,8 @@ coded_struct!(Shard { leader: NodeId, voters: Vec<NodeId>, learners: Vec<NodeId>
 type NodeForm = (String, (DatacenterId, Option<String>));
 
 impl Coded for Topology {
-    /// The workers and four counts.
-    const BYTES_MIN: usize = 20;
+    /// The workers and five counts.
+    const BYTES_MIN: usize = 24;
 
     fn put(&self, out: &mut BytesMut) {
         self.workers().put(out);
@@ -46,6 +44,8 @@ impl Coded for Topology {
         for table in self.tables() {
             table.put(out);
         }
+        put_count(self.distances().ways().len(), out);
+        self.distances().ways().for_each(|way| way.put(out));
     }
 
     fn take(input: &mut Input<'_>) -> Result<Topology, Malformed> {
@@ -54,6 +54,7 @@ impl Coded for Topology {
         let nodes = Vec::<NodeForm>::take(input)?;
         let shards = Vec::<Shard>::take(input)?;
         let tables = Vec::<(String, Partitioning)>::take(input)?;
+        let ways = Vec::<Way>::take(input)?;
         // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
         let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
         let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
@@ -65,8 +66,20 @@ impl Coded for Topology {
         draft
             .and_then(|draft| validate::cluster(draft).ok())
             .and_then(|topology| topology.with_tables(tables).ok())
+            .and_then(|topology| topology.with_distances(&matrix(ways)?).ok())
             .ok_or_else(|| input.wrong("no topology"))
     }
+}
+
+/// The matrix of these ways; `None` where one stands there twice, or leads nowhere.
+fn matrix(ways: Vec<Way>) -> Option<DistanceMatrix> {
+    let mut matrix = DistanceMatrix::none();
+    for way in ways {
+        if way.from == way.to || matrix.set(way).is_some() {
+            return None;
+        }
+    }
+    Some(matrix)
 }
 
 impl Table {
@@ -108,13 +121,18 @@ fn draft(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_types::distance::ONE_WAY_MAX;
     use shoal_types::wire::check::returns;
     use shoal_types::wire::{decode, encode};
-    use shoal_types::{ShardId, TableId};
+    use shoal_types::{Distance, ShardId, TableId};
+    use std::time::Duration;
 
     /// Every kind of thing that a topology may have.
     fn rich() -> Topology {
         let splits = vec![(Box::default(), ShardId(1)), (Box::from(&b"m"[..]), ShardId(0))];
+        let far = Distance { delay: Duration::from_nanos(25_000_001), jitter: Duration::ZERO };
+        let mut distances = DistanceMatrix::uniform(far);
+        distances.set(Way { from: DatacenterId(1), to: DatacenterId(0), distance: Distance::NONE });
         Topology::builder()
             .workers(2)
             .datacenter("a")
@@ -128,6 +146,8 @@ mod tests {
             .table("all", Partitioning::Everywhere)
             .build()
             .expect("a valid topology")
+            .with_distances(&distances)
+            .expect("valid distances")
     }
 
     #[test]
@@ -141,8 +161,8 @@ mod tests {
 
     #[test]
     fn what_no_text_may_say_no_bytes_may_either() {
-        type Parts =
-            ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Vec<(String, Partitioning)>));
+        type Tables = (Vec<(String, Partitioning)>, Vec<Way>);
+        type Parts = ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Tables));
         let bytes = encode(&rich());
         let refused = |spoil: fn(&mut Parts)| {
             let mut parts: Parts = decode(&bytes).expect("the same form");
@@ -159,8 +179,12 @@ mod tests {
         refused(|it| it.1.0.1[0].voters.push(NodeId(0)));
         refused(|it| it.1.0.1[0].learners.push(NodeId(u32::MAX)));
         refused(|it| it.1.0.1[0].learners = vec![NodeId(0); REPLICAS_MAX + 1]);
-        refused(|it| it.1.1[1].1 = Partitioning::Range { splits: Vec::new() });
-        refused(|it| it.1.1[2].0 = "hash".to_owned());
-        refused(|it| it.1.1[0].1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+        refused(|it| it.1.1.0[1].1 = Partitioning::Range { splits: Vec::new() });
+        refused(|it| it.1.1.0[2].0 = "hash".to_owned());
+        refused(|it| it.1.1.0[0].1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+        refused(|it| it.1.1.1[0].to = DatacenterId(2));
+        refused(|it| it.1.1.1[0].to = DatacenterId(0));
+        refused(|it| it.1.1.1[1] = it.1.1.1[0]);
+        refused(|it| it.1.1.1[1].distance.jitter = ONE_WAY_MAX + Duration::from_nanos(1));
     }
 }

@@ -1,9 +1,10 @@
 //! From a topology back to its text.
 
 use super::cluster::{Node, Table, Topology};
+use super::distances::as_milliseconds;
 use super::key;
 use super::partitioning::Partitioning;
-use shoal_types::{NodeId, ShardId};
+use shoal_types::{DatacenterId, NodeId, ShardId, Way};
 use std::fmt::{self, Write};
 use toml::Value;
 
@@ -19,6 +20,9 @@ fn write_all(topology: &Topology, text: &mut String) -> fmt::Result {
     for datacenter in topology.datacenters() {
         writeln!(text, "\n[[datacenter]]\nname = {}", quoted(&datacenter.name))?;
     }
+    for way in topology.distances().ways() {
+        write_way(topology, way, text)?;
+    }
     for node in topology.nodes() {
         write_node(topology, node, text)?;
     }
@@ -31,6 +35,23 @@ fn write_all(topology: &Topology, text: &mut String) -> fmt::Result {
 /// A name as TOML has it.
 fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+/// One way, or both where they are alike.
+fn write_way(topology: &Topology, way: Way, text: &mut String) -> fmt::Result {
+    let Way { from, to, distance } = way;
+    let name = |id: DatacenterId| quoted(&topology.datacenters()[id.0 as usize].name);
+    match topology.distances().way(to, from) == Some(distance) {
+        // Written with the other one.
+        true if from > to => return Ok(()),
+        true => writeln!(text, "\n[[distance]]\nbetween = [{}, {}]", name(from), name(to))?,
+        false => writeln!(text, "\n[[distance]]\nfrom = {}\nto = {}", name(from), name(to))?,
+    }
+    writeln!(text, "one_way_ms = {:?}", as_milliseconds(distance.delay))?;
+    match distance.jitter.is_zero() {
+        true => Ok(()),
+        false => writeln!(text, "jitter_ms = {:?}", as_milliseconds(distance.jitter)),
+    }
 }
 
 fn write_node(topology: &Topology, node: &Node, text: &mut String) -> fmt::Result {

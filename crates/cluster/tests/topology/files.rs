@@ -3,11 +3,14 @@
 
 use proptest::prelude::*;
 use shoal_cluster::topology::{
-    Builder, DATACENTERS_MAX, DatacenterId, Home, Homes, NAME_BYTES_MAX, NODES_MAX, Partitioning,
-    RANGES_MAX, REPLICAS_MAX, Role, SHARDS_MAX, Topology, WORKERS_MAX,
+    Builder, DATACENTERS_MAX, Home, Homes, NAME_BYTES_MAX, NODES_MAX, Partitioning, RANGES_MAX,
+    REPLICAS_MAX, Role, SHARDS_MAX, Topology, WORKERS_MAX,
 };
 use shoal_types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
-use shoal_types::{NodeId, Scan, ShardId, TableId, tuple};
+use shoal_types::{
+    DatacenterId, Distance, DistanceMatrix, NodeId, Scan, ShardId, TableId, Way, tuple,
+};
+use std::time::Duration;
 
 const EXAMPLE: &str = include_str!("three-datacenters.toml");
 
@@ -23,7 +26,7 @@ fn documented() -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn the_examples_of_the_documentation_are_topologies() {
-    assert_eq!(documented().count(), 2, "examples in docs/topology.md");
+    assert_eq!(documented().count(), 3, "examples in docs/topology.md");
     for text in documented() {
         if let Err(error) = Topology::parse(text) {
             panic!("{error}, in docs/topology.md:\n{text}");
@@ -140,6 +143,7 @@ proptest! {
         splits in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..6), 0..6),
         words in prop::collection::btree_set("[0-9a-z ./]{1,4}|0x[0-9]{1,3}", 0..4),
         prefix_bytes in 0..=KEY_BYTES_MAX,
+        nanos in prop::array::uniform4(0..=30_000_000_000_u64),
     ) {
         let keys: std::collections::BTreeSet<_> =
             splits.into_iter().chain(words.into_iter().map(String::into_bytes)).collect();
@@ -148,6 +152,7 @@ proptest! {
         let topology = Topology::builder()
             .workers(1)
             .datacenter(&name)
+            .datacenter(format!("{name}2"))
             .node_at(&name, &name, address)
             .shard(&name, [&name], [])
             .table(&name, Partitioning::Range { splits })
@@ -155,6 +160,13 @@ proptest! {
             .table(format!("{name}3"), Partitioning::Everywhere)
             .build()
             .unwrap();
+        let mut distances = DistanceMatrix::none();
+        for (from, to, at) in [(0, 1, 0), (1, 0, 2)] {
+            let [delay, jitter] = [nanos[at], nanos[at + 1]].map(Duration::from_nanos);
+            let (from, to) = (DatacenterId(from), DatacenterId(to));
+            distances.set(Way { from, to, distance: Distance { delay, jitter } });
+        }
+        let topology = topology.with_distances(&distances).unwrap();
         let text = topology.to_toml();
         prop_assert_eq!(Topology::parse(&text), Ok(topology), "{}", text);
     }
@@ -238,8 +250,8 @@ fn what_is_no_toml_is_refused() {
         "workers = 2",
         "worker = 2",
         "line 1: `worker = 2`",
-        "unknown field `worker`, expected one of `workers`, `datacenter`, `node`, `shard`, \
-         `table`",
+        "unknown field `worker`, expected one of `workers`, `datacenter`, `distance`, `node`, \
+         `shard`, `table`",
     );
     refused("datacenter = \"d\"", "", "line 5: `[[node]]`", "missing field `datacenter`; add it");
     refused(
@@ -344,6 +356,89 @@ fn names_are_given_once_and_known() {
         r#"line 11: `address = "x:1"`"#,
         r#"node "a" has this address already; give each its own"#,
     );
+}
+
+/// Two datacenters more than the small topology has, from line 16 on, and what is said of their distances from line 20.
+#[track_caller]
+fn refused_distances(said: &str, place: &str, what: &str) {
+    let datacenters = "[[datacenter]]\nname = \"e\"\n[[datacenter]]\nname = \"f\"\n";
+    refused_with(&format!("{datacenters}[[distance]]\n{said}\n"), place, what);
+}
+
+#[test]
+fn distances_are_between_two_datacenters_and_each_is_said_once() {
+    refused_distances(
+        "between = [\"d\", \"e\"]",
+        "line 20: `[[distance]]`",
+        "missing field `one_way_ms`; add it",
+    );
+    refused_distances(
+        "one_way_ms = 1",
+        "line 21: `one_way_ms = 1`",
+        "between which datacenters is not said; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
+         to = \"b\" for one",
+    );
+    refused_distances(
+        "from = \"d\"\none_way_ms = 1",
+        "line 22: `one_way_ms = 1`",
+        "between which datacenters is not said; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
+         to = \"b\" for one",
+    );
+    refused_distances(
+        "between = [\"d\"]\none_way_ms = 1",
+        "line 21: `between = [\"d\"]`",
+        "a distance is between 2 datacenters, not 1; name two",
+    );
+    refused_distances(
+        "between = [\"d\", \"e\"]\nto = \"f\"\none_way_ms = 1",
+        "line 21: `between = [\"d\", \"e\"]`",
+        "`between` is for both ways, `from` and `to` for one; keep one of the two",
+    );
+    refused_distances(
+        "from = \"d\"\nto = \"g\"\none_way_ms = 1",
+        "line 22: `to = \"g\"`",
+        "there is no datacenter \"g\"; correct the name, or add a [[datacenter]] with it",
+    );
+    refused_distances(
+        "between = [\"e\", \"e\"]\none_way_ms = 1",
+        "line 21: `between = [\"e\", \"e\"]`",
+        "from a datacenter to itself there is no distance; name two",
+    );
+    refused_distances(
+        "between = [\"d\", \"e\"]\none_way_ms = 1\n[[distance]]\nfrom = \"e\"\nto = \"d\"\none_way_ms = 2",
+        "line 25: `to = \"d\"`",
+        "there is a distance for this way already; keep one of them",
+    );
+    for (key, ms) in [("one_way_ms", "-1"), ("one_way_ms", "nan"), ("one_way_ms", "30001")] {
+        let said = format!("{key} = {ms}\nbetween = [\"d\", \"e\"]");
+        let what = "one_way_ms is a number of milliseconds from 0 to 30000; write one";
+        refused_distances(&said, &format!("line 21: `{key} = {ms}`"), what);
+    }
+    refused_distances(
+        "between = [\"d\", \"e\"]\none_way_ms = 1\njitter_ms = 30000.5",
+        "line 23: `jitter_ms = 30000.5`",
+        "jitter_ms is a number of milliseconds from 0 to 30000; write one",
+    );
+}
+
+#[test]
+fn distances_are_read_and_written() {
+    let said = "[[datacenter]]\nname = \"e\"\n[[datacenter]]\nname = \"f\"\n\
+                [[distance]]\nbetween = [\"d\", \"f\"]\none_way_ms = 25\njitter_ms = 0.000001\n\
+                [[distance]]\nfrom = \"e\"\nto = \"d\"\none_way_ms = 0\n";
+    let topology = Topology::parse(&format!("{SMALL}{said}")).expect("a topology");
+    let [d, e, f] = ["d", "e", "f"].map(|name| topology.datacenter(name).expect("it is there"));
+    let far = Distance { delay: Duration::from_millis(25), jitter: Duration::from_nanos(1) };
+    let distances = topology.distances();
+    assert_eq!([distances.between(d, f), distances.between(f, d)], [far; 2]);
+    assert_eq!([distances.way(e, d), distances.way(d, e)], [Some(Distance::NONE), None]);
+    let text = topology.to_toml();
+    assert!(
+        text.contains("between = [\"d\", \"f\"]\none_way_ms = 25.0\njitter_ms = 1e-6\n"),
+        "{text}"
+    );
+    assert!(text.contains("from = \"e\"\nto = \"d\"\none_way_ms = 0.0\n"), "{text}");
+    assert_eq!(Topology::parse(&text), Ok(topology), "{text}");
 }
 
 #[test]

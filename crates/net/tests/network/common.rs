@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use shoal_net::{
-    Core, CoreInput, CounterTotals, DatacenterNumber, Handle, Network, NetworkConfig, Outbox,
-    PeerConfig, Secret, listen,
+    Core, CoreInput, CounterTotals, Handle, Network, NetworkConfig, Outbox, PeerConfig, Secret,
+    listen,
 };
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{DatacenterId, NodeId, Time, WorkerId};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ pub fn peer(node: u32, address: SocketAddr) -> PeerConfig {
     PeerConfig {
         node: NodeId(node),
         address: address.to_string(),
-        datacenter: DatacenterNumber::default(),
+        datacenter: DatacenterId::default(),
     }
 }
 

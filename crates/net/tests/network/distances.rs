@@ -1,22 +1,29 @@
 //! The emulated wide area, against the real clock: a lower bound only.
 
-use crate::common::{Node, cluster};
+use crate::clients::block_on;
+use crate::common::{Node, cluster, config};
 use bytes::{BufMut, Bytes};
-use shoal_net::{DatacenterNumber, Distance, Distances, DropReason, LinkFaults, PeerConfig};
-use shoal_types::{NodeId, Time};
+use shoal_net::client::{Access, Closed, connect};
+use shoal_net::{CoreInput, DropReason, LinkFaults, PeerConfig};
+use shoal_types::{DatacenterId, Distance, DistanceMatrix, NodeId, Random, Time, Way};
 use std::sync::mpsc;
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(20);
 
+const DELAY_BACK: Duration = Duration::from_millis(35);
+
 fn far_apart() -> Vec<Node> {
     let jitter = Duration::from_millis(5);
     let elsewhere =
-        |peer: PeerConfig| PeerConfig { datacenter: DatacenterNumber(peer.node.0 / 2), ..peer };
+        |peer: PeerConfig| PeerConfig { datacenter: DatacenterId(peer.node.0 / 2), ..peer };
     cluster(3, move |config| {
-        config.datacenter = DatacenterNumber(config.node.0 / 2);
+        config.datacenter = DatacenterId(config.node.0 / 2);
         config.peers = std::mem::take(&mut config.peers).into_iter().map(elsewhere).collect();
-        config.distances = Distances::uniform(Distance { delay: DELAY, jitter });
+        // The way back from the second datacenter takes longer.
+        config.distances = DistanceMatrix::uniform(Distance { delay: DELAY, jitter });
+        let (from, to) = (DatacenterId(1), DatacenterId(0));
+        config.distances.set(Way { from, to, distance: Distance { delay: DELAY_BACK, jitter } });
     })
 }
 
@@ -48,7 +55,7 @@ fn both_sides_see_at_least_the_delay_and_the_order() {
         // There and back, on the clock of the one that began.
         nodes[to].send(NodeId(from as u32), "back");
         let (back, _) = nodes[from].wait_frame();
-        assert!(back - sent[199] >= 2 * DELAY, "{:?}", back - sent[199]);
+        assert!(back - sent[199] >= DELAY + DELAY_BACK, "{:?}", back - sent[199]);
         assert_eq!(nodes[from].counters().drops(DropReason::QueueFull), 0);
     }
 }
@@ -70,4 +77,49 @@ fn held_frames_are_lost_when_the_way_is_cut_and_slow_ways_are_slower() {
     nodes[1].send(NodeId(0), "back");
     let (back, _) = nodes[0].wait_frame();
     assert!(back - sent[0] >= slow, "{:?}", back - sent[0]);
+}
+
+#[test]
+fn a_client_that_is_far_away_holds_the_frames_of_both_ways_in_order() {
+    block_on(talk_from_afar());
+}
+
+async fn talk_from_afar() {
+    let node = Node::alone(config(0));
+    let far = |delay| Distance { delay, jitter: Duration::from_millis(2) };
+    let connected = connect(&node.address().to_string(), &Access::open("reef"), None).await;
+    let near = connected.expect("connected");
+    let mut connection = near.at_distance(far(DELAY), far(DELAY_BACK), &Random::new(1));
+    let began = tokio::time::Instant::now();
+    for number in 0..100_u64 {
+        let frame = Bytes::copy_from_slice(&number.to_be_bytes());
+        connection.sender.send(frame).await.expect("sent");
+    }
+    let (client, first) = node.wait(|happened| match &happened.input {
+        CoreInput::FromClient { client, frame } => Some((*client, frame.clone())),
+        _ => None,
+    });
+    assert!(began.elapsed() >= DELAY, "{:?}", began.elapsed());
+    assert_eq!(first, Bytes::copy_from_slice(&0_u64.to_be_bytes()));
+    for number in 1..100_u64 {
+        let (_, frame) = node.wait_frame();
+        assert_eq!(frame, Bytes::copy_from_slice(&number.to_be_bytes()), "overtaken");
+    }
+    let asked = tokio::time::Instant::now();
+    node.order(move |_, out| {
+        out.to_client(client, Bytes::from_static(b"one"));
+        out.to_client(client, Bytes::from_static(b"two"));
+        out.close_client(client, "enough");
+    });
+    let mut received = Vec::new();
+    let closed = loop {
+        match connection.receiver.receive().await {
+            Ok(frame) => received.push(frame),
+            Err(closed) => break closed,
+        }
+    };
+    assert!(asked.elapsed() >= DELAY_BACK, "{:?}", asked.elapsed());
+    assert_eq!(received, [&b"one"[..], b"two"]);
+    assert_eq!(closed, Closed::Bye("enough".into()));
+    assert!(connection.receiver.receive().await.is_err(), "it goes on saying so");
 }

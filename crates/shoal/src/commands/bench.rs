@@ -5,9 +5,11 @@ use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
-use crate::{duration, size, terminal};
+use crate::{ask, duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
 use shoal_client::{Db, Options};
+use shoal_cluster::topology::Regions;
+use shoal_net::client::Access;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
 use shoal_workloads::micro::Micro;
@@ -44,6 +46,7 @@ Examples:
   shoal bench micro --rate 100000 --html micro.html
   shoal bench ycsb-a --local --wan 50ms --engines mako,two-phase-commit --keys 10000
   shoal bench tpcc --local --inside --shards 1 --replicas 3
+  shoal bench micro --local --regions tiga --region hong-kong
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
@@ -159,6 +162,10 @@ struct Common {
     connect: Vec<String>,
     #[command(flatten)]
     shape: Shape,
+    /// The region in which the clients are: their frames take as long to each node as the distances say [default: near
+    /// every node]
+    #[arg(long, value_name = "NAME", conflicts_with = "inside")]
+    region: Option<String>,
     /// Workers of each node of the cluster
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     node_workers: u32,
@@ -318,6 +325,10 @@ impl Common {
             let most = format!("--workers: {THREADS_MAX} threads at most, more only --inside");
             return Err(CommandError::Usage(most));
         }
+        if self.region.is_some() && self.is_embedded() {
+            let where_to = "--region: an embedded database is in none; add --local or --connect";
+            return Err(CommandError::Usage(where_to.into()));
+        }
         if self.local {
             return self.run_local(asked);
         }
@@ -347,10 +358,11 @@ impl Common {
     fn run_local<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         let mut measured = Vec::new();
         for engine in &self.engines {
-            let mut plan = self.shape.plan(self.node_workers, *engine);
+            let mut plan = self.shape.plan(self.node_workers, *engine)?;
             let reserved = self.reserved(asked.reserve(self.workers().min(cores())), plan.replicas);
             plan.memory_bytes_reserved = reserved / (plan.shards * plan.replicas) as usize;
-            let trial = Trial { plan, inside: self.inside, settings: self.settings(reserved) };
+            let (region, settings) = (self.region.clone(), self.settings(reserved));
+            let trial = Trial { plan, inside: self.inside, region, settings };
             let mut bar = self.bar();
             let measurement = trial.measure(asked, &mut |at| bar.show(at));
             bar.finish();
@@ -374,12 +386,16 @@ impl Common {
         if self.runs > 1 {
             return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
         }
+        let region = self.region.as_deref();
+        let runtime = ask::runtime().map_err(|error| CommandError::Database(error.to_string()))?;
+        let topology = runtime.block_on(ask::topology(&self.connect, &Access::open("shoal")));
+        let regions = Regions::of(&topology.map_err(CommandError::Database)?);
         let measured = self.measure("cluster", 0, || {
-            let db = RemoteDatabase::connect(&self.connect, client_options(), None)?;
+            let db = RemoteDatabase::connect(&self.connect, client_options(region), None)?;
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;
-        self.report(&measured)
+        self.report(&trial::told(measured, &regions, region))
     }
 
     /// Measures what `make` sets up on a cluster that is there, or on none.

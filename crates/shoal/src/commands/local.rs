@@ -4,12 +4,13 @@ use super::shape::{EngineName, Shape};
 use super::{CommandError, CommandOutcome, print};
 use crate::clock::now;
 use crate::local::{
-    ClusterFolder, LocalCluster, LocalNode, Namespaces, isolate, listens, secret, start_all,
-    wait_ready,
+    ClusterFolder, ClusterPlan, LocalCluster, LocalNode, Namespaces, isolate, listens, secret,
+    start_all, wait_ready,
 };
 use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
+use shoal_cluster::topology::Regions;
 use shoal_net::Secret;
 use shoal_net::client::Access;
 use shoal_server::{NodeConfig, Server};
@@ -33,6 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 Examples:
   shoal local
   shoal local --shards 3 --replicas 3 --wan 50ms
+  shoal local --regions tiga
   shoal local --in-process --shards 1 --replicas 1
   sudo shoal local --namespaces
 
@@ -92,7 +94,8 @@ impl LocalCommand {
             isolate().map_err(CommandError::Usage)?;
         }
         let folder = ClusterFolder(self.folder.clone());
-        let made = self.make(&folder);
+        let plan = self.shape.plan(self.workers, self.engine)?;
+        let made = self.make(&folder, &plan);
         let (mut cluster, listeners) =
             made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
         let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
@@ -107,7 +110,11 @@ impl LocalCommand {
     }
 
     /// Writes down what it is to be.
-    fn make(&self, folder: &ClusterFolder) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
+    fn make(
+        &self,
+        folder: &ClusterFolder,
+        plan: &ClusterPlan,
+    ) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
         if let Ok(other) = folder.read()
             && ask::runtime()?
                 .block_on(ask::topology(&other.addresses(), &Access::open("shoal")))
@@ -115,7 +122,6 @@ impl LocalCommand {
         {
             return Err(io::Error::other("one runs there already"));
         }
-        let plan = self.shape.plan(self.workers, self.engine);
         let nodes = (plan.shards * plan.replicas) as usize;
         // Addresses in namespaces are their nodes' alone.
         let (listeners, addresses) = match self.namespaces {
@@ -262,6 +268,11 @@ impl LocalCommand {
         });
         let heads = ["node", "datacenter", "address", "http", "leads", "process"];
         let table = terminal::table(heads, rows);
+        let distances = Regions::of(&report.topology).to_string();
+        let distances = match distances.is_empty() {
+            true => distances,
+            false => format!("one way: {distances}\n\n"),
+        };
         let at = match self.folder.to_str() {
             Some("shoal-local") | None => String::new(),
             Some(folder) => format!(" --local {folder}"),
@@ -269,7 +280,7 @@ impl LocalCommand {
         let http = cluster.nodes[0].http.as_ref();
         let curl = http.map(|http| format!("  curl {http}/metrics\n")).unwrap_or_default();
         format!(
-            "{table}\n\nready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
+            "{table}\n\n{distances}ready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
              shoal bench ycsb-a --keys 10000 --connect {}\n  shoal chaos kill-leader 0{at}\n{curl}\n\
              Ctrl-C stops all of it.\n",
             took.as_secs_f64(),

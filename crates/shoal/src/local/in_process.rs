@@ -3,7 +3,7 @@
 use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures, report};
-use shoal_net::{Distance, Handle, Secret};
+use shoal_net::{Handle, Secret};
 use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
 use shoal_types::{NodeId, ShardId, WorkerId};
 use std::collections::BTreeMap;
@@ -35,10 +35,9 @@ impl InProcessCluster {
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
-            let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
             let (protocol, mako) = (plan.protocol, plan.mako.clone());
             let memory_bytes_reserved = plan.memory_bytes_reserved;
-            Ok(NodeConfig { distance, protocol, mako, memory_bytes_reserved, ..config })
+            Ok(NodeConfig { protocol, mako, memory_bytes_reserved, ..config })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;

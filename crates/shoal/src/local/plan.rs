@@ -1,8 +1,9 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_cluster::topology::{Partitioning, Topology, TopologyError};
+use shoal_cluster::topology::{Partitioning, Regions, Topology, TopologyError};
 use shoal_server::Protocol;
+use shoal_types::Distance;
 use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -63,17 +64,15 @@ pub fn secret() -> io::Result<[u8; 32]> {
 pub struct ClusterPlan {
     /// How many shards.
     pub shards: u32,
-    /// Voters of each shard, each in a datacenter of its own.
+    /// Voters of each shard. They go round the regions, beginning with the first.
     pub replicas: u32,
     /// Over so many datacenters the leaders are spread, in turn; 1: all are in the first. At most as many as
     /// there are replicas.
     pub leader_datacenters: u32,
     /// Workers of each node.
     pub workers: u32,
-    /// Emulated, between datacenters.
-    pub round_trip: Duration,
-    /// Emulated, one way, on top of it.
-    pub jitter: Duration,
+    /// The datacenters, and the emulated distances between them.
+    pub regions: Regions,
     /// The commit protocol.
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
@@ -96,20 +95,27 @@ fn tables() -> Vec<(&'static str, Partitioning)> {
 }
 
 impl ClusterPlan {
-    /// A cluster of `mako` with so many shards of so many replicas, all in one place, that knows all tables.
+    /// A cluster of `mako` with so many shards of so many replicas, each in a datacenter of its own without any distance
+    /// between them, that knows all tables.
     pub fn new(shards: u32, replicas: u32) -> ClusterPlan {
         ClusterPlan {
             shards,
             replicas,
             leader_datacenters: 1,
             workers: 1,
-            round_trip: Duration::ZERO,
-            jitter: Duration::ZERO,
+            regions: Regions::uniform(replicas, Distance::NONE),
             protocol: Protocol::Mako,
             mako: shoal_mako::MakoOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
         }
+    }
+
+    /// The same, with so long a round trip between any two datacenters.
+    #[must_use]
+    pub fn with_round_trip(self, round_trip: Duration) -> ClusterPlan {
+        let regions = Regions::uniform(self.replicas, Distance::of_round_trip(round_trip));
+        ClusterPlan { regions, ..self }
     }
 
     /// The protocol's name.
@@ -120,12 +126,16 @@ impl ClusterPlan {
         }
     }
 
-    /// In words: `mako, 3 shards of 3 replicas, 50 ms`.
+    /// In words: `mako, 3 shards of 3 replicas, 50 ms`, the longest round trip.
     pub fn words(&self) -> String {
-        let ClusterPlan { shards, replicas, round_trip, .. } = self;
-        let far = match *round_trip {
-            Duration::ZERO => String::new(),
-            far => format!(", {} ms", far.as_secs_f64() * 1000.0),
+        let ClusterPlan { shards, replicas, regions, .. } = self;
+        let mut round_trips: Vec<Duration> = regions.round_trips().collect();
+        round_trips.sort_unstable();
+        let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
+        let far = match &round_trips[..] {
+            [] | [.., Duration::ZERO] => String::new(),
+            [least, .., most] if least != most => format!(", {} to {} ms", ms(least), ms(most)),
+            [.., most] => format!(", {} ms", ms(most)),
         };
         let spread = match self.leader_datacenters {
             1 => String::new(),
@@ -142,6 +152,12 @@ impl ClusterPlan {
         format!("s{shard}v{replica}")
     }
 
+    /// Where a replica is, among the regions.
+    fn region(&self, replica: u32) -> &str {
+        let names = self.regions.names();
+        &names[replica as usize % names.len()]
+    }
+
     /// The topology, with a node for each replica, which listen at these addresses.
     ///
     /// # Errors
@@ -151,27 +167,28 @@ impl ClusterPlan {
     /// If there are too few addresses.
     pub fn topology(&self, addresses: &[String]) -> Result<Topology, TopologyError> {
         let mut builder = Topology::builder().workers(self.workers);
-        for replica in 0..self.replicas {
-            builder = builder.datacenter(format!("dc{replica}"));
+        for region in self.regions.names() {
+            builder = builder.datacenter(region);
         }
         let mut addresses = addresses.iter();
         for shard in 0..self.shards {
             for replica in 0..self.replicas {
-                let (name, datacenter) =
-                    (ClusterPlan::node(shard, replica), format!("dc{replica}"));
+                let name = ClusterPlan::node(shard, replica);
                 let address = addresses.next().expect("an address for each node");
-                builder = builder.node_at(name, datacenter, address);
+                builder = builder.node_at(name, self.region(replica), address);
             }
             let voters: Vec<String> =
                 (0..self.replicas).map(|it| ClusterPlan::node(shard, it)).collect();
-            let places = self.leader_datacenters.clamp(1, self.replicas);
+            let regions = self.regions.names().len() as u32;
+            let places = self.leader_datacenters.clamp(1, self.replicas.min(regions));
             let leader = voters[(shard % places) as usize].clone();
             builder = builder.shard(leader, voters, []);
         }
         let tables = self.tables.iter().cloned();
         tables
             .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
-            .build()
+            .build()?
+            .with_distances(self.regions.distances())
     }
 
     /// The nodes that have managers: those of the first shard, up to five, an odd number of them.
@@ -187,15 +204,11 @@ impl ClusterPlan {
     /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
     pub fn node_file(&self, node: &str, http: Option<&str>) -> String {
         let managers = self.managers();
-        let ClusterPlan { round_trip, jitter, .. } = self;
         let engine = self.engine();
-        let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
-        let (round_trip, jitter) = (ms(round_trip), ms(jitter));
         let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}\n\
-             [distance]\nround_trip_ms = {round_trip:?}\njitter_ms = {jitter:?}\n"
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}"
         )
     }
 
@@ -212,5 +225,31 @@ impl ClusterPlan {
             listeners.push(listener);
         }
         Ok((listeners, addresses))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(plan: &ClusterPlan) -> Vec<String> {
+        (0..plan.shards * plan.replicas).map(|port| format!("localhost:{port}")).collect()
+    }
+
+    #[test]
+    fn replicas_go_round_the_regions_which_are_as_far_as_planned() {
+        let plan = ClusterPlan { regions: Regions::tiga(), ..ClusterPlan::new(2, 3) };
+        assert_eq!(plan.words(), "mako, 2 shards of 3 replicas, 120 to 300 ms");
+        let topology = plan.topology(&addresses(&plan)).expect("a topology");
+        assert_eq!(topology.distances(), Regions::tiga().distances());
+        let place = |node: &shoal_cluster::topology::Node| node.datacenter.0;
+        let places: Vec<u32> = topology.nodes().iter().map(place).collect();
+        assert_eq!(places, [0, 1, 2, 0, 1, 2], "no replica is in Hong Kong");
+
+        let plan = ClusterPlan::new(1, 3).with_round_trip(Duration::from_millis(50));
+        assert_eq!(plan.words(), "mako, 1 shard of 3 replicas, 50 ms");
+        let topology = plan.topology(&addresses(&plan)).expect("a topology");
+        assert_eq!(topology.distances().round_trip_max(3), Duration::from_millis(50));
+        assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica");
     }
 }

@@ -147,7 +147,7 @@ impl ExperimentRun {
         match &self.on {
             On::Cluster(plan) => {
                 let plan = plan.as_ref().clone();
-                Trial { plan, inside: true, settings }.measure(load, progress)
+                Trial { plan, inside: true, region: None, settings }.measure(load, progress)
             }
             On::Embedded => {
                 let make = || {

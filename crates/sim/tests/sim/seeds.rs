@@ -2,7 +2,7 @@
 
 use shoal_mako::Mako;
 use shoal_sim::coverage::Coverage;
-use shoal_sim::{RunOptions, Subject, run};
+use shoal_sim::{RunOptions, SimulatedRegions, Subject, run};
 use shoal_two_phase_commit::TwoPhaseCommit;
 
 /// Seeds that found something once: docs/simulation.md says what.
@@ -13,11 +13,22 @@ const FOUND: [u64; 39] = [
     3_019_396, 3_020_559, 6_003_150, 7_710_241,
 ];
 
+/// From here on some seeds have very unequal distances.
+const UNEQUAL: u64 = 1 << 24;
+
 fn seeds_keep_the_rules<E: Subject>(seeds: impl IntoIterator<Item = u64>) -> Coverage {
+    seeds_keep_the_rules_in::<E>(None, seeds)
+}
+
+fn seeds_keep_the_rules_in<E: Subject>(
+    regions: Option<SimulatedRegions>,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Coverage {
     let mut coverage = Coverage::default();
     for seed in seeds {
         let twice = seed < 8 && seed % 4 == 0;
-        let report = run::<E>(seed, RunOptions { trace_lines: 60, twice, ..RunOptions::default() });
+        let options = RunOptions { regions, trace_lines: 60, twice, ..RunOptions::default() };
+        let report = run::<E>(seed, options);
         if let Some(failure) = report.failure {
             panic!(
                 "seed {seed} ({}): {}\n{}",
@@ -40,4 +51,11 @@ fn seeds_keep_the_rules_of_mako() {
 #[test]
 fn seeds_keep_the_rules_of_two_phase_commit() {
     seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain([420]));
+}
+
+#[test]
+fn seeds_keep_the_rules_over_unequal_distances_and_between_regions() {
+    seeds_keep_the_rules::<Mako>(UNEQUAL..UNEQUAL + 8);
+    seeds_keep_the_rules_in::<Mako>(Some(SimulatedRegions::Tiga), 0..2);
+    seeds_keep_the_rules_in::<TwoPhaseCommit>(Some(SimulatedRegions::Three), 0..2);
 }

@@ -2,15 +2,17 @@
 
 use super::{BytesMut, Input, Malformed, Short};
 use crate::{
-    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, TableId, Time, WorkerId,
-    coded_newtype, coded_struct,
+    Ballot, CallSession, Clock, DatacenterId, Distance, Epoch, NodeId, RequestId, ShardId, TableId,
+    Time, Way, WorkerId, coded_newtype, coded_struct,
 };
+use std::time::Duration;
 
 coded_newtype!(
     TableId(u32),
     ShardId(u32),
     NodeId(u32),
     WorkerId(u32),
+    DatacenterId(u32),
     Epoch(u32),
     Clock(u64),
     Time(u64),
@@ -25,6 +27,10 @@ coded_struct!(CallSession {
 });
 
 coded_struct!(RequestId { session: CallSession, number: u64 as short });
+
+coded_struct!(Distance { delay: Duration, jitter: Duration });
+
+coded_struct!(Way { from: DatacenterId, to: DatacenterId, distance: Distance });
 
 coded_struct!(Ballot { epoch: Epoch, node: NodeId });
 

@@ -23,7 +23,7 @@ pub struct Measurement {
     pub machine: Machine,
     /// The workload's name.
     pub workload: &'static str,
-    /// Its parameters.
+    /// Its parameters, and those of the cluster that it ran on.
     pub parameters: Vec<Parameter>,
     /// How it was run.
     pub load: Load,

@@ -18,7 +18,7 @@ use crate::progress::SeedsBar;
 use clap::{Args, Subcommand, value_parser};
 use search::{SearchTally, SeedSearch};
 use shoal_sim::planted::PLANTED;
-use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, Runner};
+use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, Runner, SimulatedRegions};
 use std::time::Duration;
 
 /// Seeds, if the command line does not say how many.
@@ -38,6 +38,7 @@ Examples:
   shoal sim --seed 42                             one seed, run twice and compared
   shoal sim --seeds 1000 --first 0 --keep-going   all that fail among these
   shoal sim --minutes 30                          as many as fit
+  shoal sim --regions tiga                        in the four regions of the evaluation of Tiga
   shoal sim --fault count-learner --seeds 500     how soon is a planted bug caught?
   shoal sim --faults                              all planted bugs
   shoal sim show                                  how fast the engines are
@@ -103,6 +104,9 @@ struct Seeds {
     /// Let no node fail, also where seeds have failures
     #[arg(long)]
     calm: bool,
+    /// Take these distances, and as many datacenters, instead of the seed's: three (50 ms there and back), tiga
+    #[arg(long, value_name = "NAME", value_parser = regions)]
+    regions: Option<SimulatedRegions>,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -151,6 +155,17 @@ fn fault(text: &str) -> Result<BugChoice, String> {
     })
 }
 
+fn regions(text: &str) -> Result<SimulatedRegions, String> {
+    let named = SimulatedRegions::NAMED;
+    let found = named.iter().find(|(name, _)| *name == text).map(|(_, regions)| *regions);
+    found.ok_or_else(|| {
+        format!(
+            "there are no such regions; choose one of {}",
+            named.map(|(name, _)| name).join(", ")
+        )
+    })
+}
+
 /// Minutes, with or without a unit.
 fn minutes(text: &str) -> Result<Duration, String> {
     let has_unit = text.ends_with(|c: char| c.is_alphabetic());
@@ -190,6 +205,7 @@ impl Seeds {
                 bug: self.fault.map(|planted| planted.bug),
                 trace_lines: self.trace as usize,
                 calm: self.calm,
+                regions: self.regions,
                 twice: false,
             },
             first,
@@ -207,8 +223,7 @@ impl Seeds {
             if let Some(report) = failed
                 && printed.is_ok()
             {
-                let text =
-                    summary::failure(self.common.engine.name, self.fault, self.trace, report);
+                let text = summary::failure(&self.again(report.seed), report);
                 printed = bar.aside(|| print(&text));
             }
             bar.show(tally.seeds, tally.elapsed, tally.failures);
@@ -216,6 +231,22 @@ impl Seeds {
         bar.finish();
         printed?;
         self.conclude(first, &tally)
+    }
+
+    /// The command that shows a seed again.
+    fn again(&self, seed: u64) -> String {
+        let mut command = format!("shoal sim --engine {} --seed {seed}", self.common.engine.name);
+        if let Some(BugChoice { name, .. }) = self.fault {
+            command += &format!(" --fault {name}");
+        }
+        let regions = SimulatedRegions::NAMED.iter().find(|(_, it)| Some(*it) == self.regions);
+        if let Some((name, _)) = regions {
+            command += &format!(" --regions {name}");
+        }
+        if self.calm {
+            command += " --calm";
+        }
+        command + &format!(" --trace {}", self.trace)
     }
 
     fn conclude(&self, first: u64, tally: &SearchTally) -> Result<CommandOutcome, CommandError> {

@@ -26,14 +26,10 @@ pub fn opening(engine: &str, fault: Option<BugChoice>, search: &SeedSearch) -> S
 }
 
 /// A run that failed: how to see it again, what was broken, and what happened last.
-pub fn failure(engine: &str, fault: Option<BugChoice>, trace: u32, report: &RunReport) -> String {
+pub fn failure(again: &str, report: &RunReport) -> String {
     let Some(failure) = &report.failure else { return String::new() };
-    let fault = fault.map_or(String::new(), |planted| format!(" --fault {}", planted.name));
-    let mut text = format!(
-        "\nseed {} broke a rule. To see it again:\n\n  \
-         shoal sim --engine {engine} --seed {}{fault} --trace {trace}\n\n",
-        report.seed, report.seed
-    );
+    let seed = report.seed;
+    let mut text = format!("\nseed {seed} broke a rule. To see it again:\n\n  {again}\n\n");
     _ = writeln!(text, "rule      {}", failure.violation);
     _ = writeln!(text, "scenario  {}", report.scenario);
     if !failure.trace.is_empty() {

@@ -1,0 +1,136 @@
+//! How long messages take between datacenters: drawn from the seed, alike or very unequal, or as those of well-known
+//! regions.
+
+use crate::network::Delay;
+use crate::scenario::one_of;
+use shoal_cluster::topology::Regions;
+use shoal_types::{DatacenterId, Distance, Random};
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+/// Regions that a simulation can be told to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SimulatedRegions {
+    /// Three datacenters, 50 ms there and back between any two.
+    Three,
+    /// The four of the evaluation of Tiga.
+    Tiga,
+}
+
+impl SimulatedRegions {
+    /// Regions by the names that the command line knows.
+    pub const NAMED: [(&str, SimulatedRegions); 2] =
+        [("three", SimulatedRegions::Three), ("tiga", SimulatedRegions::Tiga)];
+
+    /// The datacenters, and the distances between them.
+    pub fn regions(self) -> Regions {
+        let far = Distance::of_round_trip(Duration::from_millis(50));
+        match self {
+            SimulatedRegions::Three => Regions::uniform(3, far),
+            SimulatedRegions::Tiga => Regions::tiga(),
+        }
+    }
+}
+
+/// Where the distances of a scenario are from.
+#[derive(Debug, Clone)]
+pub enum DistanceSource {
+    /// From the scenario's own draws: each way is half to one and a half times as long as another.
+    Drawn,
+    /// From this source of randomness: some ways are a thousand times as long as others, also those there and back.
+    Unequal(Random),
+    /// From these regions.
+    Regions(SimulatedRegions),
+}
+
+/// A row for each datacenter that messages come from, and the longest time there and back, about.
+pub(crate) type DelayMatrix = (Vec<Vec<Delay>>, u64);
+
+impl DistanceSource {
+    /// The delays, where these were drawn. Within a datacenter they are as drawn.
+    pub(crate) fn delays(self, drawn: DelayMatrix) -> DelayMatrix {
+        let near = drawn.0[0][0];
+        match self {
+            DistanceSource::Drawn => drawn,
+            DistanceSource::Unequal(mut random) => {
+                let way = |_, _| {
+                    let far_ns = one_of(&mut random, &[MS / 10, MS, 5 * MS, 25 * MS, 75 * MS]);
+                    let base_ns = far_ns / 2 + random.below(far_ns);
+                    let jitter_percent = one_of(&mut random, &[0, 10, 100]);
+                    Delay { base_ns, jitter_ns: base_ns * jitter_percent / 100 }
+                };
+                matrix(drawn.0.len(), near, way)
+            }
+            DistanceSource::Regions(regions) => {
+                let regions = regions.regions();
+                let way = |from, to| {
+                    let ends = [from, to].map(|end| DatacenterId(end as u32));
+                    let Distance { delay, jitter } = regions.distances().between(ends[0], ends[1]);
+                    let [base_ns, jitter_ns] = [delay, jitter].map(|span| span.as_nanos() as u64);
+                    Delay { base_ns, jitter_ns }
+                };
+                matrix(regions.names().len(), near, way)
+            }
+        }
+    }
+}
+
+/// Draws distances between so many datacenters.
+pub(crate) fn draw(random: &mut Random, datacenters: usize) -> DelayMatrix {
+    let near = Delay {
+        base_ns: one_of(random, &[1_000, 20_000, 50_000, 200_000]),
+        jitter_ns: one_of(random, &[0, 10_000, 100_000, 1_000_000]),
+    };
+    let far_ns = one_of(random, &[100_000, MS, 5 * MS, 25 * MS]);
+    let far_jitter_ns = one_of(random, &[0, 10, 100]);
+    matrix(datacenters, near, |_, _| {
+        let base_ns = far_ns / 2 + random.below(far_ns);
+        Delay { base_ns, jitter_ns: base_ns * far_jitter_ns / 100 }
+    })
+}
+
+/// The delays between so many datacenters, of which `way` says each, row by row; within one they are `near`.
+fn matrix(
+    datacenters: usize,
+    near: Delay,
+    mut way: impl FnMut(usize, usize) -> Delay,
+) -> DelayMatrix {
+    let mut delays = vec![vec![near; datacenters]; datacenters];
+    let mut longest = near.base_ns + near.jitter_ns;
+    for (from, row) in delays.iter_mut().enumerate() {
+        for (to, delay) in row.iter_mut().enumerate() {
+            if from != to {
+                *delay = way(from, to);
+                longest = longest.max(delay.base_ns + delay.jitter_ns);
+            }
+        }
+    }
+    (delays, 2 * longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unequal_distances_are_unequal_and_those_of_regions_are_theirs() {
+        let (mut there_and_back, mut far_and_near) = (0, 0);
+        for seed in 0..100 {
+            let drawn = draw(&mut Random::new(seed), 3);
+            let (unequal, _) = DistanceSource::Unequal(Random::new(seed)).delays(drawn.clone());
+            let ways = |row: usize| (0..3).filter(move |to| *to != row).map(move |to| (row, to));
+            let mut ns: Vec<u64> =
+                (0..3).flat_map(ways).map(|(from, to)| unequal[from][to].base_ns).collect();
+            there_and_back += u64::from(unequal[0][1].base_ns > 10 * unequal[1][0].base_ns);
+            ns.sort_unstable();
+            far_and_near += u64::from(ns[5] > 100 * ns[0]);
+            assert_eq!(unequal[1][1], drawn.0[1][1]);
+
+            let (tiga, round_trip_ns) =
+                DistanceSource::Regions(SimulatedRegions::Tiga).delays(drawn);
+            assert_eq!((tiga.len(), tiga[2][3].base_ns, round_trip_ns), (4, 150 * MS, 300 * MS));
+        }
+        assert!(there_and_back > 10 && far_and_near > 10, "{there_and_back} {far_and_near}");
+    }
+}
