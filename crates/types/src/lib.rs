@@ -1,8 +1,8 @@
 //! The words every part of Shoal shares.
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
-//! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`wait`] what was waited for in vain, [`arena`] keeps what bodies borrow, [`random`] is the only
+//! keys, [`transaction`] says what a database and a transaction can do, [`procedure`] what is called by name, [`error`]
+//! says what can go wrong, [`wait`] what was waited for in vain, [`arena`] keeps what bodies borrow, [`random`] is the only
 //! source of randomness below the sockets, [`wire`] turns all that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
@@ -13,6 +13,7 @@ pub mod clock;
 pub mod error;
 pub mod id;
 pub mod limits;
+pub mod procedure;
 pub mod random;
 pub mod stamp;
 pub mod time;
@@ -26,6 +27,7 @@ pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{CallSession, ClusterId, NoClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
+pub use procedure::{Call, Footprint, Procedure, ProcedureTransaction, Procedures};
 pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;

@@ -6,8 +6,9 @@ use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
 use crate::client::{ClientId, ClientReply, Relay};
-use crate::engine::WorkerPlace;
+use crate::engine::{Setup, WorkerPlace};
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use crate::procedure::Procedures;
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slows;
 use crate::watermarks::Watermarks;
@@ -15,7 +16,8 @@ use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_store::Size;
 use shoal_types::{
-    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
+    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, ShardId, Stamp,
+    TableId, Time,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -175,6 +177,8 @@ impl Default for Limits {
 pub(crate) struct WorkerContext {
     pub(crate) place: WorkerPlace,
     pub(crate) topology: Arc<Topology>,
+    /// What can be called by name.
+    pub(crate) procedures: Arc<Procedures>,
     /// The shards of which this node has a replica; first those that it leads at first.
     pub(crate) own: Vec<LocalShard>,
     /// Who leads each shard, and in which epoch its leadership began.
@@ -311,9 +315,9 @@ pub(crate) enum BodyEnd {
 
 impl WorkerContext {
     /// What a worker's futures share, on a node with these copies of shards.
-    pub(crate) fn new(
+    pub(crate) fn new<O>(
         place: WorkerPlace,
-        topology: Arc<Topology>,
+        setup: &Setup<O>,
         replicas: &[ShardReplica],
         epoch: Epoch,
         limits: Limits,
@@ -324,6 +328,7 @@ impl WorkerContext {
             let sessions = SessionPool::new(Arc::clone(&replica.store), limits.step_keys_max);
             LocalShard { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
         });
+        let (topology, procedures) = (Arc::clone(&setup.topology), Arc::clone(&setup.procedures));
         let first = |shard| (topology.leader(shard), epoch);
         let leaders = topology.shard_ids().map(first).collect();
         let holders = topology.shard_ids().map(|shard| topology.replicas(shard).collect());
@@ -350,9 +355,19 @@ impl WorkerContext {
             asks: RefCell::default(),
             local_commands: RefCell::default(),
             topology,
+            procedures,
             limits,
             faults,
         })
+    }
+
+    /// The table of this name.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`].
+    pub(crate) fn table(&self, name: &str) -> Result<TableId> {
+        let table = self.topology.table(name);
+        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
     /// Asks the engine for something; it answers within this step, or later.
@@ -434,6 +449,12 @@ impl WorkerContext {
     pub(crate) fn are_calls_lost(&self, session: &CallSession) -> bool {
         let before = self.calls_lost_before.borrow().get(&session.home).copied();
         before.is_some_and(|before| session.since < before)
+    }
+
+    /// Is the node without a replica of any shard, as far as this worker knows? It may coordinate transactions all the
+    /// same.
+    pub(crate) fn holds_nothing(&self, node: NodeId) -> bool {
+        self.holders.borrow().iter().all(|holders| !holders.contains(&node))
     }
 
     /// Which nodes hold a shard, as far as this worker knows.

@@ -190,14 +190,14 @@ impl Engine for Mako {
         let shards = shared.setup.topology.shards() as usize;
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
-        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let (setup, replicas) = (&shared.setup, &shared.replicas);
         let worker_context =
-            WorkerContext::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
+            WorkerContext::new(place, setup, replicas, FIRST_EPOCH, limits, faults, seed);
         (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
-            runtime: Runtime::new(worker_context, &shared.setup.procedures),
+            runtime: Runtime::new(worker_context),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::new(),
             paused: VecDeque::new(),

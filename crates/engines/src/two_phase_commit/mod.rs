@@ -120,12 +120,12 @@ impl Engine for TwoPhaseCommit {
         let led = shared.replicas.iter().filter(|replica| replica.led);
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
-        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let (setup, replicas) = (&shared.setup, &shared.replicas);
         let worker_context =
-            WorkerContext::new(place, topology, replicas, shared.epoch, limits, faults, seed);
+            WorkerContext::new(place, setup, replicas, shared.epoch, limits, faults, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         TwoPhaseCommit {
-            runtime: Runtime::new(worker_context, &shared.setup.procedures),
+            runtime: Runtime::new(worker_context),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::new(),
             leader_logs: led.map(|replica| LeaderLog::new(replica.shard)).collect(),

@@ -10,7 +10,7 @@ use shoal_engines::execution::Limits;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::operation::{Operation, OperationResult};
 use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
-use shoal_engines::{Engine, Procedures};
+use shoal_engines::{Engine, ProcedureTransaction, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_types::{
     Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
@@ -29,7 +29,7 @@ struct Alone<E: Engine> {
 }
 
 /// Takes one from a stock, and gives up where there is none.
-async fn take(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn take(tx: &ProcedureTransaction<'_>, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, -1).await?;
     if left < 0 {
         return Err(Error::reject("nothing is left"));
@@ -38,7 +38,7 @@ async fn take(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Resul
 }
 
 /// Puts ten into a stock.
-async fn fill(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn fill(tx: &ProcedureTransaction<'_>, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, 10).await?;
     Ok(Bytes::copy_from_slice(&left.to_le_bytes()))
 }

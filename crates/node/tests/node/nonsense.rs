@@ -13,7 +13,7 @@ use shoal_engines::engine::Setup;
 use shoal_engines::mako::{self, Mako};
 use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
 use shoal_engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
-use shoal_engines::{Engine, Procedures, TransactionId};
+use shoal_engines::{Engine, ProcedureTransaction, Procedures, TransactionId};
 use shoal_log::LogLength;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use shoal_types::{
@@ -519,7 +519,7 @@ impl<E: Forge> Cluster<E> {
         let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
         let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
-        let note = async |tx: &shoal_engines::CoordinatorTransaction, arguments: &[u8]| {
+        let note = async |tx: &ProcedureTransaction<'_>, arguments: &[u8]| {
             tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
             Ok(Vec::new().into())
         };
