@@ -3,9 +3,10 @@
 use crate::pool::{Pool, thread_slot};
 use crate::retry::LocalRetries;
 use crate::transaction::{BlockingTransaction, Transaction};
+use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_store::{Store, StoreBugs};
-use shoal_types::{Database, Epoch, Result, TableId};
+use shoal_types::{Call, Database, Epoch, Procedures, Result, TableId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ impl Default for Options {
 pub struct Db {
     pool: Arc<Pool>,
     attempts_max: u32,
+    /// What can be called by name, if anything can.
+    procedures: Option<Arc<Procedures>>,
 }
 
 impl Db {
@@ -77,7 +80,28 @@ impl Db {
             faults: options.faults,
         });
         let attempts_max = options.attempts_max;
-        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max }
+        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max, procedures: None }
+    }
+
+    /// The same database, on which these procedures can be called by name, and no others. Clones that were made before
+    /// keep theirs.
+    ///
+    /// ```
+    /// # use bytes::Bytes;
+    /// # use shoal_client::{Db, Error, ProcedureTransaction, Procedures, Result};
+    /// # use shoal_types::Transaction as _;
+    /// async fn deposit(tx: &ProcedureTransaction<'_>, account: &[u8]) -> Result<Bytes> {
+    ///     let balance = tx.add(tx.table("accounts")?, account, 1).await?;
+    ///     Ok(Bytes::copy_from_slice(&balance.to_le_bytes()))
+    /// }
+    ///
+    /// let db = Db::memory().with_procedures(Procedures::new().with("deposit", deposit));
+    /// assert_eq!(db.call_blocking("deposit", b"alice")?, 1i64.to_le_bytes()[..]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_procedures(self, procedures: Procedures) -> Db {
+        Db { procedures: Some(Arc::new(procedures)), ..self }
     }
 
     /// The table of this name; creates it if there is none. Tables stay as long as the database.
@@ -163,6 +187,34 @@ impl Db {
         }
     }
 
+    /// Calls a procedure by name, as one transaction, which is retried as in [`transact`](Db::transact). The future can be
+    /// spawned on a runtime of many threads.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownProcedure`](shoal_types::Rejected::UnknownProcedure); those of the procedure; and as for
+    /// [`transact`](Db::transact).
+    pub async fn call(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
+        let procedure = self.procedures().get(procedure)?;
+        self.transact(async move |tx: &mut Transaction<'_>| {
+            procedure.run_at_once(tx.blocking(), arguments)
+        })
+        .await
+    }
+
+    /// [`call`](Db::call) for callers without an async runtime.
+    ///
+    /// # Errors
+    /// As for [`call`](Db::call).
+    pub fn call_blocking(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
+        let procedure = self.procedures().get(procedure)?;
+        self.transact_blocking(|tx| procedure.run_at_once(tx, arguments))
+    }
+
+    fn procedures(&self) -> &Procedures {
+        static NONE: Procedures = Procedures::new();
+        self.procedures.as_deref().unwrap_or(&NONE)
+    }
+
     /// Begins an interactive transaction. The caller ends it, and retries it where it likes; it keeps
     /// the database alive. It holds back the reclamation of memory while it is open, so end it soon.
     ///
@@ -216,6 +268,10 @@ impl Database for Db {
         mut body: impl AsyncFnMut(&Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         Db::transact(self, async |tx: &mut Transaction<'_>| body(tx).await).await
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        Db::call(self, call.procedure, call.arguments).await
     }
 }
 

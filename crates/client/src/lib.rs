@@ -19,10 +19,11 @@
 //! ```
 //!
 //! Read in this order: `db.rs` (the database and how a transaction is retried), `transaction.rs` (its
-//! operations), `retry.rs` and `pool.rs` (what stands behind); `remote/` has the client of a cluster.
+//! operations), `procedure.rs` (how procedures run on it), `retry.rs` and `pool.rs` (what stands behind); `remote/` has the client of a cluster.
 
 mod db;
 mod pool;
+mod procedure;
 mod remote;
 mod retry;
 mod transaction;
@@ -34,7 +35,8 @@ pub use shoal_net::Secret;
 pub use shoal_net::client::Access;
 pub use shoal_net::tls::ClientTls;
 pub use shoal_types::{
-    Aborted, Awaited, Cause, ClusterId, Conflict, Error, NodeId, Rejected, RequestId, Result, Rows,
-    Scan, ShardId, TableId, Unknown, Wait, limits,
+    Aborted, Awaited, Cause, ClusterId, Conflict, Error, Footprint, NodeId, Procedure,
+    ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows, Scan, ShardId, TableId,
+    Unknown, Wait, limits,
 };
 pub use transaction::{BlockingTransaction, Transaction};

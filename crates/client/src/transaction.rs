@@ -55,6 +55,10 @@ impl<'db> Transaction<'db> {
         self.inner.commit()
     }
 
+    pub(crate) fn blocking(&self) -> &BlockingTransaction<'db> {
+        &self.inner
+    }
+
     pub(crate) fn doubt(self, error: Error) -> Error {
         self.inner.doubt(error)
     }
@@ -199,6 +203,11 @@ pub struct BlockingTransaction<'db> {
 impl<'db> BlockingTransaction<'db> {
     pub(crate) fn on(session: Pooled<'db>) -> BlockingTransaction<'db> {
         BlockingTransaction { inner: shoal_store::Transaction::on(session) }
+    }
+
+    /// The table of this name; creates it if there is none.
+    pub(crate) fn table(&self, name: &str) -> Result<TableId> {
+        self.inner.table(name)
     }
 
     /// `error`, which a body returned, unless the body had read what never was: then the conflict.

@@ -23,5 +23,5 @@ pub use engine::{Engine, EngineEffect, EngineEffects, EngineEvent, WorkerPlace};
 pub use execution::{CoordinatorTransaction, LocalDatabase};
 pub use observation::Observation;
 pub use planted_bugs::{PlantedBug, PlantedBugs};
-pub use procedure::{Procedure, Procedures};
+pub use procedure::{Procedure, ProcedureTransaction, Procedures};
 pub use transaction_id::TransactionId;

@@ -1,68 +1,60 @@
-//! Procedures: transactions that the server knows by name.
+//! Procedures, and how they run on a transaction at its coordinator.
 
 use crate::execution::CoordinatorTransaction;
-use bytes::Bytes;
-use shoal_types::Result;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use shoal_types::procedure::{DynTransaction, OperationFuture};
+use shoal_types::{Result, Rows, Scan, TableId, Transaction};
 
-/// A transaction that clients call by name, in one message. It may run several times before it
-/// commits, and should do nothing but work with the transaction.
-pub trait Procedure: Send + Sync {
-    /// Runs the body once.
-    fn call<'t>(
+pub use shoal_types::procedure::{Procedure, ProcedureTransaction, Procedures};
+
+/// What shards of this node answer within the call is ready, and nothing is allocated for it.
+impl DynTransaction for CoordinatorTransaction {
+    fn table(&self, name: &str) -> Result<TableId> {
+        self.table(name)
+    }
+
+    fn get<'t: 'f, 'f>(
         &'t self,
-        tx: &'t CoordinatorTransaction,
-        arguments: &'t [u8],
-    ) -> Pin<Box<dyn Future<Output = Result<Bytes>> + 't>>;
-}
-
-impl<F> Procedure for F
-where
-    F: AsyncFn(&CoordinatorTransaction, &[u8]) -> Result<Bytes> + Send + Sync,
-{
-    fn call<'t>(
-        &'t self,
-        tx: &'t CoordinatorTransaction,
-        arguments: &'t [u8],
-    ) -> Pin<Box<dyn Future<Output = Result<Bytes>> + 't>> {
-        Box::pin(async move { self(tx, arguments).await })
-    }
-}
-
-/// The procedures of a cluster: the same on every node.
-#[derive(Default)]
-pub struct Procedures {
-    by_name: BTreeMap<Box<str>, Box<dyn Procedure>>,
-}
-
-impl Procedures {
-    /// A set without procedures.
-    pub fn new() -> Procedures {
-        Procedures::default()
+        table: TableId,
+        key: &'f [u8],
+    ) -> OperationFuture<'f, Option<&'t [u8]>> {
+        match self.get_at_once(table, key) {
+            Some(result) => OperationFuture::ready(result),
+            None => OperationFuture::waits(Transaction::get(self, table, key)),
+        }
     }
 
-    /// Adds a procedure under a name.
-    ///
-    /// # Panics
-    /// If the name is taken.
-    #[must_use]
-    pub fn with(mut self, name: &str, procedure: impl Procedure + 'static) -> Procedures {
-        let taken = self.by_name.insert(name.into(), Box::new(procedure));
-        assert!(taken.is_none(), "two procedures are called {name}");
-        self
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        Transaction::prefetch(self, keys);
     }
 
-    /// The procedure of this name.
-    pub fn get(&self, name: &str) -> Option<&dyn Procedure> {
-        Some(&**self.by_name.get(name)?)
+    fn scan<'t: 'f, 'f>(&'t self, table: TableId, scan: Scan<'f>) -> OperationFuture<'f, Rows<'t>> {
+        OperationFuture::waits(Transaction::scan(self, table, scan))
     }
-}
 
-impl fmt::Debug for Procedures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.by_name.keys()).finish()
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        Transaction::put(self, table, key, value)
+    }
+
+    fn insert<'f>(
+        &'f self,
+        table: TableId,
+        key: &'f [u8],
+        value: &'f [u8],
+    ) -> OperationFuture<'f, ()> {
+        match self.insert_at_once(table, key, value) {
+            Some(result) => OperationFuture::ready(result),
+            None => OperationFuture::waits(Transaction::insert(self, table, key, value)),
+        }
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        Transaction::delete(self, table, key)
+    }
+
+    fn add<'f>(&'f self, table: TableId, key: &'f [u8], delta: i64) -> OperationFuture<'f, i64> {
+        match self.add_at_once(table, key, delta) {
+            Some(result) => OperationFuture::ready(result),
+            None => OperationFuture::waits(Transaction::add(self, table, key, delta)),
+        }
     }
 }

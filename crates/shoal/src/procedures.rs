@@ -1,15 +1,14 @@
 //! The procedures that every node knows by name.
 
 use bytes::Bytes;
-use shoal_engine::{CoordinatorTransaction, Procedures};
-use shoal_types::{Error, Result, TableId, Transaction as _};
+use shoal_types::{Error, ProcedureTransaction, Procedures, Result, TableId, Transaction as _};
 
 /// Adds to a counter: see [`add`].
 pub const ADD: &str = "shoal.add";
 
-/// All of them.
+/// All of them: also the workloads', for benches that call.
 pub fn known() -> Procedures {
-    Procedures::new().with(ADD, add)
+    shoal_workloads::procedures::register(Procedures::new().with(ADD, add))
 }
 
 /// What [`ADD`] is called with.
@@ -18,7 +17,7 @@ pub fn add_arguments(table: TableId, delta: i64, key: &[u8]) -> Bytes {
 }
 
 /// Adds to the number under a key, and returns the sum, both as eight little-endian bytes.
-async fn add(tx: &CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+async fn add(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
     let wrong = || Error::reject("a table, a number and a key are expected");
     let (table, rest) = arguments.split_first_chunk::<4>().ok_or_else(wrong)?;
     let (delta, key) = rest.split_first_chunk::<8>().ok_or_else(wrong)?;

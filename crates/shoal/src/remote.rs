@@ -2,8 +2,9 @@
 
 use crate::local::InProcessCluster;
 use crate::report;
+use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
-use shoal_types::{Database, Result, TableId};
+use shoal_types::{Call, Database, Result, TableId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -42,6 +43,16 @@ impl RemoteDatabase {
             addresses: addresses.to_vec(),
         })
     }
+
+    /// Awaits what waits with a deadline, and so has to know of which runtime.
+    async fn within<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let _here = self.runtime.enter();
+            future.as_mut().poll(context)
+        })
+        .await
+    }
 }
 
 impl Database for RemoteDatabase {
@@ -63,15 +74,12 @@ impl Database for RemoteDatabase {
         &self,
         mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
-        let mut transaction =
-            pin!(Database::transact(&self.cluster, async |tx: &ClusterTransaction| {
-                body(tx).await
-            }));
-        poll_fn(|context| {
-            // What waits with a deadline has to know of which runtime.
-            let _here = self.runtime.enter();
-            transaction.as_mut().poll(context)
-        })
-        .await
+        let transaction =
+            Database::transact(&self.cluster, async |tx: &ClusterTransaction| body(tx).await);
+        self.within(transaction).await
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        self.within(Database::call(&self.cluster, call)).await
     }
 }

@@ -1,7 +1,8 @@
 //! Which tables workloads use. A cluster knows its tables before it starts, so workloads are made once
 //! against a catalogue, which only takes down names, and then the cluster is made to fit.
 
-use shoal_types::{Database, Error, Result, TableId};
+use bytes::Bytes;
+use shoal_types::{Call, Database, Error, Rejected, Result, TableId};
 use shoal_workloads::model::ModelTransaction;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,6 +42,10 @@ impl Database for Catalog {
         _body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         Err(Error::reject("a catalogue knows the names of tables and nothing that is in them"))
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        Err(Rejected::UnknownProcedure { name: call.procedure.into() }.into())
     }
 }
 

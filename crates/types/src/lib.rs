@@ -1,9 +1,9 @@
 //! The words every part of Shoal shares.
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
-//! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`wait`] what was waited for in vain, [`distance`] how far datacenters are from each other, [`arena`]
-//! keeps what bodies borrow, [`random`] is the only source of randomness below the sockets, [`wire`] turns all
+//! keys, [`transaction`] says what a database and a transaction can do, [`procedure`] what is called by name, [`error`]
+//! says what can go wrong, [`wait`] what was waited for in vain, [`distance`] how far datacenters are from each other,
+//! [`arena`] keeps what bodies borrow, [`random`] is the only source of randomness below the sockets, [`wire`] turns all
 //! that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
@@ -15,6 +15,7 @@ pub mod distance;
 pub mod error;
 pub mod id;
 pub mod limits;
+pub mod procedure;
 pub mod random;
 pub mod stamp;
 pub mod time;
@@ -32,6 +33,7 @@ pub use id::{
     CallSession, ClusterId, DatacenterId, NoClusterId, NodeId, RequestId, ShardId, TableId,
     WorkerId,
 };
+pub use procedure::{Call, Footprint, Procedure, ProcedureTransaction, Procedures};
 pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;

@@ -7,6 +7,8 @@
 
 use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
+use crate::procedure::Call;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::{Bound, RangeBounds};
@@ -40,6 +42,14 @@ pub trait Database: Clone + 'static {
         &self,
         body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> impl Future<Output = Result<T>>;
+
+    /// Calls a procedure that the database knows by name, as one transaction: in one message, where the data is
+    /// elsewhere. It takes effect once, however often messages are lost and repeated. On a conflict it runs again, as
+    /// in [`transact`](Database::transact).
+    ///
+    /// # Errors
+    /// Those of the procedure; [`UnknownProcedure`](crate::Rejected::UnknownProcedure); those of the database.
+    fn call(&self, call: &Call<'_>) -> impl Future<Output = Result<Bytes>>;
 }
 
 /// One transaction's reads and writes. Reads see the transaction's own writes. Writes are buffered

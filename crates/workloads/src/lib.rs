@@ -5,6 +5,7 @@ pub mod history;
 pub mod micro;
 pub mod model;
 pub mod placed;
+pub mod procedures;
 pub mod report;
 pub mod rows;
 pub mod tally;

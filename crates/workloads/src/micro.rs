@@ -7,10 +7,16 @@
 //!
 //! Invariant: the sum of all values is four times the read-modify-write transactions committed.
 
+use crate::procedures::decode;
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
-use shoal_types::{Database, Random, Result, TableId, Transaction};
+use bytes::Bytes;
+use shoal_types::wire::encode;
+use shoal_types::{
+    Call, Database, Error, Footprint, Procedure, ProcedureTransaction, Random, Result, TableId,
+    Transaction, coded_struct,
+};
 
 /// Keys that one transaction touches; the same key may come twice.
 pub(crate) const KEYS_PER_TRANSACTION: usize = 4;
@@ -25,6 +31,8 @@ const READ_MODIFY_WRITE: usize = 1;
 pub struct Micro {
     table: TableId,
     keys: u32,
+    /// Transactions are calls of [`Touch`].
+    calls: bool,
     committed_writers: Tally,
 }
 
@@ -48,7 +56,14 @@ impl Micro {
     /// If `keys` is 0.
     pub fn new<D: Database>(db: &D, keys: u32) -> Result<Micro> {
         assert!(keys > 0, "the micro-benchmark needs a key");
-        Ok(Micro { table: db.table("micro")?, keys, committed_writers: Tally::new() })
+        let (table, committed_writers) = (db.table("micro")?, Tally::new());
+        Ok(Micro { table, keys, calls: false, committed_writers })
+    }
+
+    /// The same, with transactions that are calls of [`Touch`]: the database has to know it.
+    #[must_use]
+    pub fn calling(self) -> Micro {
+        Micro { calls: true, ..self }
     }
 }
 
@@ -61,30 +76,108 @@ pub(crate) fn number(value: Option<&[u8]>) -> Result<u64> {
     }
 }
 
-/// One transaction: reads these keys and, if it `writes`, writes each back, greater by one.
-pub(crate) async fn touch<D: Database>(
-    db: &D,
-    table: TableId,
-    keys: &[[u8; 4]; KEYS_PER_TRANSACTION],
+/// Name of [`Touch`].
+pub const TOUCH: &str = "micro.touch";
+
+/// The transaction as a procedure: reads keys and, if it is to, writes each back, greater by one. Returns what it read:
+/// for each key a number, or none where another piece has the key.
+#[derive(Debug, Clone, Copy)]
+pub struct Touch;
+
+/// One transaction, which is also what [`Touch`] is called with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The table of the keys.
+    pub table: TableId,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Its keys.
+    pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],
+}
+
+coded_struct!(Touched {
+    table: TableId as short,
     writes: bool,
-) -> Result<Done> {
-    let mut runs = 0;
-    db.transact(async |tx| {
-        runs += 1;
-        tx.prefetch(&keys.each_ref().map(|key| (table, &key[..])));
-        for key in keys {
-            if writes {
-                let value = number(tx.get_for_update(table, key).await?)?;
-                tx.put(table, key, &(value + 1).to_le_bytes())?;
-            } else {
-                number(tx.get(table, key).await?)?;
+    keys: [[u8; 4]; KEYS_PER_TRANSACTION],
+});
+
+impl Touched {
+    /// Reads a key, and writes it back.
+    async fn touch<X: Transaction>(&self, tx: &X, key: &[u8; 4]) -> Result<u64> {
+        if !self.writes {
+            return number(tx.get(self.table, key).await?);
+        }
+        let value = number(tx.get_for_update(self.table, key).await?)?;
+        tx.put(self.table, key, &value.wrapping_add(1).to_le_bytes())?;
+        Ok(value)
+    }
+
+    /// Runs it on `db`, as a call or interactively.
+    pub(crate) async fn run<D: Database>(&self, db: &D, calls: bool) -> Result<Done> {
+        let kind = if self.writes { READ_MODIFY_WRITE } else { READ_ONLY };
+        let mut runs = 0;
+        if calls {
+            runs = 1;
+            let arguments = encode(self);
+            let call = Call::new(TOUCH, &arguments).near(self.table, &self.keys[0]);
+            let found: Vec<Option<u64>> = decode(&db.call(&call).await?)?;
+            if found.len() != self.keys.len() || found.contains(&None) {
+                return Err(Error::reject("a call did not return a number for every key"));
+            }
+        } else {
+            db.transact(async |tx| {
+                runs += 1;
+                tx.prefetch(&self.keys.each_ref().map(|key| (self.table, &key[..])));
+                for key in &self.keys {
+                    self.touch(tx, key).await?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(Done { kind, retries: runs - 1, rolled_back: false })
+    }
+}
+
+impl Procedure for Touch {
+    async fn run(&self, tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
+        let asked: Touched = decode(arguments)?;
+        let is_covered = asked.keys.map(|key| tx.covers(asked.table, &key));
+        let covered = asked.keys.iter().zip(is_covered).filter(|(_, is_covered)| *is_covered);
+        let covered: Vec<_> = covered.map(|(key, _)| (asked.table, &key[..])).collect();
+        tx.prefetch(&covered);
+        let mut found = Vec::with_capacity(KEYS_PER_TRANSACTION);
+        for (key, is_covered) in asked.keys.iter().zip(is_covered) {
+            found.push(match is_covered {
+                true => Some(asked.touch(tx, key).await?),
+                false => None,
+            });
+        }
+        Ok(encode(&found))
+    }
+
+    fn footprint(&self, arguments: &[u8]) -> Result<Footprint> {
+        let asked: Touched = decode(arguments)?;
+        let mut footprint = Footprint::pieces();
+        for key in &asked.keys {
+            match asked.writes {
+                true => footprint.read_write(asked.table, key),
+                false => footprint.read(asked.table, key),
             }
         }
-        Ok(())
-    })
-    .await?;
-    let kind = if writes { READ_MODIFY_WRITE } else { READ_ONLY };
-    Ok(Done { kind, retries: runs - 1, rolled_back: false })
+        Ok(footprint)
+    }
+
+    fn combine(&self, _arguments: &[u8], results: Vec<Bytes>) -> Result<Bytes> {
+        let mut found = [None; KEYS_PER_TRANSACTION].to_vec();
+        for result in results {
+            let piece: Vec<Option<u64>> = decode(&result)?;
+            for (value, of_piece) in found.iter_mut().zip(piece) {
+                *value = value.or(of_piece);
+            }
+        }
+        Ok(encode(&found))
+    }
 }
 
 impl Workload for Micro {
@@ -102,6 +195,7 @@ impl Workload for Micro {
             ("value bytes", "8".into()),
             ("distribution", "uniform".into()),
             ("mix", "50 % read-only, 50 % read-modify-write".into()),
+            ("transactions", crate::workload::way(self.calls)),
         ]
     }
 
@@ -138,7 +232,8 @@ impl Workload for Micro {
         let writes = random.below(2) == 1;
         let keys: [[u8; 4]; KEYS_PER_TRANSACTION] =
             std::array::from_fn(|_| (random.below(u64::from(self.keys)) as u32).to_be_bytes());
-        let done = touch(db, self.table, &keys, writes).await?;
+        let touched = Touched { table: self.table, writes, keys };
+        let done = touched.run(db, self.calls).await?;
         if writes {
             self.committed_writers.count(client.number);
         }

@@ -14,9 +14,13 @@
 //!
 //! A thread that holds a transaction open must not start another: it would wait for itself.
 
-use shoal_types::transaction::ScanEnd;
+mod procedure;
+
+use bytes::Bytes;
+use shoal_types::transaction::{ScanEnd, sum};
 use shoal_types::{
-    Database, KeyExcerpt, Rejected, Result, Rows, Scan, TableId, Transaction, limits,
+    Call, Database, KeyExcerpt, Procedures, Rejected, Result, Rows, Scan, TableId, Transaction,
+    limits,
 };
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -29,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     data: Arc<Mutex<Data>>,
+    procedures: Arc<Procedures>,
 }
 
 /// Rows by key.
@@ -45,6 +50,12 @@ impl Model {
     /// An empty database.
     pub fn new() -> Model {
         Model::default()
+    }
+
+    /// The same database, on which these procedures can be called, and no others.
+    #[must_use]
+    pub fn with_procedures(self, procedures: Procedures) -> Model {
+        Model { procedures: Arc::new(procedures), ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Data> {
@@ -82,6 +93,11 @@ impl Database for Model {
         let value = body(&open.transaction).await?;
         open.commit();
         Ok(value)
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        let procedure = self.procedures.get(call.procedure)?;
+        self.transact(async |tx| procedure.run_at_once(tx, call.arguments)).await
     }
 }
 
@@ -204,14 +220,8 @@ impl ModelTransaction {
             })
             .collect()
     }
-}
 
-impl Transaction for ModelTransaction {
-    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.read(table, key)
-    }
-
-    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+    fn rows_of(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         let rows = self.table(table)?;
         let end = successor(&scan.end);
         let range = Range { start: scan.start, end: end.as_ref().map(|key| &**key) };
@@ -229,15 +239,35 @@ impl Transaction for ModelTransaction {
         })
     }
 
+    fn insert_absent(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.read(table, key)?.is_some() {
+            return Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) }.into());
+        }
+        self.write(table, key, Some(value))
+    }
+
+    fn add_to(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        let sum = sum(table, key, self.read(table, key)?, delta)?;
+        self.write(table, key, Some(&sum.to_le_bytes()))?;
+        Ok(sum)
+    }
+}
+
+impl Transaction for ModelTransaction {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.read(table, key)
+    }
+
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        self.rows_of(table, scan)
+    }
+
     fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(table, key, Some(value))
     }
 
     async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.read(table, key)?.is_some() {
-            return Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) }.into());
-        }
-        self.write(table, key, Some(value))
+        self.insert_absent(table, key, value)
     }
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
@@ -245,21 +275,7 @@ impl Transaction for ModelTransaction {
     }
 
     async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        let number = match self.read(table, key)? {
-            None => 0,
-            Some(value) => {
-                i64::from_le_bytes(value.try_into().map_err(|_| Rejected::WrongValue {
-                    table,
-                    key: KeyExcerpt::new(key),
-                    operation: "add",
-                    bytes: value.len(),
-                    expected: 8,
-                })?)
-            }
-        };
-        let sum = number.wrapping_add(delta);
-        self.write(table, key, Some(&sum.to_le_bytes()))?;
-        Ok(sum)
+        self.add_to(table, key, delta)
     }
 }
 

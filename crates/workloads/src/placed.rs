@@ -1,7 +1,7 @@
 //! Workloads that know which shard each client and each part of their data belongs to: TPC-C by its
 //! warehouses, YCSB not at all, and the micro-benchmark with a share of transactions that leave their shard.
 
-use crate::micro::{self, KEYS_PER_TRANSACTION, number};
+use crate::micro::{self, KEYS_PER_TRANSACTION, Touched, number};
 use crate::rows;
 use crate::tally::Tally;
 use crate::tpcc::population::Part;
@@ -107,6 +107,8 @@ pub struct PlacedMicro {
     faithful: bool,
     /// No transaction only reads.
     all_write: bool,
+    /// Transactions are calls of [`Touch`](micro::Touch).
+    calls: bool,
     committed_writers: Tally,
 }
 
@@ -140,6 +142,7 @@ impl PlacedMicro {
             cross_percent,
             faithful: false,
             all_write: false,
+            calls: false,
             committed_writers,
         })
     }
@@ -148,6 +151,12 @@ impl PlacedMicro {
     #[must_use]
     pub fn writing(self) -> PlacedMicro {
         PlacedMicro { all_write: true, ..self }
+    }
+
+    /// The same, with transactions that are calls of [`Touch`](micro::Touch): the database has to know it.
+    #[must_use]
+    pub fn calling(self) -> PlacedMicro {
+        PlacedMicro { calls: true, ..self }
     }
 
     /// The same, but that the share is one of the clients, who are faithful: some always leave their
@@ -237,6 +246,7 @@ impl Workload for PlacedMicro {
             ("keys on a shard", self.keys_of_shard.to_string()),
             ("transactions with a key of another shard", format!("{} %", self.cross_percent)),
             ("transactions that write", writers.to_owned()),
+            ("transactions", crate::workload::way(self.calls)),
         ]
     }
 
@@ -282,7 +292,8 @@ impl Workload for PlacedMicro {
     async fn next<D: Database>(&self, db: &D, client: &mut PlacedMicroClient) -> Result<Done> {
         let keys = self.draw(client);
         let writes = self.all_write || client.random.chance(1, 2);
-        let done = micro::touch(db, self.table, &keys, writes).await?;
+        let touched = Touched { table: self.table, writes, keys };
+        let done = touched.run(db, self.calls).await?;
         if writes {
             self.committed_writers.count(client.number);
         }

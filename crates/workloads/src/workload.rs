@@ -54,6 +54,11 @@ pub trait Workload: Send + Sync {
     fn check<D: Database>(&self, db: &D) -> impl Future<Output = Result<Vec<Check>>>;
 }
 
+/// How transactions are asked for, as a parameter of a result says it.
+pub(crate) fn way(calls: bool) -> String {
+    if calls { "calls of procedures" } else { "interactive" }.to_owned()
+}
+
 /// A transaction that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {

@@ -22,11 +22,19 @@
 //! Invariants: a row for every number loaded and every insert committed; without updates, the
 //! counters sum up to the committed read-modify-writes.
 
+mod operation;
+
+pub use operation::{Asked, KeyOperation, OPERATION, What};
+
+use self::operation::ReadRows;
+use crate::procedures::decode;
 use crate::rows;
 use crate::tally::{Padded, Tally};
 use crate::workload::{Check, Done, Workload};
 use crate::zipf::{Scrambled, Zipf};
-use shoal_types::{Database, Random, Result, Scan, TableId, Transaction};
+use bytes::Bytes;
+use shoal_types::wire::encode;
+use shoal_types::{Call, Database, Random, Result, Scan, TableId, Transaction};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,6 +89,8 @@ pub struct Ycsb {
     keys: u64,
     value_bytes: usize,
     distribution: Distribution,
+    /// Transactions are calls of [`KeyOperation`].
+    calls: bool,
     ranks: Scrambled,
     latest: Zipf,
     /// The number of the next row to insert; those below may still be on their way.
@@ -125,12 +135,25 @@ impl Ycsb {
             keys: u64::from(keys),
             value_bytes,
             distribution,
+            calls: false,
             ranks: Scrambled::new(latest.clone()),
             latest,
             next_number: Padded(AtomicU64::new(u64::from(keys))),
             inserted: Tally::new(),
             modified: Tally::new(),
         })
+    }
+
+    /// The same, with transactions that are calls of [`KeyOperation`]: the database has to know it.
+    #[must_use]
+    pub fn calling(self) -> Ycsb {
+        Ycsb { calls: true, ..self }
+    }
+
+    /// Calls the procedure; returns what it read.
+    async fn call<D: Database>(&self, db: &D, key: [u8; 8], what: What) -> Result<ReadRows> {
+        let arguments = encode(&Asked { table: self.table, key, what });
+        decode(&db.call(&Call::new(OPERATION, &arguments).near(self.table, &key)).await?)
     }
 
     /// The two operations of the workload, and how many of 100 transactions do the first.
@@ -177,21 +200,35 @@ impl Ycsb {
     /// The counter of `value`, if it is a whole value of `key`.
     #[inline]
     fn counter(&self, key: [u8; 8], value: &[u8]) -> Result<u64> {
-        if value.len() != self.value_bytes || value[..8] != key {
+        if value.len() != self.value_bytes {
             return Err(rows::corrupt("a key with the value of another"));
         }
-        let word = |at: usize| {
-            u64::from_le_bytes(value[at..at + 8].try_into().expect("a word has eight bytes"))
-        };
-        let counter = word(8);
-        if word(value.len() - 8) != u64::from_le_bytes(key) ^ counter {
-            return Err(rows::corrupt("a value that was never written as a whole"));
+        checked_counter(key, value)
+    }
+
+    /// Judges what was read of rows, which it returns in order of keys.
+    fn judge(&self, read: &ReadRows) -> Result<()> {
+        for (key, value) in read {
+            let key = key[..].try_into();
+            self.counter(key.map_err(|_| rows::corrupt("a key of another length"))?, value)?;
         }
-        Ok(counter)
+        Ok(())
+    }
+
+    /// The same for the one row that has to be there; the newest may still be on their way.
+    fn judge_one(&self, read: &ReadRows) -> Result<()> {
+        if read.is_empty() && self.letter != Letter::D {
+            return Err(rows::corrupt("a key without a value"));
+        }
+        self.judge(read)
     }
 
     async fn read<D: Database>(&self, db: &D, random: &mut Random) -> Result<u32> {
         let key = self.existing(random);
+        if self.calls {
+            self.judge_one(&self.call(db, key, What::Read).await?)?;
+            return Ok(1);
+        }
         let mut runs = 0;
         db.transact(async |tx| {
             runs += 1;
@@ -209,6 +246,10 @@ impl Ycsb {
     async fn update<D: Database>(&self, db: &D, client: &mut YcsbClient) -> Result<u32> {
         let key = self.existing(&mut client.random);
         address(&mut client.value, key, 0);
+        if self.calls {
+            self.call(db, key, What::Update(Bytes::copy_from_slice(&client.value))).await?;
+            return Ok(1);
+        }
         let mut runs = 0;
         db.transact(async |tx| {
             runs += 1;
@@ -221,6 +262,11 @@ impl Ycsb {
     async fn insert<D: Database>(&self, db: &D, client: &mut YcsbClient) -> Result<u32> {
         let key = key_of(self.next_number.0.fetch_add(1, Ordering::Relaxed));
         address(&mut client.value, key, 0);
+        if self.calls {
+            self.call(db, key, What::Insert(Bytes::copy_from_slice(&client.value))).await?;
+            self.inserted.count(client.number);
+            return Ok(1);
+        }
         let mut runs = 0;
         db.transact(async |tx| {
             runs += 1;
@@ -234,6 +280,10 @@ impl Ycsb {
     async fn scan<D: Database>(&self, db: &D, random: &mut Random) -> Result<u32> {
         let first = self.existing(random);
         let limit = 1 + random.below(SCAN_ROWS_MAX) as usize;
+        if self.calls {
+            self.judge(&self.call(db, first, What::Scan(limit as u32)).await?)?;
+            return Ok(1);
+        }
         let range = (Bound::Included(first.as_slice()), Bound::Unbounded);
         let mut runs = 0;
         db.transact(async |tx| {
@@ -250,6 +300,11 @@ impl Ycsb {
 
     async fn read_modify_write<D: Database>(&self, db: &D, client: &mut YcsbClient) -> Result<u32> {
         let key = self.existing(&mut client.random);
+        if self.calls {
+            self.judge_one(&self.call(db, key, What::ReadModifyWrite).await?)?;
+            self.modified.count(client.number);
+            return Ok(1);
+        }
         let mut runs = 0;
         db.transact(async |tx| {
             runs += 1;
@@ -274,6 +329,22 @@ fn key_of(number: u64) -> [u8; 8] {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ (z >> 31)).to_be_bytes()
+}
+
+/// The counter of `value`, if it is a whole value of `key`, of any length.
+#[inline]
+fn checked_counter(key: [u8; 8], value: &[u8]) -> Result<u64> {
+    if value.len() < VALUE_BYTES_MIN || value[..8] != key {
+        return Err(rows::corrupt("a key with the value of another"));
+    }
+    let word = |at: usize| {
+        u64::from_le_bytes(value[at..at + 8].try_into().expect("a word has eight bytes"))
+    };
+    let counter = word(8);
+    if word(value.len() - 8) != u64::from_le_bytes(key) ^ counter {
+        return Err(rows::corrupt("a value that was never written as a whole"));
+    }
+    Ok(counter)
 }
 
 /// Makes `value` the value of `key` with this counter.
@@ -312,6 +383,7 @@ impl Workload for Ycsb {
             ("key bytes", "8".into()),
             ("value bytes", self.value_bytes.to_string()),
             ("distribution", distribution),
+            ("transactions", crate::workload::way(self.calls)),
         ]
     }
 

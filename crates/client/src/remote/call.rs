@@ -169,6 +169,12 @@ impl ClusterInner {
         RepeatedCall::new(self, request, (home, worker), span).run(inbox).await
     }
 
+    /// A shard for a call that may be executed anywhere.
+    pub(super) fn any_shard(&self) -> ShardId {
+        let shards = self.client_shared.view.topology().shards();
+        ShardId(self.below(shards as usize) as u32)
+    }
+
     fn workers(&self) -> u32 {
         u32::try_from(self.client_shared.view.workers()).unwrap_or(u32::MAX)
     }

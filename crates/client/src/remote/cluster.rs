@@ -17,7 +17,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{Directory, SessionEnd};
 use shoal_types::{
-    ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId,
+    Call, ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -298,6 +298,15 @@ impl Database for Cluster {
         mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
         Cluster::transact(self, async |tx: &mut ClusterTransaction| body(tx).await).await
+    }
+
+    /// A call without a home is executed on a shard that is drawn at random.
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        let home = match call.home {
+            Some((table, key)) => self.home(table, key)?,
+            None => self.inner.any_shard(),
+        };
+        Cluster::call(self, home, call.procedure, Bytes::copy_from_slice(call.arguments)).await
     }
 }
 

@@ -7,19 +7,19 @@ use shoal_client::{
     Aborted, ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Error, Rejected, Scan,
     ShardId, TableId, limits,
 };
-use shoal_engine::Procedures;
+use shoal_engine::{ProcedureTransaction, Procedures};
 use shoal_types::{Random, Result, Transaction};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::workload::Workload;
 use std::sync::Arc;
 
 /// Adds to a counter of the first table, and tells what it then is.
-async fn increment(tx: &shoal_engine::CoordinatorTransaction, counter: &[u8]) -> Result<Bytes> {
+async fn increment(tx: &ProcedureTransaction<'_>, counter: &[u8]) -> Result<Bytes> {
     let sum = tx.add(TableId(1), counter, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
-async fn refuse(_: &shoal_engine::CoordinatorTransaction, reason: &[u8]) -> Result<Bytes> {
+async fn refuse(_: &ProcedureTransaction<'_>, reason: &[u8]) -> Result<Bytes> {
     Err(Error::reject(String::from_utf8_lossy(reason)))
 }
 

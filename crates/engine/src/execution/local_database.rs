@@ -4,8 +4,10 @@ use super::admission::AdmissionPermit;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, Limits, WorkerContext};
+use crate::procedure::ProcedureTransaction;
 use crate::slow::Kind;
-use shoal_types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
+use bytes::Bytes;
+use shoal_types::{Aborted, Call, Conflict, Database, Error, Result, TableId, Time};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,8 +65,7 @@ impl Database for LocalDatabase {
     type Transaction<'db> = CoordinatorTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
-        let table = self.worker_context.topology.table(name);
-        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+        self.worker_context.table(name)
     }
 
     async fn transact<T>(
@@ -75,6 +76,15 @@ impl Database for LocalDatabase {
         let result = self.run(&mut trace, body).await;
         trace.end(&self.worker_context, began, &result, || Kind::Task);
         result
+    }
+
+    /// This worker coordinates it, wherever its home is. No message of it can be lost between a task and its worker.
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        let procedure = self.worker_context.procedures.get(call.procedure)?;
+        self.transact(async |tx| {
+            procedure.run(&ProcedureTransaction::new(tx), call.arguments).await
+        })
+        .await
     }
 }
 

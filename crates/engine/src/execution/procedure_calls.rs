@@ -15,7 +15,7 @@ use super::worker_context::{Leadership, LocalCommand, WorkerContext};
 use crate::client::{ClientId, ClientReply, ClientRequest, Relay, worker_of};
 use crate::engine::Task;
 use crate::planted_bugs::PlantedBug;
-use crate::procedure::Procedures;
+use crate::procedure::ProcedureTransaction;
 use crate::slow::Kind;
 use bytes::Bytes;
 use shoal_types::{
@@ -23,12 +23,10 @@ use shoal_types::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// The requests of a worker that are under way.
 pub(crate) struct ProcedureCalls {
     worker_context: Rc<WorkerContext>,
-    procedures: Arc<Procedures>,
     granted: Rc<RefCell<CallSessions>>,
     sessions: InteractiveSessions,
 }
@@ -41,10 +39,7 @@ struct ProcedureCall {
 }
 
 impl ProcedureCalls {
-    pub(crate) fn new(
-        worker_context: &Rc<WorkerContext>,
-        procedures: &Arc<Procedures>,
-    ) -> ProcedureCalls {
+    pub(crate) fn new(worker_context: &Rc<WorkerContext>) -> ProcedureCalls {
         let (limits, worker) = (&worker_context.limits, worker_context.place.worker);
         let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
         // A planted bug takes the numbers of others for its own: they are the same then.
@@ -54,7 +49,6 @@ impl ProcedureCalls {
         let granted = CallSessions::new(first, max, kept, worker_context.faults);
         ProcedureCalls {
             worker_context: Rc::clone(worker_context),
-            procedures: Arc::clone(procedures),
             granted: Rc::new(RefCell::new(granted)),
             sessions: InteractiveSessions::new(worker_context),
         }
@@ -204,12 +198,11 @@ impl ProcedureCalls {
         };
         let (worker_context, began) =
             (Rc::clone(&self.worker_context), self.worker_context.now.get());
-        let procedures = Arc::clone(&self.procedures);
         let granted = Rc::clone(&self.granted);
         Some(Box::pin(async move {
             let mut trace = TransactionTrace::default();
             let result = if runs {
-                let result = run(&worker_context, &procedures, &call, leadership, &mut trace).await;
+                let result = run(&worker_context, &call, leadership, &mut trace).await;
                 let (ended, result) = settle(id, result);
                 granted.borrow_mut().end(id, leadership, ended);
                 result
@@ -270,21 +263,19 @@ impl Caller {
 /// Runs a procedure that has not run before, in `leadership`, and keeps its result in the session's row.
 async fn run(
     worker_context: &Rc<WorkerContext>,
-    procedures: &Procedures,
     call: &ProcedureCall,
     leadership: Leadership,
     trace: &mut TransactionTrace,
 ) -> Result<Bytes> {
     let ProcedureCall { id, procedure: name, arguments } = call;
-    let unknown = || Rejected::UnknownProcedure { name: name.clone() };
-    let procedure = procedures.get(name).ok_or_else(unknown)?;
+    let procedure = worker_context.procedures.get(name)?;
     let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
     let key = request_key(&id.session);
     local
         .run(trace, async |tx| {
             worker_context.check_leadership(id.session.home, leadership)?;
-            let result = procedure.call(tx, arguments).await?;
+            let result = procedure.run(&ProcedureTransaction::new(tx), arguments).await?;
             tx.put(requests, &key, &request_row(id.number, &result))?;
             // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
             worker_context.check_leadership(id.session.home, leadership)?;

@@ -19,12 +19,10 @@ use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerCont
 use crate::client::{ClientId, ClientRequest, Relay};
 use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
-use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
 use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// After this the worker goes on with what a step left.
@@ -58,11 +56,11 @@ pub struct Runtime<M> {
 }
 
 impl<M: RuntimeMessage> Runtime<M> {
-    /// The runtime of a worker with this context, whose clients may call these procedures.
-    pub fn new(worker_context: Rc<WorkerContext>, procedures: &Arc<Procedures>) -> Runtime<M> {
+    /// The runtime of a worker with this context.
+    pub fn new(worker_context: Rc<WorkerContext>) -> Runtime<M> {
         Runtime {
             tasks: Tasks::default(),
-            calls: ProcedureCalls::new(&worker_context, procedures),
+            calls: ProcedureCalls::new(&worker_context),
             outbox: RequestRetransmission::new(
                 worker_context.limits.retry_after,
                 worker_context.limits.shard_wait_max,

@@ -241,6 +241,62 @@ impl CoordinatorTransaction {
         }
     }
 
+    /// The shard of this node, by its place, that does an operation within this call: the transaction has worked on so
+    /// few bytes, with these, that it need not give way, and waits for nothing that was asked ahead.
+    fn at_once(&self, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
+        if self.worked.get().saturating_add(bytes) > WORK_BYTES_MAX || self.unsettled.get() {
+            return None;
+        }
+        match self.source(table, key) {
+            Ok(OperationTarget::Own(own)) => Some(own),
+            Ok(OperationTarget::Other(_)) | Err(_) => None,
+        }
+    }
+
+    /// The same for an operation that writes, which one shard alone has to do.
+    fn writes_at_once(&self, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
+        let home = self.worker_context.topology.home(table, key);
+        matches!(home, Some(Home::One(_))).then(|| self.at_once(table, key, bytes)).flatten()
+    }
+
+    /// The table of this name.
+    pub(crate) fn table(&self, name: &str) -> Result<TableId> {
+        self.worker_context.table(name)
+    }
+
+    /// Reads, where that is done within this call; otherwise nothing has happened.
+    pub(crate) fn get_at_once(&self, table: TableId, key: &[u8]) -> Option<Result<Option<&[u8]>>> {
+        let own = self.at_once(table, key, OPERATION_BYTES)?;
+        self.count();
+        Some(self.branch(own).and_then(|branch| branch.get(table, key)))
+    }
+
+    /// Inserts, where that is done within this call; otherwise nothing has happened.
+    pub(crate) fn insert_at_once(
+        &self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<Result<()>> {
+        let bytes = key.len() + value.len();
+        let own = self.writes_at_once(table, key, OPERATION_BYTES + bytes)?;
+        self.count();
+        self.work(bytes);
+        Some(self.branch(own).and_then(|branch| branch.insert(table, key, value)))
+    }
+
+    /// Adds, where that is done within this call; otherwise nothing has happened.
+    pub(crate) fn add_at_once(
+        &self,
+        table: TableId,
+        key: &[u8],
+        delta: i64,
+    ) -> Option<Result<i64>> {
+        let own = self.writes_at_once(table, key, 0)?;
+        self.count();
+        Some(self.branch(own).and_then(|branch| branch.add(table, key, delta)))
+    }
+
     fn issue(&self, shard: ShardId, operation: Operation) -> Result<ReplySlot> {
         let epoch = self.remote_branches.epoch;
         if epoch < self.worker_context.epoch.get() {

@@ -8,13 +8,15 @@ use super::slot::ResultSlot;
 use crate::client::{ClientId, ClientReply, Relay};
 use crate::engine::WorkerPlace;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use crate::procedure::Procedures;
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slows;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_store::Size;
 use shoal_types::{
-    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Time,
+    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, ShardId,
+    TableId, Time,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -176,6 +178,8 @@ pub struct WorkerContext {
     pub place: WorkerPlace,
     /// Nodes, shards and tables.
     pub topology: Arc<Topology>,
+    /// The procedures that clients can call by name.
+    pub(crate) procedures: Arc<Procedures>,
     /// The shards of which this node has a replica; first those that it leads at first.
     pub own: Vec<LocalShard>,
     /// Who leads each shard, and in which epoch its leadership began.
@@ -222,6 +226,8 @@ pub struct WorkerSetup<'a> {
     pub place: WorkerPlace,
     /// Nodes, shards and tables.
     pub topology: Arc<Topology>,
+    /// The procedures that clients can call by name.
+    pub procedures: Arc<Procedures>,
     /// The copies of shards that its node has.
     pub replicas: &'a [ShardReplica],
     /// The epoch in which it begins.
@@ -357,7 +363,17 @@ pub enum BodyEnd {
 impl WorkerContext {
     /// What a worker's futures share.
     pub fn new(setup: WorkerSetup<'_>) -> Rc<WorkerContext> {
-        let WorkerSetup { place, topology, replicas, epoch, limits, faults, seed, reads } = setup;
+        let WorkerSetup {
+            place,
+            topology,
+            replicas,
+            epoch,
+            limits,
+            faults,
+            seed,
+            reads,
+            procedures,
+        } = setup;
         let own = replicas.iter().map(|replica| {
             let sessions = SessionPool::new(Arc::clone(&replica.store), limits.step_keys_max);
             LocalShard { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
@@ -387,9 +403,19 @@ impl WorkerContext {
             asks: RefCell::default(),
             local_commands: RefCell::default(),
             topology,
+            procedures,
             limits,
             faults,
         })
+    }
+
+    /// The table of this name.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`].
+    pub(crate) fn table(&self, name: &str) -> Result<TableId> {
+        let table = self.topology.table(name);
+        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
     /// Asks the engine for something; it answers within this step, or later.
@@ -471,6 +497,12 @@ impl WorkerContext {
     pub(crate) fn are_calls_lost(&self, session: &CallSession) -> bool {
         let before = self.calls_lost_before.borrow().get(&session.home).copied();
         before.is_some_and(|before| session.since < before)
+    }
+
+    /// Is the node without a replica of any shard, as far as this worker knows? It may coordinate transactions all the
+    /// same.
+    pub(crate) fn holds_nothing(&self, node: NodeId) -> bool {
+        self.holders.borrow().iter().all(|holders| !holders.contains(&node))
     }
 
     /// Which nodes hold a shard, as far as this worker knows.

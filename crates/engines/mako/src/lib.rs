@@ -214,12 +214,13 @@ impl Engine for Mako {
             faults,
             seed,
             reads: Some(reads),
+            procedures: Arc::clone(&shared.setup.procedures),
         });
         (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
-            runtime: Runtime::new(worker_context, &shared.setup.procedures),
+            runtime: Runtime::new(worker_context),
             coordinator: Coordinator::default(),
             watermarks,
             branches: ParticipantTable::default(),

@@ -209,11 +209,12 @@ impl Engine for TwoPhaseCommit {
             seed,
             // What is installed is committed (rule P4), so all that can be read may be shown.
             reads: None,
+            procedures: Arc::clone(&shared.setup.procedures),
         });
         (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
-            runtime: Runtime::new(worker_context, &shared.setup.procedures),
+            runtime: Runtime::new(worker_context),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
             leader_logs: replicas().map(|replica| LeaderLog::new(replica.shard)).collect(),

@@ -8,7 +8,7 @@ use shoal_engine::client::{
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_engine::operation::{Operation, OperationResult};
-use shoal_engine::{Engine, Procedures};
+use shoal_engine::{Engine, ProcedureTransaction, Procedures};
 use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_two_phase_commit::TwoPhaseCommit;
@@ -29,7 +29,7 @@ struct Alone<E: Engine> {
 }
 
 /// Takes one from a stock, and gives up where there is none.
-async fn take(tx: &shoal_engine::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn take(tx: &ProcedureTransaction<'_>, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, -1).await?;
     if left < 0 {
         return Err(Error::reject("nothing is left"));
@@ -38,7 +38,7 @@ async fn take(tx: &shoal_engine::CoordinatorTransaction, stock: &[u8]) -> Result
 }
 
 /// Puts ten into a stock.
-async fn fill(tx: &shoal_engine::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn fill(tx: &ProcedureTransaction<'_>, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, 10).await?;
     Ok(Bytes::copy_from_slice(&left.to_le_bytes()))
 }

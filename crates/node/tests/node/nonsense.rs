@@ -11,7 +11,7 @@ use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{self, ClientId, ClientRequest, Relay, requests_table};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
-use shoal_engine::{Engine, Procedures, TransactionId};
+use shoal_engine::{Engine, ProcedureTransaction, Procedures, TransactionId};
 use shoal_log::LogLength;
 use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
@@ -563,7 +563,7 @@ impl<E: Forge> Cluster<E> {
         let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
         let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
-        let note = async |tx: &shoal_engine::CoordinatorTransaction, arguments: &[u8]| {
+        let note = async |tx: &ProcedureTransaction<'_>, arguments: &[u8]| {
             tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
             Ok(Vec::new().into())
         };

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::Procedures;
 use shoal_engine::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
+use shoal_engine::{ProcedureTransaction, Procedures};
 use shoal_net::client::{Access, ClientConnection, Role, connect};
 use shoal_net::{Secret, listen};
 use shoal_server::{FromOperator, NodeConfig, NodeStatus, Protocol, Server, ToOperator};
@@ -30,14 +30,14 @@ pub struct Cluster {
 }
 
 /// Adds one to a counter, and says what it is now.
-async fn count(tx: &shoal_engine::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+async fn count(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
     let table = shoal_types::TableId(0);
     let sum = tx.add(table, arguments, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
 /// Adds one to each of ten counters, which are on all shards.
-async fn count_ten(tx: &shoal_engine::CoordinatorTransaction, _arguments: &[u8]) -> Result<Bytes> {
+async fn count_ten(tx: &ProcedureTransaction<'_>, _arguments: &[u8]) -> Result<Bytes> {
     for key in 0..10_u8 {
         tx.add(shoal_types::TableId(0), &[key], 1).await?;
     }

@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use bytes::Bytes;
 use shoal_server::{NodeStatus, Protocol};
 use shoal_types::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
-use shoal_types::{NodeId, Result, ShardId, TableId, Transaction};
+use shoal_types::{NodeId, ProcedureTransaction, Result, ShardId, TableId, Transaction};
 
 /// What a transaction writes: so many keys of these sizes.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl Size {
 }
 
 /// Writes as much as it is asked to.
-pub async fn fill(tx: &shoal_engine::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+pub async fn fill(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
     let size = Size::decode(arguments);
     let value = vec![7; size.value_bytes];
     for number in 0..size.keys {

@@ -5,7 +5,7 @@ use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
-use crate::{ask, duration, size, terminal};
+use crate::{ask, duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
 use shoal_client::{Db, Options};
 use shoal_cluster::topology::Regions;
@@ -48,6 +48,7 @@ Examples:
   shoal bench tpcc --local --inside --shards 1 --replicas 3
   shoal bench micro --local --regions tiga --region hong-kong
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
+  shoal bench tpcc --local --call
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
 pub struct Bench {
@@ -157,6 +158,9 @@ struct Common {
     /// Have the clients live in the leaders, each with its data, instead of across sockets
     #[arg(long, requires = "local", conflicts_with = "rate")]
     inside: bool,
+    /// Call transactions by name, each in one message, instead of running them step by step from the client
+    #[arg(long)]
+    call: bool,
     /// Run on the cluster at these addresses, which has none of the workload's data yet
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
@@ -226,7 +230,8 @@ impl RequestedWorkload for TpccArgs {
     type Workload = TpcC;
 
     fn make<D: Database>(&self, db: &D) -> shoal_types::Result<TpcC> {
-        TpcC::new(db, Scale::specification(self.warehouses()))
+        let tpcc = TpcC::new(db, Scale::specification(self.warehouses()))?;
+        Ok(if self.common.call { tpcc.calling() } else { tpcc })
     }
 
     fn reserve(&self, threads: u16) -> usize {
@@ -253,7 +258,8 @@ impl Placeable for MicroArgs {
     type Placed = PlacedMicro;
 
     fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<PlacedMicro> {
-        PlacedMicro::new(db, shards, self.keys.div_ceil(shards), self.cross_shard)
+        let micro = PlacedMicro::new(db, shards, self.keys.div_ceil(shards), self.cross_shard)?;
+        Ok(if self.common.call { micro.calling() } else { micro })
     }
 }
 
@@ -280,7 +286,8 @@ impl RequestedWorkload for MicroArgs {
     type Workload = Micro;
 
     fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Micro> {
-        Micro::new(db, self.keys)
+        let micro = Micro::new(db, self.keys)?;
+        Ok(if self.common.call { micro.calling() } else { micro })
     }
 }
 
@@ -289,7 +296,8 @@ impl RequestedWorkload for RequestedYcsb<'_> {
 
     fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Ycsb> {
         let YcsbArgs { keys, value_bytes, distribution, .. } = *self.0;
-        Ycsb::new(db, self.1, keys, value_bytes, distribution)
+        let ycsb = Ycsb::new(db, self.1, keys, value_bytes, distribution)?;
+        Ok(if self.0.common.call { ycsb.calling() } else { ycsb })
     }
 }
 
@@ -338,6 +346,7 @@ impl Common {
         let memory_bytes_reserved = self.reserved(asked.reserve(self.workers()), 1);
         let measured = self.measure("embedded", memory_bytes_reserved, || {
             let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
+            let db = if self.call { db.with_procedures(procedures::known()) } else { db };
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;

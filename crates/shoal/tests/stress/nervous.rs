@@ -1,6 +1,6 @@
 //! A database that offers the core to other threads before every operation of a transaction.
 
-use shoal::{Db, Result, Rows, Scan, TableId, Transaction};
+use shoal::{Bytes, Db, Result, Rows, Scan, TableId, Transaction};
 use std::thread::yield_now;
 
 #[derive(Clone)]
@@ -20,6 +20,10 @@ impl shoal_types::Database for Nervous {
         mut body: impl AsyncFnMut(&NervousTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.0.transact(async |tx: &mut Transaction<'_>| body(&NervousTransaction(tx)).await).await
+    }
+
+    async fn call(&self, call: &shoal_types::Call<'_>) -> Result<Bytes> {
+        self.0.call(call.procedure, call.arguments).await
     }
 }
 

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
-use shoal_types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
+use shoal_types::{
+    Database, Error, ProcedureTransaction, Random, Result, ShardId, TableId, Transaction, Unknown,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,10 +44,7 @@ pub struct Calls {
 ///
 /// # Errors
 /// Those of the transaction, and a rejection if the arguments are none.
-pub async fn increment(
-    tx: &shoal_engine::CoordinatorTransaction,
-    arguments: &[u8],
-) -> Result<Bytes> {
+pub async fn increment(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
     let Some((table, counters)) = arguments.split_first_chunk::<4>() else {
         return Err(Error::reject("an increment names its table"));
     };

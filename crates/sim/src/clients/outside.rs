@@ -7,9 +7,10 @@
 //! ```
 
 use super::process::ProcessEnvironment;
+use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_engine::client::Directory;
-use shoal_types::{Database, Random, Result, TableId};
+use shoal_types::{Call, Database, Random, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,5 +79,9 @@ impl Database for OutsideClient {
         body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
         Database::transact(&self.cluster, body).await
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        Database::call(&self.cluster, call).await
     }
 }

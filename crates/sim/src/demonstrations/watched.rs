@@ -2,9 +2,10 @@
 //! records be paid for.
 
 use crate::cpu;
+use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes, Topology};
 use shoal_engine::LocalDatabase;
-use shoal_types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
+use shoal_types::{Call, Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -153,6 +154,13 @@ impl Database for Watched {
                 body(&WatchedTransaction { tx, db: self }).await
             })
             .await
+    }
+
+    /// What a procedure touches is not seen here, and so costs no time of a processor.
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        self.began.set(Some(self.time.get()));
+        self.touched.set(Touched::default());
+        self.db.call(call).await
     }
 }
 

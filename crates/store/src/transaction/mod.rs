@@ -274,6 +274,15 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         session
     }
 
+    /// The table of this name; creates it if there is none, whether or not the transaction commits.
+    ///
+    /// # Errors
+    /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
+    /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
+    pub fn table(&self, name: &str) -> Result<TableId> {
+        self.session().store().table(name)
+    }
+
     /// Locks, validates and installs, all on this store. An error means that nothing happened.
     ///
     /// # Errors

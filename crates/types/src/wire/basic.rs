@@ -26,7 +26,23 @@ macro_rules! coded_number {
         }
     )*};
 }
-coded_number!(u8, u16, u32, u64, u128);
+coded_number!(u8, u16, u32, u64, u128, i16, i64);
+
+impl<T: Coded, const N: usize> Coded for [T; N] {
+    const BYTES_MIN: usize = N * T::BYTES_MIN;
+
+    fn put(&self, out: &mut BytesMut) {
+        self.iter().for_each(|element| element.put(out));
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<[T; N], Malformed> {
+        let mut taken = [const { None }; N];
+        for element in &mut taken {
+            *element = Some(T::take(input)?);
+        }
+        Ok(taken.map(|element| element.expect("taken above")))
+    }
+}
 
 /// As a `u64`.
 impl Coded for usize {

@@ -1,12 +1,15 @@
 //! TPC-C as a [`Workload`].
 
 use super::client::{Client, Kind};
-use super::procedure::Procedure;
+use super::profile::{self, Profile};
 use super::scale::Scale;
 use super::schema::Tables;
-use super::{consistency, delivery, new_order, order_status, payment, population, stock_level};
-use crate::workload::{Check, Done, Workload};
-use shoal_types::{Database, Error, Rejected, Result};
+use super::{
+    consistency, delivery, keys, new_order, order_status, payment, population, stock_level,
+};
+use crate::procedures::decode;
+use crate::workload::{Check, Done, Workload, way};
+use shoal_types::{Call, Database, Error, Rejected, Result};
 use std::hint::black_box;
 
 /// The benchmark on one database: its scale and its tables.
@@ -16,6 +19,8 @@ pub struct TpcC {
     tables: Tables,
     /// The one kind of transaction there is, if there is no mix.
     only: Option<Kind>,
+    /// Transactions are calls of procedures.
+    calls: bool,
 }
 
 impl TpcC {
@@ -24,7 +29,7 @@ impl TpcC {
     /// # Errors
     /// Those of the database and of [`Scale::validate`].
     pub fn new<D: Database>(db: &D, scale: Scale) -> Result<TpcC> {
-        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)?, only: None })
+        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)?, only: None, calls: false })
     }
 
     /// The same, but that all transactions are of this kind: for experiments that look at one. It is
@@ -32,6 +37,12 @@ impl TpcC {
     #[must_use]
     pub fn of_kind(self, kind: Kind) -> TpcC {
         TpcC { only: Some(kind), ..self }
+    }
+
+    /// The same, with transactions that are calls of procedures: the database has to know them.
+    #[must_use]
+    pub fn calling(self) -> TpcC {
+        TpcC { calls: true, ..self }
     }
 
     /// Its scale.
@@ -45,22 +56,39 @@ impl TpcC {
     }
 
     /// Runs a transaction to its end; returns how often its body ran, and with which result.
-    async fn transact<D: Database, P: Procedure>(
+    async fn transact<D: Database, P: Profile>(
         &self,
         db: &D,
-        procedure: &P,
+        profile: &P,
         output: &mut P::Output,
     ) -> (u32, Result<()>) {
+        if self.calls {
+            return (1, self.call(db, profile, output).await);
+        }
         let mut runs = 0;
         let result = db
             .transact(async |tx| {
                 runs += 1;
-                procedure.run(tx, &self.tables, output).await
+                profile.run(tx, &self.tables, output).await
             })
             .await;
         // The output is not looked at; it must be made all the same.
         black_box(output);
         (runs, result)
+    }
+
+    /// Calls a transaction at its warehouse.
+    async fn call<D: Database, P: Profile>(
+        &self,
+        db: &D,
+        profile: &P,
+        output: &mut P::Output,
+    ) -> Result<()> {
+        let arguments = profile::arguments(&self.tables, profile);
+        let warehouse = keys::warehouse(profile.warehouse());
+        let call = Call::new(P::NAME, &arguments).near(self.tables.warehouse, &warehouse);
+        *output = decode(&db.call(&call).await?)?;
+        Ok(())
     }
 
     /// Draws the input of a transaction of this kind and runs it.
@@ -108,7 +136,8 @@ impl Workload for TpcC {
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let Scale { warehouses, items, customers, undelivered } = self.scale;
-        let mut parameters = vec![("warehouses", warehouses.to_string())];
+        let mut parameters =
+            vec![("warehouses", warehouses.to_string()), ("transactions", way(self.calls))];
         if self.scale != Scale::specification(warehouses) {
             parameters.push(("items", items.to_string()));
             parameters.push(("customers per district", customers.to_string()));

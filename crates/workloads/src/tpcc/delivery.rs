@@ -3,13 +3,14 @@
 //! open; a district without such an order is skipped.
 
 use super::keys;
-use super::procedure::Procedure;
+use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::DISTRICTS;
 use super::schema::{
     CustomerImage, Order, OrderLine, Tables, as_customer, as_row, read_for_update, unexpected,
 };
-use shoal_types::{Random, Result, Scan, Transaction};
+use shoal_types::procedure::Access;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 use zerocopy::IntoBytes;
 
 /// The warehouse, the carrier and the time.
@@ -60,8 +61,29 @@ impl Output {
     }
 }
 
-impl Procedure for Input {
+coded_struct!(Input { warehouse: u16, carrier: u8, date: u64 });
+coded_struct!(Delivered { order: u32, customer: u16, amount: i64 });
+coded_struct!(Output { delivered: [Option<Delivered>; DISTRICTS as usize] });
+
+impl Profile for Input {
+    const NAME: &'static str = "tpcc.delivery";
     type Output = Output;
+
+    fn warehouse(&self) -> u16 {
+        self.warehouse
+    }
+
+    /// Which orders and which customers is known only once the oldest new orders are read.
+    fn footprint(&self, tables: &Tables) -> Footprint {
+        let mut footprint = Footprint::whole();
+        for d in 1..=DISTRICTS {
+            let district = keys::district(self.warehouse, d);
+            for table in [tables.new_order, tables.order, tables.order_line, tables.customer] {
+                footprint.range(table, &Scan::prefix(&district), Access::ReadWrite);
+            }
+        }
+        footprint
+    }
 
     async fn run<X: Transaction>(
         &self,
@@ -119,7 +141,7 @@ impl Input {
         tx.put(tables.order, &key, order.as_bytes())?;
         for (key, row) in tx.scan(tables.order_line, Scan::prefix(&key)).await? {
             let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
-            delivered.amount += i64::from(line.amount.get());
+            delivered.amount = delivered.amount.wrapping_add(line.amount.get().into());
             let line = OrderLine { delivery_date: self.date.into(), ..*line };
             tx.put(tables.order_line, key, line.as_bytes())?;
         }
@@ -154,7 +176,7 @@ fn owe<X: Transaction>(
 ) -> Result<()> {
     let (customer, data) = as_customer(row, tables.customer, key)?;
     let mut after = *customer;
-    after.balance += amount;
-    after.deliveries += 1;
+    after.balance = after.balance.get().wrapping_add(amount).into();
+    after.deliveries = after.deliveries.get().wrapping_add(1).into();
     tx.put(tables.customer, key, CustomerImage::new(&after, data).as_bytes())
 }

@@ -5,7 +5,7 @@
 //! - [`scale`]: how many rows of everything, and the little versions tests use;
 //! - [`schema`] and [`keys`]: the nine tables, their two secondary indexes, rows, keys;
 //! - [`random`]: the specification's distributions; [`population`]: the initial data;
-//! - the five transactions, each an `Input` that is a [`procedure`] and an `Output`: [`new_order`],
+//! - the five transactions, each an `Input` that is a [`profile`] and an `Output`: [`new_order`],
 //!   [`payment`], [`order_status`], [`delivery`], [`stock_level`]; [`customer`] is how two of them
 //!   find a customer;
 //! - [`client`]: who issues them, in which mix; [`facts`] and [`consistency`]: what must hold
@@ -30,12 +30,14 @@ pub mod new_order;
 pub mod order_status;
 pub mod payment;
 pub mod population;
-pub mod procedure;
+pub mod profile;
 pub mod random;
 pub mod scale;
 pub mod schema;
 pub mod stock_level;
+mod wire;
 
 pub use benchmark::TpcC;
 pub use client::{Client, Kind};
+pub use profile::{Called, Profile};
 pub use scale::Scale;

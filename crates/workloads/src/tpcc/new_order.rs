@@ -2,14 +2,16 @@
 //! turns out at its last line to name no item and is rolled back.
 
 use super::keys;
-use super::procedure::Procedure;
+use super::profile::Profile;
 use super::random::{customer_id, item_id, other, uniform_u8};
 use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
 use super::schema::{
     District, Item, NULL_CARRIER, NULL_DATE, Order, OrderLine, RATE_ONE, Stock, Tables, Text,
     Warehouse, as_customer, as_row, read, read_for_update,
 };
-use shoal_types::{Error, Random, Result, Transaction};
+use shoal_types::procedure::Access;
+use shoal_types::wire::{self, BytesMut, Coded, Malformed};
+use shoal_types::{Error, Footprint, Random, Result, Scan, Transaction, coded_struct};
 use zerocopy::IntoBytes;
 
 /// The reason with which an order that names no item is rolled back.
@@ -131,8 +133,70 @@ impl Input {
     }
 }
 
-impl Procedure for Input {
+coded_struct!(Wanted { item: u32, supplier: u16, quantity: u8 });
+coded_struct!(Line { name: Text<24>, price: u32, amount: u32, stock: i16, brand: bool });
+coded_struct!(Output {
+    order: u32,
+    last: Text<16>,
+    credit: Text<2>,
+    discount: u16,
+    warehouse_tax: u16,
+    district_tax: u16,
+    total: i64,
+    lines: [Line; LINES_MAX as usize],
+});
+
+impl Coded for Input {
+    const BYTES_MIN: usize = 0;
+
+    fn put(&self, out: &mut BytesMut) {
+        (self.warehouse, self.district).put(out);
+        (self.customer, self.date).put(out);
+        self.lines().to_vec().put(out);
+    }
+
+    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Input, Malformed> {
+        let (warehouse, district) = Coded::take(input)?;
+        let (customer, date) = Coded::take(input)?;
+        let taken: Vec<Wanted> = Coded::take(input)?;
+        if !(1..=DISTRICTS).contains(&district) {
+            return Err(input.wrong("no such district"));
+        }
+        let (count, mut lines) = (taken.len(), [Wanted::default(); LINES_MAX as usize]);
+        let room = lines.get_mut(..count).ok_or_else(|| input.wrong("too many lines"))?;
+        room.copy_from_slice(&taken);
+        let count = u8::try_from(count).expect("there is room for so many");
+        Ok(Input { warehouse, district, customer, date, count, lines })
+    }
+}
+
+impl Profile for Input {
+    const NAME: &'static str = "tpcc.new_order";
     type Output = Output;
+
+    fn warehouse(&self) -> u16 {
+        self.warehouse
+    }
+
+    /// A line of the order has what the stock of its supplier says: nothing of it is independent of the rest.
+    fn footprint(&self, tables: &Tables) -> Footprint {
+        let (w, d, c) = (self.warehouse, self.district, self.customer);
+        let (district, customer) = (keys::district(w, d), keys::customer(w, d, c));
+        let mut footprint = Footprint::whole();
+        footprint.read(tables.warehouse, &keys::warehouse(w));
+        footprint.read_write(tables.district, &district);
+        footprint.read(tables.customer, &customer);
+        // Which order it becomes is known only once the district is read.
+        for table in [tables.order, tables.new_order, tables.order_line] {
+            footprint.range(table, &Scan::prefix(&district), Access::ReadWrite);
+        }
+        footprint.range(tables.order_by_customer, &Scan::prefix(&customer), Access::ReadWrite);
+        for line in self.lines() {
+            footprint.read(tables.item, &keys::item(line.item));
+            footprint.read_write(tables.stock, &keys::stock(line.supplier, line.item));
+        }
+        footprint
+    }
 
     async fn run<X: Transaction>(
         &self,
@@ -146,7 +210,7 @@ impl Procedure for Input {
         let district: &District =
             read_for_update(tx, tables.district, &keys::district(w, d)).await?;
         let o = district.next_order.get();
-        let next = District { next_order: (o + 1).into(), ..*district };
+        let next = District { next_order: o.wrapping_add(1).into(), ..*district };
         tx.put(tables.district, &keys::district(w, d), next.as_bytes())?;
 
         let key = keys::customer(w, d, c);
@@ -201,7 +265,7 @@ async fn enter_line<X: Transaction>(
 
     shown.name = item.name;
     shown.price = item.price.get();
-    shown.amount = item.price.get() * u32::from(wanted.quantity);
+    shown.amount = item.price.get().wrapping_mul(wanted.quantity.into());
     shown.stock = left;
     shown.brand = item.data.is_original() && stock.data.is_original();
     let line = OrderLine {
@@ -225,13 +289,13 @@ fn take<X: Transaction>(
     wanted: &Wanted,
     remote: bool,
 ) -> Result<i16> {
-    let rest = stock.quantity.get() - i16::from(wanted.quantity);
-    let left = if rest >= 10 { rest } else { rest + 91 };
+    let rest = stock.quantity.get().wrapping_sub(wanted.quantity.into());
+    let left = if rest >= 10 { rest } else { rest.wrapping_add(91) };
     let mut image = *stock;
     image.quantity = left.into();
-    image.ytd += u32::from(wanted.quantity);
-    image.orders += 1;
-    image.remote_orders += u32::from(remote);
+    image.ytd = image.ytd.get().wrapping_add(wanted.quantity.into()).into();
+    image.orders = image.orders.get().wrapping_add(1).into();
+    image.remote_orders = image.remote_orders.get().wrapping_add(remote.into()).into();
     tx.put(tables.stock, key, image.as_bytes())?;
     Ok(left)
 }
@@ -241,7 +305,7 @@ fn total(sum: i64, output: &Output) -> i64 {
     let discounted = RATE_ONE - i64::from(output.discount);
     let taxed = RATE_ONE + i64::from(output.warehouse_tax) + i64::from(output.district_tax);
     let one = RATE_ONE * RATE_ONE;
-    (sum * discounted * taxed + one / 2) / one
+    sum.wrapping_mul(discounted).wrapping_mul(taxed).wrapping_add(one / 2) / one
 }
 
 #[cfg(test)]

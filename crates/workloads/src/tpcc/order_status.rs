@@ -3,11 +3,12 @@
 
 use super::customer::{Selection, find};
 use super::keys;
-use super::procedure::Procedure;
+use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::{DISTRICTS, LINES_MAX, Scale};
 use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, unexpected};
-use shoal_types::{Random, Result, Scan, Transaction};
+use shoal_types::wire::{self, BytesMut, Coded, Malformed};
+use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 
 /// Whose order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +74,45 @@ impl Output {
     }
 }
 
-impl Procedure for Input {
+coded_struct!(Input { warehouse: u16, district: u8, customer: Selection });
+coded_struct!(Line { item: u32, supplier: u16, quantity: u8, amount: u32, delivery_date: u64 });
+
+impl Coded for Output {
+    const BYTES_MIN: usize = 0;
+
+    fn put(&self, out: &mut BytesMut) {
+        (self.id, self.first).put(out);
+        (self.middle, self.last).put(out);
+        (self.balance, self.order).put(out);
+        (self.entry_date, self.carrier).put(out);
+        self.lines().to_vec().put(out);
+    }
+
+    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Output, Malformed> {
+        let (id, first) = Coded::take(input)?;
+        let (middle, last) = Coded::take(input)?;
+        let (balance, order) = Coded::take(input)?;
+        let (entry_date, carrier) = Coded::take(input)?;
+        let taken: Vec<Line> = Coded::take(input)?;
+        let (count, mut lines) = (taken.len(), [Line::default(); LINES_MAX as usize]);
+        let room = lines.get_mut(..count).ok_or_else(|| input.wrong("too many lines"))?;
+        room.copy_from_slice(&taken);
+        Ok(Output { id, first, middle, last, balance, order, entry_date, carrier, count, lines })
+    }
+}
+
+impl Profile for Input {
+    const NAME: &'static str = "tpcc.order_status";
     type Output = Output;
+
+    fn warehouse(&self) -> u16 {
+        self.warehouse
+    }
+
+    /// Who the customer is, and which the last order, decides what is read.
+    fn footprint(&self, _tables: &Tables) -> Footprint {
+        Footprint::unknown()
+    }
 
     async fn run<X: Transaction>(
         &self,

@@ -3,14 +3,16 @@
 
 use super::customer::{Selection, find};
 use super::keys;
-use super::procedure::Procedure;
+use super::profile::Profile;
 use super::random::{other, uniform, uniform_u8};
 use super::scale::{DISTRICTS, Scale};
 use super::schema::{
     Address, CUSTOMER_DATA_MAX, Customer, CustomerImage, District, History, Tables, Text, UNIT,
     Warehouse, as_customer, read_for_update,
 };
-use shoal_types::{Random, Result, Transaction};
+use shoal_types::procedure::Access;
+use shoal_types::wire::{self, BytesMut, Coded, Malformed};
+use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 use std::io::Write;
 use zerocopy::IntoBytes;
 
@@ -96,8 +98,55 @@ impl Default for Output {
     }
 }
 
-impl Procedure for Input {
+coded_struct!(Input {
+    warehouse: u16,
+    district: u8,
+    customer_warehouse: u16,
+    customer_district: u8,
+    customer: Selection,
+    amount: u32,
+    date: u64,
+});
+
+impl Coded for Output {
+    const BYTES_MIN: usize = 0;
+
+    fn put(&self, out: &mut BytesMut) {
+        (self.warehouse, self.district).put(out);
+        (self.id, self.customer).put(out);
+        self.data().to_vec().put(out);
+    }
+
+    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Output, Malformed> {
+        let (warehouse, district) = Coded::take(input)?;
+        let (id, customer) = Coded::take(input)?;
+        let taken: Vec<u8> = Coded::take(input)?;
+        let (data_length, mut data) = (taken.len(), [0; SHOWN_DATA]);
+        let room = data.get_mut(..data_length).ok_or_else(|| input.wrong("too much of C_DATA"))?;
+        room.copy_from_slice(&taken);
+        Ok(Output { warehouse, district, id, customer, data, data_length })
+    }
+}
+
+impl Profile for Input {
+    const NAME: &'static str = "tpcc.payment";
     type Output = Output;
+
+    fn warehouse(&self) -> u16 {
+        self.warehouse
+    }
+
+    /// Of a payment by last name, who the customer is decides what is written.
+    fn footprint(&self, tables: &Tables) -> Footprint {
+        let Selection::Id(c) = self.customer else { return Footprint::unknown() };
+        let customer = keys::customer(self.customer_warehouse, self.customer_district, c);
+        let mut footprint = Footprint::whole();
+        footprint.read_write(tables.warehouse, &keys::warehouse(self.warehouse));
+        footprint.read_write(tables.district, &keys::district(self.warehouse, self.district));
+        footprint.read_write(tables.customer, &customer);
+        footprint.range(tables.history, &Scan::prefix(&customer), Access::ReadWrite);
+        footprint
+    }
 
     async fn run<X: Transaction>(
         &self,
@@ -110,12 +159,12 @@ impl Procedure for Input {
         self.prefetch(tx, tables);
         let key = keys::warehouse(w);
         let warehouse: &Warehouse = read_for_update(tx, tables.warehouse, &key).await?;
-        let image = Warehouse { ytd: warehouse.ytd + paid, ..*warehouse };
+        let image = Warehouse { ytd: warehouse.ytd.get().wrapping_add(paid).into(), ..*warehouse };
         tx.put(tables.warehouse, &key, image.as_bytes())?;
 
         let key = keys::district(w, d);
         let district: &District = read_for_update(tx, tables.district, &key).await?;
-        let image = District { ytd: district.ytd + paid, ..*district };
+        let image = District { ytd: district.ytd.get().wrapping_add(paid).into(), ..*district };
         tx.put(tables.district, &key, image.as_bytes())?;
 
         let home = (self.customer_warehouse, self.customer_district);
@@ -161,9 +210,9 @@ fn pay<X: Transaction>(
     let key = keys::customer(input.customer_warehouse, input.customer_district, output.id);
     let (customer, data) = as_customer(row, tables.customer, &key)?;
     let mut after = *customer;
-    after.balance -= paid;
-    after.ytd_payment += paid;
-    after.payments += 1;
+    after.balance = after.balance.get().wrapping_sub(paid).into();
+    after.ytd_payment = after.ytd_payment.get().wrapping_add(paid).into();
+    after.payments = after.payments.get().wrapping_add(1).into();
     output.customer = after;
     output.data_length = 0;
     if after.has_bad_credit() {

@@ -2,10 +2,11 @@
 //! orders are low in stock. It only reads.
 
 use super::keys;
-use super::procedure::Procedure;
+use super::profile::Profile;
 use super::random::uniform_u8;
 use super::schema::{District, OrderLine, Stock, Tables, as_row, read};
-use shoal_types::{Random, Result, Scan, Transaction};
+use shoal_types::procedure::Access;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 
 /// How many orders back it looks.
 const ORDERS: u32 = 20;
@@ -40,8 +41,27 @@ pub struct Output {
     pub items: Vec<u32>,
 }
 
-impl Procedure for Input {
+coded_struct!(Input { warehouse: u16, district: u8, threshold: u8 });
+coded_struct!(Output { low: u32, items: Vec<u32> });
+
+impl Profile for Input {
+    const NAME: &'static str = "tpcc.stock_level";
     type Output = Output;
+
+    fn warehouse(&self) -> u16 {
+        self.warehouse
+    }
+
+    /// Which orders and which stock is known only once the district is read.
+    fn footprint(&self, tables: &Tables) -> Footprint {
+        let (w, d) = (self.warehouse, self.district);
+        let (warehouse, district) = (keys::warehouse(w), keys::district(w, d));
+        let mut footprint = Footprint::whole();
+        footprint.read(tables.district, &district);
+        footprint.range(tables.order_line, &Scan::prefix(&district), Access::Read);
+        footprint.range(tables.stock, &Scan::prefix(&warehouse), Access::Read);
+        footprint
+    }
 
     async fn run<X: Transaction>(
         &self,

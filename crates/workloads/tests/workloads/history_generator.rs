@@ -1,8 +1,9 @@
 //! Generated clients against a database that aborts, keeps silent about outcomes, and, where a
 //! bug is planted, breaks its promises.
 
+use bytes::Bytes;
 use shoal_types::{
-    Aborted, Conflict, Database, Error, Random, RequestId, Result, TableId, Unknown,
+    Aborted, Call, Conflict, Database, Error, Random, RequestId, Result, TableId, Unknown,
 };
 use shoal_workloads::history::generator::{Generator, Parameters};
 use shoal_workloads::history::{AnomalyKind, History, Outcome, Report, check};
@@ -68,6 +69,10 @@ impl Database for Flaky {
                 (Ok(()), None) => unreachable!("what succeeds has a value"),
             }
         }
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
+        self.inner.call(call).await
     }
 }
 

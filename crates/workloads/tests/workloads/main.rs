@@ -1,6 +1,7 @@
 //! The workloads, the bench and its reports on the embedded database; and the checker of histories.
 
 mod bench;
+mod footprints;
 mod history_common;
 mod history_fuzz;
 mod history_generator;

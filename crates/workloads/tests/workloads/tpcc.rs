@@ -6,7 +6,7 @@ use shoal_types::{Database, Random, Result, Scan, TableId, Transaction};
 use shoal_workloads::model::{Model, ModelTransaction};
 use shoal_workloads::tpcc::client::Kind;
 use shoal_workloads::tpcc::customer::Selection;
-use shoal_workloads::tpcc::procedure::Procedure;
+use shoal_workloads::tpcc::profile::Profile;
 use shoal_workloads::tpcc::schema::{
     Customer, CustomerImage, District, History, NULL_CARRIER, Order, OrderLine, Row, Stock, Tables,
     Warehouse, as_customer, as_row, read,
@@ -50,9 +50,9 @@ impl Loaded {
     }
 
     /// Runs one transaction.
-    fn run<P: Procedure<Output: Default>>(&self, procedure: &P) -> Result<P::Output> {
+    fn run<P: Profile>(&self, profile: &P) -> Result<P::Output> {
         let mut output = P::Output::default();
-        let run = self.db.transact(async |tx| procedure.run(tx, &self.tables, &mut output).await);
+        let run = self.db.transact(async |tx| profile.run(tx, &self.tables, &mut output).await);
         block_on(run)?;
         Ok(output)
     }

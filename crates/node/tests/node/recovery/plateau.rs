@@ -12,7 +12,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::Operation;
-use shoal_engine::{Engine, PlantedBug, PlantedBugs, Procedures};
+use shoal_engine::{Engine, PlantedBug, PlantedBugs, ProcedureTransaction, Procedures};
 use shoal_node::{WorkerEvent, WorkerMessage};
 use shoal_types::{
     CallSession, Database, Epoch, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
@@ -38,7 +38,7 @@ const NOTES: u64 = 1 << 12;
 const ROUNDS: u64 = 120;
 
 /// Leaves a note; there are few of them.
-async fn leave(tx: &shoal_engine::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
+async fn leave(tx: &ProcedureTransaction<'_>, key: &[u8]) -> Result<Bytes> {
     tx.put(TableId(1), key, b"left")?;
     Ok(Bytes::copy_from_slice(key))
 }
