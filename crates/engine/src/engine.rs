@@ -349,7 +349,7 @@ pub enum EngineEffect<M> {
 impl<M> EngineEffect<M> {
     /// The report of a shard on which nothing was left hanging at the end of an epoch.
     pub fn ended_whole(shard: ShardId, epoch: Epoch) -> EngineEffect<M> {
-        EngineEffect::Report { shard, epoch, watermark: Clock::MAX }
+        EngineEffect::Report { shard, epoch, end: EpochEnd::Whole }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`Db`] is the whole interface; everything else here appears in its operations.
 
+pub use bytes::Bytes;
 pub use shoal_client::{
     Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan,
     TableId, Transaction, Unknown, limits,
