@@ -12,9 +12,9 @@
 //! know more: it must not go on with what it has in memory ([`Engine::exceeds`](shoal_engine::Engine::exceeds)).
 
 use super::{Mako, MakoEffects};
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_cluster::manager::{Configuration, LossStage};
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Mako {
         self.losses = losses.collect();
         for (shard, loss) in &self.losses {
             let (shard, begun) = (*shard, loss.begun);
-            let learns = self.options().faults.has(PlantedBug::LearnAfterLoss);
+            let learns = self.options().faults.has(MakoPlantedBug::LearnAfterLoss);
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
                 && loss.stage == LossStage::Asking
             {

@@ -11,12 +11,12 @@
 use super::leader_log::RecordWaiter;
 use super::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission};
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_store::Locked;
 use shoal_types::{Clock, Error, Result, ShardId, Stamp};
 use std::collections::BTreeMap;
@@ -275,7 +275,7 @@ impl TwoPhaseCommit {
             _ => CommitPlan::TwoPhase,
         };
         let locked = self.lock_own(&mut it, &own, effects);
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
             (true, _) => self.validate_own(&mut it, effects),
             (false, false) => check_own(&it),
@@ -370,7 +370,7 @@ impl TwoPhaseCommit {
     fn validate_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let id = it.remote_branches.id;
         assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
             return self.abort(it, error, effects);
         }
@@ -413,7 +413,7 @@ impl TwoPhaseCommit {
         );
         self.count_certified(&it, effects);
         it.phase = CommitPhase::Deciding;
-        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
+        if self.options().faults.has(TwoPhaseCommitPlantedBug::AcknowledgeAtCertification) {
             self.tell(&mut it, effects);
         }
         match it.plan {
@@ -487,7 +487,7 @@ impl TwoPhaseCommit {
         let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());
-            Observation::Certified { transaction, own, stamp, writes }
+            TwoPhaseCommitObservation::Certified { transaction, own, stamp, writes }
         });
     }
 
@@ -504,8 +504,8 @@ impl TwoPhaseCommit {
         if std::mem::replace(&mut it.told, true) {
             return; // Only with a planted bug.
         }
-        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
-        effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
+        let transaction = it.remote_branches.id;
+        effects.observe(|| TwoPhaseCommitObservation::Told { transaction });
         self.runtime.commit(&it.remote_branches);
     }
 

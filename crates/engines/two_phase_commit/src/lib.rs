@@ -37,6 +37,7 @@
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
+//! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4 |
@@ -46,8 +47,10 @@
 mod coordinator;
 mod leader_log;
 pub mod message;
+mod observation;
 mod options;
 mod participant;
+mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
@@ -56,7 +59,9 @@ mod tests;
 mod wire;
 
 pub use message::TwoPhaseCommitMessage;
+pub use observation::TwoPhaseCommitObservation;
 pub use options::TwoPhaseCommitOptions;
+pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
 use bytes::Bytes;
@@ -74,7 +79,6 @@ use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
-use shoal_engine::observation::Observation;
 use shoal_engine::replication::replay::replay;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
@@ -86,7 +90,8 @@ use std::sync::Arc;
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-type TwoPhaseCommitEffects = shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage>;
+type TwoPhaseCommitEffects =
+    shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage, TwoPhaseCommitObservation>;
 
 /// One worker of a node, speaking two-phase commit.
 pub struct TwoPhaseCommit {
@@ -105,6 +110,8 @@ impl Engine for TwoPhaseCommit {
     type Message = TwoPhaseCommitMessage;
     type Options = TwoPhaseCommitOptions;
     type Shared = TwoPhaseCommitShared;
+    type PlantedBug = TwoPhaseCommitPlantedBug;
+    type Observation = TwoPhaseCommitObservation;
 
     fn share(setup: &Setup<TwoPhaseCommitOptions>, node: NodeId) -> Arc<TwoPhaseCommitShared> {
         setup.options.check();
@@ -118,7 +125,7 @@ impl Engine for TwoPhaseCommit {
     fn new(worker: WorkerId, shared: Arc<TwoPhaseCommitShared>, seed: u64) -> TwoPhaseCommit {
         let options = &shared.setup.options;
         let led = shared.replicas.iter().filter(|replica| replica.led);
-        let (limits, faults) = (options.limits.clone(), options.faults);
+        let limits = options.limits.clone();
         let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
         let worker_context = WorkerContext::new(WorkerSetup {
@@ -127,7 +134,6 @@ impl Engine for TwoPhaseCommit {
             replicas,
             epoch: shared.epoch,
             limits,
-            faults,
             seed,
             // What is installed is committed (rule P4), so all that can be read may be shown.
             reads: None,
@@ -213,6 +219,7 @@ impl Engine for TwoPhaseCommit {
 
 impl TaskDriver for TwoPhaseCommit {
     type Message = TwoPhaseCommitMessage;
+    type Observation = TwoPhaseCommitObservation;
 
     fn runtime(&mut self) -> &mut Runtime<TwoPhaseCommitMessage> {
         &mut self.runtime
@@ -224,10 +231,9 @@ impl TaskDriver for TwoPhaseCommit {
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
             EngineRequest::Reveal { remote_branches, slot } => {
-                let stamp = Stamp::local(remote_branches.epoch, Clock::ZERO);
                 // What is installed is committed (rule P4), so all that can be read may be shown.
-                let (transaction, own) = (remote_branches.id, self.runtime.worker_context.home());
-                effects.observe(|| Observation::Told { transaction, own, stamp });
+                let transaction = remote_branches.id;
+                effects.observe(|| TwoPhaseCommitObservation::Told { transaction });
                 slot.fill(Ok(()));
             }
         }
@@ -302,7 +308,7 @@ impl TwoPhaseCommit {
         let entry = RecordEntry::decode(entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");
-        let faults = self.shared.setup.options.faults;
+        let faults = self.shared.setup.options.limits.faults;
         let (epoch, operations) = (entry.epoch, &mut self.runtime.counters.operations);
         let sessions = Rc::clone(&followed.sessions);
         followed.enter(entry, |clock, writes| {
@@ -335,11 +341,10 @@ impl TwoPhaseCommit {
                 self.nudged_at = now;
                 self.runtime.nudge_others(effects);
             }
-            effects.observe(|| Observation::Appended {
+            effects.observe(|| TwoPhaseCommitObservation::Appended {
                 shard,
                 ballot: Ballot::default(),
                 index,
-                ends: Vec::new(),
                 safe,
                 clocks,
             });

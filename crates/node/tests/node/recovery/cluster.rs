@@ -8,9 +8,9 @@ use shoal_cluster::manager::{
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
 use shoal_engine::engine::Setup;
-use shoal_engine::{Engine, Observation, Procedures};
+use shoal_engine::{Engine, Procedures};
 use shoal_log::MemoryStorage;
-use shoal_mako::{Mako, MakoShared};
+use shoal_mako::{Mako, MakoObservation, MakoShared};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
@@ -71,7 +71,7 @@ pub struct Cluster {
     pub stop: Rc<Cell<bool>>,
     pub trace: Option<Vec<String>>,
     /// Who lets this be seen first is to crash.
-    pub trap: Option<fn(&Observation) -> bool>,
+    pub trap: Option<fn(&MakoObservation) -> bool>,
     /// What becomes of messages between nodes.
     pub filter: Option<Filter>,
     /// Messages that a filter holds.
@@ -388,7 +388,7 @@ impl Cluster {
         let worker = self.workers.get_mut(&place).expect("up");
         worker.step(self.now, event, &mut effects);
         for observation in effects.observations.into_iter().flatten() {
-            if let Observation::Told { own, stamp, .. } = &observation {
+            if let MakoObservation::Told { own, stamp, .. } = &observation {
                 self.told.push((place, *own, stamp.clone()));
             }
             self.note(format_args!("    {}.{} {observation:?}", place.0, place.1));

@@ -1,0 +1,85 @@
+//! What a simulation makes of the observations of `two_phase_commit`.
+
+use super::{Observed, Simulated};
+use crate::checks::TwoPhaseCommitRules;
+use crate::coverage::Coverage;
+use crate::digest::Digest;
+use crate::recovery::RecoveryFact;
+use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitObservation};
+use shoal_types::ShardId;
+
+impl Simulated for TwoPhaseCommit {
+    type Rules = TwoPhaseCommitRules;
+}
+
+impl Observed for TwoPhaseCommitObservation {
+    fn cover(&self, coverage: &mut Coverage) {
+        match self {
+            TwoPhaseCommitObservation::Read { tombstone, .. } => {
+                coverage.tombstone += u64::from(*tombstone);
+            }
+            TwoPhaseCommitObservation::Resolved { installed, .. } => {
+                coverage.given_up += u64::from(!installed);
+            }
+            TwoPhaseCommitObservation::Certified { own, stamp, writes, .. } => {
+                coverage.certified(*own, stamp, writes);
+            }
+            TwoPhaseCommitObservation::Appended { clocks, .. } => {
+                coverage.heartbeat += u64::from(clocks.is_empty());
+            }
+            TwoPhaseCommitObservation::Applied { won, .. } => coverage.thomas += u64::from(!won),
+            TwoPhaseCommitObservation::Drawn { .. }
+            | TwoPhaseCommitObservation::Installed { .. }
+            | TwoPhaseCommitObservation::Told { .. } => {}
+        }
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        let mut words = |kind: u64, one: u64, other: u64| {
+            digest.word(kind);
+            digest.word(one);
+            digest.word(other);
+        };
+        match self {
+            TwoPhaseCommitObservation::Read { transaction, stamp, .. } => {
+                words(1, transaction.sequence, stamp.clock.0);
+            }
+            TwoPhaseCommitObservation::Drawn { transaction, clock, .. } => {
+                words(2, transaction.sequence, clock.0);
+            }
+            TwoPhaseCommitObservation::Resolved { transaction, clock, .. } => {
+                words(3, transaction.sequence, clock.0);
+            }
+            TwoPhaseCommitObservation::Certified { transaction, stamp, .. } => {
+                words(4, transaction.sequence, stamp.clock.0);
+            }
+            TwoPhaseCommitObservation::Installed { transaction, stamp, key, value, .. } => {
+                words(5, transaction.sequence, stamp.clock.0);
+                digest.bytes(key);
+                digest.bytes(value.as_deref().unwrap_or_default());
+            }
+            TwoPhaseCommitObservation::Appended { index, safe, .. } => words(6, *index, safe.0),
+            TwoPhaseCommitObservation::Applied { stamp, key, won, .. } => {
+                words(9, stamp.clock.0, (*won).into());
+                digest.bytes(key);
+            }
+            TwoPhaseCommitObservation::Told { transaction } => words(8, transaction.sequence, 0),
+        }
+    }
+
+    /// No leader of its streams ever changes.
+    fn recovery(&self) -> Option<RecoveryFact> {
+        None
+    }
+
+    fn entry(&self) -> Option<(ShardId, u64)> {
+        match self {
+            TwoPhaseCommitObservation::Appended { shard, index, .. } => Some((*shard, *index)),
+            _ => None,
+        }
+    }
+
+    fn copied(&self) -> Option<ShardId> {
+        None
+    }
+}
