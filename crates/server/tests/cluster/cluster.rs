@@ -86,9 +86,9 @@ impl Cluster {
             builder = builder.shard(voters[0].clone(), voters.clone(), []);
         }
         let topology = builder.build().expect("a topology");
-        let managers = match protocol {
-            Protocol::Mako => vec![NodeId(0), NodeId(1), NodeId(2)],
-            Protocol::TwoPhaseCommit => Vec::new(),
+        let managers = match protocol.has_managers() {
+            true => vec![NodeId(0), NodeId(1), NodeId(2)],
+            false => Vec::new(),
         };
         let secret = secret();
         let config = |node: u32| {

@@ -5,7 +5,7 @@
 use crate::cases::files;
 use crate::folder::Folder;
 use proptest::prelude::*;
-use shoal_server::{NodeConfig, Protocol};
+use shoal_server::NodeConfig;
 use std::time::Duration;
 
 /// What is done to a text.
@@ -93,7 +93,7 @@ pub fn assert_sound(config: &NodeConfig) {
     let twice =
         managers.iter().filter(|it| managers.iter().filter(|other| other == it).count() > 1);
     assert_eq!(twice.count(), 0, "{config:?}");
-    assert!(config.protocol == Protocol::Mako || managers.is_empty(), "{config:?}");
+    assert!(config.protocol.has_managers() || managers.is_empty(), "{config:?}");
     let minute = Duration::from_secs(60);
     assert!(config.distance.delay <= minute && config.distance.jitter <= minute, "{config:?}");
     assert!(!config.cluster.is_empty(), "{config:?}");

@@ -2,7 +2,8 @@
 
 use crate::duration;
 use crate::local::ClusterPlan;
-use clap::{Args, ValueEnum, value_parser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, value_parser};
 use shoal_server::Protocol;
 use std::time::Duration;
 
@@ -32,23 +33,11 @@ fn replicas(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| "1, 3, 5 or 7".to_owned())
 }
 
-/// A commit protocol, by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum EngineName {
-    /// Certify first, replicate in the background
-    #[default]
-    Mako,
-    /// The classic one, to compare with; its leaders never change
-    TwoPhaseCommit,
-}
-
-impl From<EngineName> for Protocol {
-    fn from(name: EngineName) -> Protocol {
-        match name {
-            EngineName::Mako => Protocol::Mako,
-            EngineName::TwoPhaseCommit => Protocol::TwoPhaseCommit,
-        }
-    }
+/// The commit protocols, by their names.
+pub fn engine() -> impl TypedValueParser<Value = Protocol> {
+    let value = |protocol: Protocol| PossibleValue::new(protocol.name()).help(protocol.about());
+    let named = |name: String| Protocol::named(&name).ok_or("there is no such protocol");
+    PossibleValuesParser::new(Protocol::ALL.map(value)).try_map(named)
 }
 
 impl Shape {
@@ -57,13 +46,13 @@ impl Shape {
     }
 
     /// A cluster of this shape, with so many workers on each node.
-    pub fn plan(&self, workers: u32, engine: EngineName) -> ClusterPlan {
+    pub fn plan(&self, workers: u32, protocol: Protocol) -> ClusterPlan {
         ClusterPlan {
             workers,
             round_trip: self.wan,
             jitter: self.jitter,
             leader_datacenters: self.leaders_in.min(self.replicas),
-            protocol: engine.into(),
+            protocol,
             ..ClusterPlan::new(self.shards, self.replicas)
         }
     }

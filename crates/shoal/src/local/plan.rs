@@ -74,7 +74,7 @@ pub struct ClusterPlan {
     pub round_trip: Duration,
     /// Emulated, one way, on top of it.
     pub jitter: Duration,
-    /// The commit protocol. Only `mako` has managers, so that leaders can fail.
+    /// The commit protocol. Where it has managers, leaders can fail.
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
     pub mako: shoal_mako::MakoOptions,
@@ -105,7 +105,7 @@ impl ClusterPlan {
             workers: 1,
             round_trip: Duration::ZERO,
             jitter: Duration::ZERO,
-            protocol: Protocol::Mako,
+            protocol: Protocol::default(),
             mako: shoal_mako::MakoOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
@@ -114,10 +114,7 @@ impl ClusterPlan {
 
     /// The protocol's name.
     pub fn engine(&self) -> &'static str {
-        match self.protocol {
-            Protocol::Mako => "mako",
-            Protocol::TwoPhaseCommit => "two-phase-commit",
-        }
+        self.protocol.name()
     }
 
     /// In words: `mako, 3 shards of 3 replicas, 50 ms`.
@@ -177,7 +174,7 @@ impl ClusterPlan {
     /// The nodes that have managers: those of the first shard, up to five, an odd number of them.
     pub fn managers(&self) -> Vec<String> {
         let count = match self.replicas {
-            _ if self.protocol != Protocol::Mako => 0,
+            _ if !self.protocol.has_managers() => 0,
             1 | 2 => 1,
             3 | 4 => 3,
             _ => 5,

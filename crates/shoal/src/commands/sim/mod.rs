@@ -234,6 +234,13 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_server::Protocol;
+
+    #[test]
+    fn every_engine_that_is_served_is_simulated() {
+        let simulated = ENGINES.map(|engine| engine.name);
+        assert_eq!(simulated, Protocol::ALL.map(Protocol::name));
+    }
 
     #[test]
     fn a_build_without_planted_bugs_says_how_to_build_one_that_has_them() {
