@@ -12,7 +12,7 @@
 
 use crate::client::{ClientId, ClientReply, ClientRequest};
 use crate::execution::LocalDatabase;
-use crate::observation::Observation;
+use crate::planted_bugs::Plantable;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
@@ -73,6 +73,12 @@ pub trait Engine: Sized {
     /// What the workers of one node share: its stores and some atomics.
     type Shared: Send + Sync;
 
+    /// What it lets a checker see.
+    type Observation: Clone + fmt::Debug + 'static;
+
+    /// Bugs that can be planted in it, beside those of what all engines share.
+    type PlantedBug: Plantable;
+
     /// What the workers of `node` will share. Here the options are checked.
     ///
     /// # Panics
@@ -90,7 +96,7 @@ pub trait Engine: Sized {
         &mut self,
         now: Time,
         event: EngineEvent<Self::Message>,
-        effects: &mut EngineEffects<Self::Message>,
+        effects: &mut EngineEffects<Self::Message, Self::Observation>,
     );
 
     /// The database as code on this worker sees it.
@@ -353,32 +359,32 @@ impl<M> EngineEffect<M> {
     }
 }
 
-/// What an engine's step leaves.
-pub type EngineEffects<M> = StepOutput<EngineEffect<M>>;
+/// What a step of an engine leaves, whose messages are `M` and whose observations `O`.
+pub type EngineEffects<M, O> = StepOutput<EngineEffect<M>, O>;
 
 /// Where a step leaves its effects, in order, and, if they are watched, its observations.
 #[derive(Debug, Clone)]
-pub struct StepOutput<E> {
+pub struct StepOutput<E, O> {
     /// To be done, in order.
     pub effects: Vec<E>,
-    /// What a checker may want to know; see [`Observation`]. `None` if it is not watched.
-    pub observations: Option<Vec<Observation>>,
+    /// What a checker may want to know. `None` if it is not watched.
+    pub observations: Option<Vec<O>>,
 }
 
-impl<E> StepOutput<E> {
+impl<E, O> StepOutput<E, O> {
     /// None yet, and it is not watched.
-    pub fn new() -> StepOutput<E> {
+    pub fn new() -> StepOutput<E, O> {
         StepOutput { effects: Vec::new(), observations: None }
     }
 
     /// None yet, and it is watched.
-    pub fn observed() -> StepOutput<E> {
+    pub fn observed() -> StepOutput<E, O> {
         StepOutput { effects: Vec::new(), observations: Some(Vec::new()) }
     }
 
     /// Adds an observation, which is only made if they are watched.
     #[inline]
-    pub fn observe(&mut self, observation: impl FnOnce() -> Observation) {
+    pub fn observe(&mut self, observation: impl FnOnce() -> O) {
         if let Some(observations) = &mut self.observations {
             observations.push(observation());
         }
@@ -390,8 +396,8 @@ impl<E> StepOutput<E> {
     }
 }
 
-impl<E> Default for StepOutput<E> {
-    fn default() -> StepOutput<E> {
+impl<E, O> Default for StepOutput<E, O> {
+    fn default() -> StepOutput<E, O> {
         StepOutput::new()
     }
 }

@@ -7,10 +7,11 @@
 //!
 //! Without the feature `points`, which the simulator asks for, a point is nothing.
 
-use crate::observation::Observation;
+use std::any::Any;
 
-/// Acts for another worker, and adds what that lets be seen.
-pub type Act = Box<dyn FnOnce(&mut Option<Vec<Observation>>)>;
+/// Acts for another worker, and adds what that lets be seen to what the step has let be seen: the observations of a
+/// [`StepOutput`](crate::engine::StepOutput) of the engine that both run.
+pub type Act = Box<dyn FnOnce(&mut dyn Any)>;
 
 #[cfg(feature = "points")]
 thread_local! {
@@ -29,9 +30,9 @@ pub fn take_back() -> Option<Act> {
     NEXT.take()
 }
 
-/// A point: see the module.
+/// A point at which another worker may act, while a step has let these observations be seen.
 #[inline(always)]
-pub fn point(observations: &mut Option<Vec<Observation>>) {
+pub fn point<O: 'static>(observations: &mut Option<Vec<O>>) {
     #[cfg(feature = "points")]
     if let Some(act) = NEXT.take() {
         act(observations);

@@ -21,7 +21,6 @@ pub mod wire;
 
 pub use engine::{Engine, EngineEffect, EngineEffects, EngineEvent, WorkerPlace};
 pub use execution::{CoordinatorTransaction, LocalDatabase};
-pub use observation::Observation;
-pub use planted_bugs::{PlantedBug, PlantedBugs};
+pub use planted_bugs::{Plantable, PlantedBug, PlantedBugs};
 pub use procedure::{Procedure, ProcedureTransaction, Procedures};
 pub use transaction_id::TransactionId;

@@ -1,52 +1,25 @@
 //! Planted bugs: each disarms one rule, so that the simulator can prove that its checkers see the
-//! loss of it.
+//! loss of it. Those of what all engines share are here, in [`Limits::faults`](crate::execution::Limits::faults); each
+//! engine has its own, a set of another type in its options.
 //!
 //! Without the feature `planted`, which only tests and `shoal/planted` ask for, [`PlantedBugs`] is empty and
 //! every question to it is answered *no* at compile time.
 
-/// One planted bug.
+use std::marker::PhantomData;
+
+/// A kind of bugs, of which any can be planted.
+pub trait Plantable: Copy + 'static {
+    /// Its place among the bugs of its kind; below 64.
+    fn number(self) -> u32;
+}
+
+/// One planted bug in what all engines share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// A participant says yes to every validation (serializability).
-    SkipRemoteValidation,
-    /// Draw the clock before the locks are taken (M2).
-    ClockBeforeLock,
     /// A safe clock ignores what is in flight (M3).
     SafeClockPastInFlight,
-    /// The clock of a transaction in parts is in flight no more once its first part is in the stream (M3).
-    SafeClockPastParts,
-    /// An epoch ends as a whole between the parts of a transaction (M9).
-    EndBetweenParts,
-    /// Answer as soon as a transaction is certified (M5).
-    AcknowledgeAtCertification,
-    /// A tombstone that was read adds nothing to the stamp (M1).
-    IgnoreTombstoneStamp,
-    /// Followers apply a piece as soon as it is in the stream (M6).
-    ApplyAboveWatermark,
     /// Followers let the last to arrive win (M6).
     ReplayInArrivalOrder,
-    /// A shard validates with its own lock, before all other locks are held (design §5, step 3; P1).
-    ValidateBeforeLocks,
-    /// Participants install with a stamp that leaves out the transaction's other shards (M1).
-    InstallOwnClockOnly,
-    /// What an open transaction read is shown before it is covered (M5).
-    RevealAtOnce,
-    /// What an epoch before wrote is read though it is not known to be durable (M8).
-    ReadUnsettledEpoch,
-    /// A worker ends an epoch while clocks of it are in flight (M9).
-    EndEpochInFlight,
-    /// Where something was left hanging, an epoch is said to have ended whole (M9).
-    EndWholeWhileHanging,
-    /// The end of an epoch is reported when it is appended, not when it is durable (M9).
-    ReportBeforeDurable,
-    /// A leader goes on without a lease (M7).
-    ActWithoutLease,
-    /// Versions are rolled back by their own clock, ignoring what else they depend on (M9).
-    RollBackByClock,
-    /// What a dead coordinator has locked stays locked (liveness).
-    KeepDeadLocks,
-    /// What hangs for a silent coordinator is given up while the epoch is open (M3).
-    SilenceResolves,
     /// A call that is looked up is said to have had no effect, ignoring its row (exactly once).
     IgnoreRequestRows,
     /// Calls whose sessions were forgotten are run (exactly once).
@@ -55,105 +28,67 @@ pub enum PlantedBug {
     ReuseSerials,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
-    /// Streams are cut where the store may still change (M6).
-    CutUnstable,
-    /// A copy of a shard has what is not committed (M6).
-    CopyUncommitted,
-    /// A replica that takes a copy keeps rows that the copy has not (M6).
-    CopyKeepsDeleted,
-    /// A copy has what is as old as its cut, in an epoch that is not settled, whether it was decided or not (M10).
-    CopyByClock,
-    /// A replica that takes a copy does not take over what the sender knows to be durable, and so leaves rows out of
-    /// the copies that it gives itself (M10).
-    CopyWithoutWatermarks,
-    /// A node that begins takes epochs whose FVW is kept no more for whole, and does not wait for what streams say (M9).
-    TakeForgottenForWhole,
-    /// Waits for other shards have no bound (M11).
-    WaitForever,
-    /// A copy leaves out what is undecided (M12).
-    CopyWithoutUndecided,
-    /// What is undecided is kept below newer versions that are committed, and a new leader puts it on top of them (M12).
-    InstallUndecidedAbove,
     /// A leader draws clocks while its shard is out (M12).
     ServeWhileOut,
-    /// A leader whose stream decides nothing goes on to certify (M11).
-    CertifyWhileStalled,
-    /// A stream is cut behind entries that its own watermark covers, wherever the shard's other streams are (M6).
-    CutCovered,
-    /// A snapshot says nothing of epochs that lost something (M9).
-    SnapshotWithoutFinals,
     /// What is replayed is applied even where a copy has brought what came after it (M6).
     ReplayBelowFloor,
-    /// A collection takes tombstones while older writes may still arrive (M6).
-    SweepUnreached,
-    /// A collection takes tombstones that are not committed (M9).
-    SweepUncommitted,
     /// Replay takes tombstones while older writes may still arrive (M6).
     BuryUnreached,
-    /// What a node installed as a leader is swept only while it leads (M9).
-    SweepLedOnly,
-    /// A transaction keeps its locks while it waits for a silent leader (M11).
-    HoldForSilent,
-    /// What a shard's end rejects is swept only once its epoch is settled (M12).
-    SweepSettled,
-    /// A one-shard transaction installs although its epoch closed before its clock was drawn (M8).
-    InstallAfterClose,
-    /// A participant locks and draws a clock for an epoch that closed meanwhile (M8).
-    LockAfterClose,
-    /// A coordinator draws clocks of its own shards in an epoch that closed meanwhile (M8).
-    CertifyAfterClose,
-    /// A stream counts as stable while pieces of it wait for locks of other workers (M6).
-    StableWhileBlocked,
-    /// A stream counts as stable by what its own worker covers, wherever the other workers are (M6).
-    StableAlone,
-    /// A copy claims all up to the greatest clock of one stream, wherever the other streams are (M6).
-    CopyFromOneStream,
-    /// A node goes on to learn about a shard after it has said what it knows of it (M9).
-    LearnAfterLoss,
-    /// A new leader serves its shard while what is prepared and not decided there is not locked (P7).
-    ServeWithoutRecoveredLocks,
-    /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
-    PresumeAbortEarly,
-    /// A decision is forgotten before all participants have its outcome durable (P9).
-    EndUnacknowledged,
 }
 
-/// A set of planted bugs.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PlantedBugs {
+impl Plantable for PlantedBug {
+    fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A set of planted bugs of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct PlantedBugs<B = PlantedBug> {
     #[cfg(feature = "planted")]
     bits: u64,
+    kind: PhantomData<fn(B)>,
 }
 
 // A build without the feature has no place where a bug could stand.
 #[cfg(not(feature = "planted"))]
 const _: () = {
     assert!(size_of::<PlantedBugs>() == 0);
-    assert!(!PlantedBugs::NONE.has(PlantedBug::SkipRemoteValidation));
+    assert!(!PlantedBugs::<PlantedBug>::NONE.has(PlantedBug::IgnoreRequestRows));
 };
 
-impl PlantedBugs {
+impl<B: Plantable> PlantedBugs<B> {
     /// No bug.
-    pub const NONE: PlantedBugs = PlantedBugs {
+    pub const NONE: PlantedBugs<B> = PlantedBugs {
         #[cfg(feature = "planted")]
         bits: 0,
+        kind: PhantomData,
     };
 
     /// Exactly this bug.
     #[cfg(feature = "planted")]
-    pub fn only(fault: PlantedBug) -> PlantedBugs {
-        PlantedBugs { bits: 1 << fault as u64 }
+    pub fn only(fault: B) -> PlantedBugs<B> {
+        assert!(fault.number() < u64::BITS, "a set has no place for so many bugs");
+        PlantedBugs { bits: 1 << fault.number(), kind: PhantomData }
     }
 
     /// Is the bug planted?
+    #[cfg(feature = "planted")]
     #[inline(always)]
-    pub const fn has(self, fault: PlantedBug) -> bool {
-        #[cfg(feature = "planted")]
-        return self.bits & (1 << fault as u64) != 0;
-        #[cfg(not(feature = "planted"))]
-        {
-            let _ = fault;
-            false
-        }
+    pub fn has(self, fault: B) -> bool {
+        self.bits & (1 << fault.number()) != 0
+    }
+
+    /// Is the bug planted? In this build none can be.
+    #[cfg(not(feature = "planted"))]
+    #[inline(always)]
+    pub const fn has(self, _fault: B) -> bool {
+        false
+    }
+}
+
+impl<B: Plantable> Default for PlantedBugs<B> {
+    fn default() -> PlantedBugs<B> {
+        PlantedBugs::NONE
     }
 }

@@ -29,7 +29,7 @@ struct Bench<E: Engine> {
     timers: Vec<Option<Time>>,
     spent: Vec<Duration>,
     began: Instant,
-    effects: WorkerEffects<E::Message>,
+    effects: WorkerEffects<E::Message, E::Observation>,
 }
 
 impl<E: Engine> Bench<E> {

@@ -101,5 +101,5 @@ pub enum WorkerEffect<M> {
     },
 }
 
-/// What a worker's step leaves.
-pub type WorkerEffects<M> = StepOutput<WorkerEffect<M>>;
+/// What a step of a worker leaves, whose engine's messages are `M` and whose observations `O`.
+pub type WorkerEffects<M, O> = StepOutput<WorkerEffect<M>, O>;

@@ -128,7 +128,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         known: &KnownConfiguration,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
@@ -162,7 +162,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         changes: usize,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
@@ -188,7 +188,7 @@ impl<E: Engine> Worker<E> {
         shard: ShardId,
         replica: NodeId,
         instance: Incarnation,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let held = self.streams.get_mut(&shard).expect("held");
         let before = held.incarnations.insert(replica, instance);
@@ -206,7 +206,7 @@ impl<E: Engine> Worker<E> {
         from: NodeId,
         (shard, incarnation): (ShardId, Incarnation),
         message: shoal_log::StreamMessage,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let Some(held) = self.streams.get(&shard) else {
             self.strays += 1;
@@ -271,7 +271,7 @@ impl<E: Engine> Worker<E> {
         now: Time,
         shard: ShardId,
         event: shoal_log::StreamEvent,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
         let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
@@ -324,7 +324,12 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Cuts what every replica has, and what is too much to be kept for those that have not.
-    fn trim(&mut self, now: Time, shard: ShardId, effects: &mut WorkerEffects<E::Message>) {
+    fn trim(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         let held = self.streams.get_mut(&shard).expect("held");
         if held.told.saturating_sub(held.stream.start().0) < self.trim_entries {
             return; // Mostly there is too little to look any further.
@@ -347,7 +352,11 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Has the manager told of replicas without memory that have what they need.
-    fn note_caught_up(&mut self, shard: ShardId, effects: &mut WorkerEffects<E::Message>) {
+    fn note_caught_up(
+        &mut self,
+        shard: ShardId,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
         let Some((ballot, _)) = held.leadership.filter(|_| held.stream.is_leading()) else {

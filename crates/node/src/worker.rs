@@ -216,7 +216,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         event: WorkerEvent<E::Message>,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if self.exceeds.is_some() {
             return;
@@ -273,7 +273,7 @@ impl<E: Engine> Worker<E> {
 
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
     /// first: see [`Membership`].
-    fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+    fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);
@@ -297,7 +297,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         event: ManagerClientEvent,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let Some(manager_client) = &mut self.manager_client else { return };
         let mut wanted = Vec::new();
@@ -340,14 +340,14 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Tells the engine what its streams have done.
-    fn pass_news(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+    fn pass_news(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         while let Some(event) = self.news.pop_front() {
             self.engine_step(now, event, effects);
         }
     }
 
     /// Passes on to the member what the workers want the manager to be told.
-    fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+    fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         if self.manager_client.is_none() {
             return;
         }
@@ -377,13 +377,13 @@ impl<E: Engine> Worker<E> {
         (self.worker != HOST).then_some(WorkerEffect::Nudge { worker: HOST })
     }
 
-    fn nudge_others(&self, effects: &mut WorkerEffects<E::Message>) {
+    fn nudge_others(&self, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         let workers = (0..self.membership.workers()).map(WorkerId);
         let others = workers.filter(|worker| *worker != self.worker);
         effects.effects.extend(others.map(|worker| WorkerEffect::Nudge { worker }));
     }
 
-    fn on_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+    fn on_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         // Whichever it was that went off, those asked for later were dropped for it: ask again.
         self.timer.asked = None;
         if self.timer.manager_client.take_if(|at| *at <= now).is_some() {
@@ -405,7 +405,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    fn set_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+    fn set_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         let streams = self.streams.values().filter_map(|held| held.timer);
         let Some(at) = streams.chain(self.timer.engine).chain(self.timer.manager_client).min()
         else {
@@ -418,7 +418,11 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Has the manager told something.
-    fn say(&mut self, word: ManagerRequest, effects: &mut WorkerEffects<E::Message>) {
+    fn say(
+        &mut self,
+        word: ManagerRequest,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         self.membership.say(word);
         effects.effects.extend(self.nudge_host());
     }
@@ -430,7 +434,7 @@ impl<E: Engine> Worker<E> {
         now: Time,
         from: NodeId,
         (generation, message): (Generation, E::Message),
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if generation == self.generation() {
             self.engine_step(now, shoal_engine::EngineEvent::Received { from, message }, effects);
@@ -443,7 +447,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         event: shoal_engine::EngineEvent<E::Message>,
-        effects: &mut WorkerEffects<E::Message>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let generation = self.generation();
         let mut wanted = shoal_engine::EngineEffects {

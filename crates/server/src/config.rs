@@ -27,6 +27,7 @@
 //! authorities = "ca.pem"
 //! ```
 
+use crate::protocol::Protocol;
 use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
@@ -41,17 +42,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-
-/// A commit protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// Mako: certify first, replicate in the background.
-    #[default]
-    Mako,
-    /// The classic one, to compare with.
-    TwoPhaseCommit,
-}
 
 /// What takes longer is slow, if the file does not say otherwise: more than any distance takes.
 const SLOW_AFTER: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `config.rs` | what a node is told, and the file it stands in |
-//! | `server.rs` | starting a node, and its end |
+//! | `server.rs`, `protocol.rs` | starting a node, and its end; the commit protocols to choose from |
 //! | `worker_host.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager/` | the node's part of the configuration manager, on a thread of its own |
@@ -34,13 +34,15 @@ mod health;
 mod http;
 mod manager;
 mod metrics;
+mod protocol;
 mod server;
 mod slow;
 mod status;
 mod worker_host;
 
-pub use config::{ConfigError, NodeConfig, Protocol, ValueError};
+pub use config::{ConfigError, NodeConfig, ValueError};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
+pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,

@@ -1,6 +1,6 @@
 //! A node, from its start to its end.
 
-use crate::config::{NodeConfig, Protocol};
+use crate::config::NodeConfig;
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
@@ -68,20 +68,7 @@ impl Server {
         procedures: Arc<Procedures>,
         listener: Option<TcpListener>,
     ) -> Result<Server, ServerStartError> {
-        match config.protocol {
-            Protocol::Mako => {
-                let mut options = config.mako.clone();
-                limit(&mut options.limits, config)?;
-                start::<shoal_mako::Mako>(config, options, procedures, listener)
-            }
-            Protocol::TwoPhaseCommit => {
-                let mut options = shoal_two_phase_commit::TwoPhaseCommitOptions::default();
-                limit(&mut options.limits, config)?;
-                start::<shoal_two_phase_commit::TwoPhaseCommit>(
-                    config, options, procedures, listener,
-                )
-            }
-        }
+        config.protocol.start(config, procedures, listener)
     }
 
     /// Where it listens.
@@ -117,7 +104,8 @@ impl Server {
     }
 }
 
-fn start<E>(
+/// Starts a node that runs an engine with these options.
+pub(crate) fn start<E>(
     config: &NodeConfig,
     options: E::Options,
     procedures: Arc<Procedures>,
@@ -206,7 +194,7 @@ where
 }
 
 /// What a node's configuration says of its engine's limits, and a seed that clients cannot know.
-fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
+pub(crate) fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
     limits.slow_after = config.slow_after;
     limits.memory_bytes_max = config.memory_bytes_max;
     limits.memory_bytes_reserved = config.memory_bytes_reserved;

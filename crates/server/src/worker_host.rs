@@ -111,7 +111,7 @@ pub(crate) struct WorkerHost<E: Engine> {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
     slow: SlowLog,
-    effects: WorkerEffects<E::Message>,
+    effects: WorkerEffects<E::Message, E::Observation>,
 }
 
 impl<E: Engine> WorkerHost<E> {

@@ -3,8 +3,7 @@
 
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
-use shoal_engine::Observation;
-use shoal_types::{Clock, ShardId};
+use shoal_types::{Clock, ShardId, Stamp};
 use std::ops::AddAssign;
 
 /// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`: seeds are not asked to.
@@ -162,51 +161,18 @@ impl Coverage {
         } += 1;
     }
 
-    /// Counts what can be seen of an observation.
-    pub fn see(&mut self, observation: &Observation) {
-        match observation {
-            Observation::Read { tombstone, .. } => self.tombstone += u64::from(*tombstone),
-            Observation::Resolved { installed, .. } => self.given_up += u64::from(!installed),
-            Observation::Certified { own, stamp, writes, .. } => {
-                self.read_only += u64::from(writes.is_empty());
-                let remote = stamp.as_ref().remote;
-                let is_floor = |shard: ShardId| shard == ShardId::EVERY;
-                self.collapsed += u64::from(remote.iter().any(|entry| is_floor(entry.shard)));
-                let written = |shard: ShardId| writes.iter().any(|(other, _)| *other == shard);
-                let foreign = |shard: ShardId, clock: Clock| {
-                    shard != *own && !is_floor(shard) && !written(shard) && clock > Clock::ZERO
-                };
-                let depends = remote.iter().any(|entry| foreign(entry.shard, entry.clock));
-                self.dependency += u64::from(depends);
-            }
-            Observation::Appended { clocks, .. } => self.heartbeat += u64::from(clocks.is_empty()),
-            Observation::Settled { .. } => self.settled += 1,
-            Observation::Applied { won, .. } => self.thomas += u64::from(!won),
-            Observation::Led { length, .. } => self.led += u64::from(*length > 0),
-            Observation::RolledBack { settled, .. } => {
-                self.rolled_back_with_epoch += 1;
-                self.lost_early += u64::from(!settled);
-            }
-            Observation::HeldUp { .. } => self.held_up += 1,
-            Observation::Restored { .. } => self.restored += 1,
-            Observation::Given { withheld, undecided, .. } => {
-                self.withheld += u64::from(*withheld > 0);
-                self.carried_undecided += u64::from(!undecided.is_empty());
-            }
-            Observation::Inherited { .. } => self.inherited += 1,
-            Observation::Drawn { .. }
-            | Observation::Recovered { .. }
-            | Observation::Serves { .. }
-            | Observation::Acted { .. }
-            | Observation::Reported { .. }
-            | Observation::Installed { .. }
-            | Observation::Watermark { .. }
-            | Observation::Opened { .. }
-            | Observation::Locked { .. }
-            | Observation::Swept { .. }
-            | Observation::Copied { .. }
-            | Observation::Told { .. } => {}
-        }
+    /// A transaction was certified, with this stamp as the shard `own` writes it; it writes here.
+    pub fn certified(&mut self, own: ShardId, stamp: &Stamp, writes: &[(ShardId, Clock)]) {
+        self.read_only += u64::from(writes.is_empty());
+        let remote = stamp.as_ref().remote;
+        let is_floor = |shard: ShardId| shard == ShardId::EVERY;
+        self.collapsed += u64::from(remote.iter().any(|entry| is_floor(entry.shard)));
+        let written = |shard: ShardId| writes.iter().any(|(other, _)| *other == shard);
+        let foreign = |shard: ShardId, clock: Clock| {
+            shard != own && !is_floor(shard) && !written(shard) && clock > Clock::ZERO
+        };
+        let depends = remote.iter().any(|entry| foreign(entry.shard, entry.clock));
+        self.dependency += u64::from(depends);
     }
 
     /// Takes over what is counted anyway.

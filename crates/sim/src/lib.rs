@@ -12,7 +12,7 @@
 //! | [`simulation`] | the world: one thing happens after another |
 //! | [`clients`] | who uses the cluster, from within and from outside |
 //! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
-//! | [`checks`] | the rules, each judged as things happen |
+//! | [`checks`], [`observed`] | the rules, each judged as things happen; what else is made of what engines let be seen |
 //! | [`scenario`], [`distances`], [`failures`] | what a seed stands for |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
@@ -33,6 +33,7 @@ pub mod fault_schedule;
 pub mod managers;
 pub mod metrics;
 pub mod network;
+pub mod observed;
 mod panics;
 pub mod planted;
 pub mod queue;
@@ -46,5 +47,5 @@ mod violation;
 
 pub use distances::SimulatedRegions;
 pub use run::{RunFailure, RunOptions, RunReport, run};
-pub use subject::{AnyPlantedBug, ENGINES, Runner, Subject};
+pub use subject::{AnyPlantedBug, ENGINES, Runner, SimulatedEngine, Subject};
 pub use violation::Violation;

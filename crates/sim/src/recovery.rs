@@ -2,7 +2,7 @@
 //! failure can be put right into it, and so that it is known that this was done.
 
 use shoal_cluster::manager::{Applied, Configuration};
-use shoal_engine::{Observation, WorkerPlace};
+use shoal_engine::WorkerPlace;
 use shoal_types::{Ballot, NodeId, ShardId};
 
 /// A step of a recovery that is done, so that the next one is under way.
@@ -32,6 +32,15 @@ struct ShardRecovery {
     stage: Option<ShardRecoveryStage>,
     /// How many workers serve under the ballot.
     serving: u32,
+}
+
+/// What an engine lets be seen of the recovery of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecoveryFact {
+    /// A worker of its leader has come so far.
+    Reached(ShardId, ShardRecoveryStage),
+    /// A worker serves the shard, as its leader under this ballot.
+    Serves(ShardId, Ballot),
 }
 
 /// In which step of its recovery each shard is, so that failures can strike there.
@@ -128,20 +137,16 @@ impl Recoveries {
     pub(crate) fn observe(
         &mut self,
         place: WorkerPlace,
-        observation: &Observation,
+        fact: RecoveryFact,
     ) -> Option<(ShardRecoveryStage, NodeId)> {
-        let (shard, stage) = match observation {
-            Observation::Led { shard, .. } => (*shard, ShardRecoveryStage::Prepared),
-            Observation::Appended { shard, ends, .. } if !ends.is_empty() => {
-                (*shard, ShardRecoveryStage::Ended)
-            }
-            Observation::Reported { shard, .. } => (*shard, ShardRecoveryStage::Reported),
-            Observation::Serves { shard, ballot } => {
+        let (shard, stage) = match fact {
+            RecoveryFact::Reached(shard, stage) => (shard, stage),
+            RecoveryFact::Serves(shard, ballot) => {
                 self.speaks = true;
                 let recovery = &mut self.shards[shard.0 as usize];
-                if *ballot > recovery.ballot {
+                if ballot > recovery.ballot {
                     // The first leaders were not appointed.
-                    *recovery = ShardRecovery { ballot: *ballot, stage: None, serving: 0 };
+                    *recovery = ShardRecovery { ballot, stage: None, serving: 0 };
                 }
                 if ballot.node == recovery.ballot.node {
                     recovery.serving += 1;
@@ -151,27 +156,6 @@ impl Recoveries {
                 }
                 return None;
             }
-            Observation::Read { .. }
-            | Observation::Drawn { .. }
-            | Observation::Resolved { .. }
-            | Observation::Certified { .. }
-            | Observation::Installed { .. }
-            | Observation::Acted { .. }
-            | Observation::Appended { .. }
-            | Observation::Watermark { .. }
-            | Observation::Settled { .. }
-            | Observation::RolledBack { .. }
-            | Observation::HeldUp { .. }
-            | Observation::Restored { .. }
-            | Observation::Recovered { .. }
-            | Observation::Given { .. }
-            | Observation::Opened { .. }
-            | Observation::Locked { .. }
-            | Observation::Swept { .. }
-            | Observation::Copied { .. }
-            | Observation::Inherited { .. }
-            | Observation::Told { .. }
-            | Observation::Applied { .. } => return None,
         };
         let recovery = &mut self.shards[shard.0 as usize];
         let is_new = recovery.ballot.node == place.node && recovery.stage < Some(stage);

@@ -238,7 +238,7 @@ impl<E: Subject> PreparedRun<E> {
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
             persistence_ns: scenario.persistence_ns,
-            rules: Some(E::RULES),
+            is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };
         let mut setup = Setup { topology, procedures, streams, options };

@@ -1,28 +1,30 @@
 //! Who is simulated: the engines, their configurations drawn from the seed, and bugs to plant in them.
 //! The only place that knows engines by name.
 
-use crate::checks::Rules;
 use crate::managers::ManagersPlan;
+use crate::observed::Simulated;
 use crate::run::{RunOptions, RunReport, run};
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
 use shoal_cluster::topology::Partitioning;
+use shoal_engine::PlantedBug;
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
 use shoal_engine::client::requests_table;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
-use shoal_engine::{Engine, PlantedBug};
-use shoal_mako::{Mako, StampForm};
-use shoal_two_phase_commit::TwoPhaseCommit;
+use shoal_mako::{Mako, MakoOptions, MakoPlantedBug, StampForm};
+use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions, TwoPhaseCommitPlantedBug};
 use shoal_types::Random;
 use std::time::Duration;
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnyPlantedBug {
-    /// In an engine.
-    Engine(PlantedBug),
+    /// In what all engines share.
+    Runtime(PlantedBug),
+    /// In the engine that is simulated, by its name there: see [`Subject::BUGS`].
+    Own(&'static str),
     /// The leader of a stream counts what a learner accepted as a vote (M4).
     CountLearner,
     /// A replica forgets what it has promised (M4).
@@ -56,65 +58,17 @@ pub enum AnyPlantedBug {
 }
 
 impl AnyPlantedBug {
-    /// Bugs by the names that the command line knows.
+    /// Bugs that can be planted in any engine, by the names that the command line knows.
     pub const NAMED: &[(&str, AnyPlantedBug)] = &[
-        ("skip-remote-validation", AnyPlantedBug::Engine(PlantedBug::SkipRemoteValidation)),
-        ("clock-before-lock", AnyPlantedBug::Engine(PlantedBug::ClockBeforeLock)),
-        ("safe-clock-past-in-flight", AnyPlantedBug::Engine(PlantedBug::SafeClockPastInFlight)),
-        (
-            "acknowledge-at-certification",
-            AnyPlantedBug::Engine(PlantedBug::AcknowledgeAtCertification),
-        ),
-        ("ignore-tombstone-stamp", AnyPlantedBug::Engine(PlantedBug::IgnoreTombstoneStamp)),
-        ("apply-above-watermark", AnyPlantedBug::Engine(PlantedBug::ApplyAboveWatermark)),
-        ("replay-in-arrival-order", AnyPlantedBug::Engine(PlantedBug::ReplayInArrivalOrder)),
-        ("validate-before-locks", AnyPlantedBug::Engine(PlantedBug::ValidateBeforeLocks)),
-        ("install-own-clock-only", AnyPlantedBug::Engine(PlantedBug::InstallOwnClockOnly)),
-        ("reveal-at-once", AnyPlantedBug::Engine(PlantedBug::RevealAtOnce)),
-        ("ignore-request-rows", AnyPlantedBug::Engine(PlantedBug::IgnoreRequestRows)),
-        ("reuse-serials", AnyPlantedBug::Engine(PlantedBug::ReuseSerials)),
-        ("serve-forgotten-sessions", AnyPlantedBug::Engine(PlantedBug::ServeForgottenSessions)),
-        ("reuse-session-numbers", AnyPlantedBug::Engine(PlantedBug::ReuseSessionNumbers)),
-        ("read-unsettled-epoch", AnyPlantedBug::Engine(PlantedBug::ReadUnsettledEpoch)),
-        ("end-epoch-in-flight", AnyPlantedBug::Engine(PlantedBug::EndEpochInFlight)),
-        ("end-whole-while-hanging", AnyPlantedBug::Engine(PlantedBug::EndWholeWhileHanging)),
-        ("report-before-durable", AnyPlantedBug::Engine(PlantedBug::ReportBeforeDurable)),
-        ("act-without-lease", AnyPlantedBug::Engine(PlantedBug::ActWithoutLease)),
-        ("roll-back-by-clock", AnyPlantedBug::Engine(PlantedBug::RollBackByClock)),
-        ("keep-dead-locks", AnyPlantedBug::Engine(PlantedBug::KeepDeadLocks)),
-        ("silence-resolves", AnyPlantedBug::Engine(PlantedBug::SilenceResolves)),
-        ("cut-unstable", AnyPlantedBug::Engine(PlantedBug::CutUnstable)),
-        ("copy-uncommitted", AnyPlantedBug::Engine(PlantedBug::CopyUncommitted)),
-        ("copy-keeps-deleted", AnyPlantedBug::Engine(PlantedBug::CopyKeepsDeleted)),
-        ("copy-by-clock", AnyPlantedBug::Engine(PlantedBug::CopyByClock)),
-        ("copy-without-watermarks", AnyPlantedBug::Engine(PlantedBug::CopyWithoutWatermarks)),
-        ("copy-without-undecided", AnyPlantedBug::Engine(PlantedBug::CopyWithoutUndecided)),
-        ("install-undecided-above", AnyPlantedBug::Engine(PlantedBug::InstallUndecidedAbove)),
-        ("wait-forever", AnyPlantedBug::Engine(PlantedBug::WaitForever)),
-        ("certify-while-stalled", AnyPlantedBug::Engine(PlantedBug::CertifyWhileStalled)),
-        ("serve-while-out", AnyPlantedBug::Engine(PlantedBug::ServeWhileOut)),
-        ("cut-covered", AnyPlantedBug::Engine(PlantedBug::CutCovered)),
-        ("snapshot-without-finals", AnyPlantedBug::Engine(PlantedBug::SnapshotWithoutFinals)),
-        ("replay-below-floor", AnyPlantedBug::Engine(PlantedBug::ReplayBelowFloor)),
-        ("sweep-unreached", AnyPlantedBug::Engine(PlantedBug::SweepUnreached)),
-        ("sweep-uncommitted", AnyPlantedBug::Engine(PlantedBug::SweepUncommitted)),
-        ("bury-unreached", AnyPlantedBug::Engine(PlantedBug::BuryUnreached)),
-        ("sweep-led-only", AnyPlantedBug::Engine(PlantedBug::SweepLedOnly)),
-        ("sweep-settled", AnyPlantedBug::Engine(PlantedBug::SweepSettled)),
-        ("install-after-close", AnyPlantedBug::Engine(PlantedBug::InstallAfterClose)),
-        ("lock-after-close", AnyPlantedBug::Engine(PlantedBug::LockAfterClose)),
-        ("certify-after-close", AnyPlantedBug::Engine(PlantedBug::CertifyAfterClose)),
-        ("safe-clock-past-parts", AnyPlantedBug::Engine(PlantedBug::SafeClockPastParts)),
-        ("end-between-parts", AnyPlantedBug::Engine(PlantedBug::EndBetweenParts)),
-        ("stable-while-blocked", AnyPlantedBug::Engine(PlantedBug::StableWhileBlocked)),
-        ("stable-alone", AnyPlantedBug::Engine(PlantedBug::StableAlone)),
-        ("copy-from-one-stream", AnyPlantedBug::Engine(PlantedBug::CopyFromOneStream)),
-        (
-            "serve-without-recovered-locks",
-            AnyPlantedBug::Engine(PlantedBug::ServeWithoutRecoveredLocks),
-        ),
-        ("presume-abort-early", AnyPlantedBug::Engine(PlantedBug::PresumeAbortEarly)),
-        ("end-unacknowledged", AnyPlantedBug::Engine(PlantedBug::EndUnacknowledged)),
+        ("safe-clock-past-in-flight", AnyPlantedBug::Runtime(PlantedBug::SafeClockPastInFlight)),
+        ("replay-in-arrival-order", AnyPlantedBug::Runtime(PlantedBug::ReplayInArrivalOrder)),
+        ("ignore-request-rows", AnyPlantedBug::Runtime(PlantedBug::IgnoreRequestRows)),
+        ("reuse-serials", AnyPlantedBug::Runtime(PlantedBug::ReuseSerials)),
+        ("serve-forgotten-sessions", AnyPlantedBug::Runtime(PlantedBug::ServeForgottenSessions)),
+        ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
+        ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),
+        ("replay-below-floor", AnyPlantedBug::Runtime(PlantedBug::ReplayBelowFloor)),
+        ("bury-unreached", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
         ("adopt-shortest", AnyPlantedBug::AdoptShortest),
@@ -132,26 +86,61 @@ impl AnyPlantedBug {
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
     ];
 
-    /// The bug of this name.
+    /// The bug of this name, in what all engines share or in some engine.
     pub fn named(name: &str) -> Option<AnyPlantedBug> {
-        AnyPlantedBug::NAMED.iter().find(|(other, _)| *other == name).map(|(_, bug)| *bug)
+        let shared = AnyPlantedBug::NAMED.iter().find(|(other, _)| *other == name);
+        let mut own = ENGINES.iter().flat_map(|engine| (engine.bugs)());
+        shared.map(|(_, bug)| *bug).or_else(|| own.find(|own| *own == name).map(AnyPlantedBug::Own))
+    }
+
+    /// The names of all bugs, each once.
+    pub fn names() -> Vec<&'static str> {
+        let own = ENGINES.iter().flat_map(|engine| (engine.bugs)());
+        let mut names: Vec<_> =
+            AnyPlantedBug::NAMED.iter().map(|(name, _)| *name).chain(own).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Can it be planted in an engine that has these of its own?
+    pub fn is_in(self, own: &[&str]) -> bool {
+        match self {
+            AnyPlantedBug::Own(name) => own.contains(&name),
+            _ => true,
+        }
     }
 }
 
 /// Runs a seed.
 pub type Runner = fn(u64, RunOptions) -> RunReport;
 
-/// The engines, by the names that the command line knows.
-pub const ENGINES: [(&str, Runner); 2] =
-    [(Mako::NAME, run::<Mako>), (TwoPhaseCommit::NAME, run::<TwoPhaseCommit>)];
+/// An engine that the command line can simulate.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedEngine {
+    /// Its name.
+    pub name: &'static str,
+    /// Runs a seed.
+    pub run: Runner,
+    /// The names of the bugs that can be planted in it alone.
+    pub bugs: fn() -> Vec<&'static str>,
+}
+
+impl SimulatedEngine {
+    const fn of<E: Subject>() -> SimulatedEngine {
+        let bugs = || E::BUGS.iter().map(|(name, _)| *name).collect();
+        SimulatedEngine { name: E::NAME, run: run::<E>, bugs }
+    }
+}
+
+/// The engines that can be simulated.
+pub const ENGINES: [SimulatedEngine; 2] =
+    [SimulatedEngine::of::<Mako>(), SimulatedEngine::of::<TwoPhaseCommit>()];
 
 /// An engine that can be simulated.
-pub trait Subject: Engine + 'static {
+pub trait Subject: Simulated {
     /// Its name, as on the command line.
     const NAME: &'static str;
-
-    /// What its observations are judged by.
-    const RULES: Rules = Rules::Watermark;
 
     /// It goes on for shards whose majority is lost for good, once that is accepted.
     const OUTLIVES_MAJORITIES: bool = false;
@@ -159,9 +148,15 @@ pub trait Subject: Engine + 'static {
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
 
+    /// The bugs that can be planted in it, by the names that the command line knows.
+    const BUGS: &'static [(&'static str, Self::PlantedBug)];
+
+    /// The part of its options that all engines have.
+    fn limits(options: &mut Self::Options) -> &mut Limits;
+
     /// Plants a bug in the engine.
     #[cfg(feature = "planted")]
-    fn plant(options: &mut Self::Options, faults: PlantedBugs);
+    fn plant(options: &mut Self::Options, faults: PlantedBugs<Self::PlantedBug>);
 
     /// Tables that the engine keeps for itself.
     fn tables(shards: u32) -> Vec<(String, Partitioning)> {
@@ -191,7 +186,14 @@ pub fn plant<E: Subject>(
     let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
     let streams = &mut setup.streams.faults;
     match bug {
-        AnyPlantedBug::Engine(fault) => E::plant(&mut setup.options, PlantedBugs::only(fault)),
+        AnyPlantedBug::Runtime(fault) => {
+            E::limits(&mut setup.options).faults = PlantedBugs::only(fault);
+        }
+        AnyPlantedBug::Own(name) => {
+            let found = E::BUGS.iter().find(|(other, _)| *other == name);
+            let (_, fault) = found.unwrap_or_else(|| panic!("{} has no bug {name}", E::NAME));
+            E::plant(&mut setup.options, PlantedBugs::only(*fault));
+        }
         AnyPlantedBug::CountLearner => streams.count_learner = true,
         AnyPlantedBug::ForgetPromise => streams.forget_promise = true,
         AnyPlantedBug::AdoptShortest => streams.adopt_shortest = true,
@@ -260,8 +262,54 @@ impl Subject for Mako {
 
     const OUTLIVES_MAJORITIES: bool = true;
 
-    fn draw(random: &mut Random, round_trip: Duration) -> shoal_mako::MakoOptions {
-        let mut options = shoal_mako::MakoOptions::default();
+    const BUGS: &'static [(&'static str, MakoPlantedBug)] = &[
+        ("skip-remote-validation", MakoPlantedBug::SkipRemoteValidation),
+        ("clock-before-lock", MakoPlantedBug::ClockBeforeLock),
+        ("acknowledge-at-certification", MakoPlantedBug::AcknowledgeAtCertification),
+        ("ignore-tombstone-stamp", MakoPlantedBug::IgnoreTombstoneStamp),
+        ("apply-above-watermark", MakoPlantedBug::ApplyAboveWatermark),
+        ("validate-before-locks", MakoPlantedBug::ValidateBeforeLocks),
+        ("install-own-clock-only", MakoPlantedBug::InstallOwnClockOnly),
+        ("reveal-at-once", MakoPlantedBug::RevealAtOnce),
+        ("read-unsettled-epoch", MakoPlantedBug::ReadUnsettledEpoch),
+        ("end-epoch-in-flight", MakoPlantedBug::EndEpochInFlight),
+        ("end-whole-while-hanging", MakoPlantedBug::EndWholeWhileHanging),
+        ("report-before-durable", MakoPlantedBug::ReportBeforeDurable),
+        ("act-without-lease", MakoPlantedBug::ActWithoutLease),
+        ("roll-back-by-clock", MakoPlantedBug::RollBackByClock),
+        ("keep-dead-locks", MakoPlantedBug::KeepDeadLocks),
+        ("silence-resolves", MakoPlantedBug::SilenceResolves),
+        ("cut-unstable", MakoPlantedBug::CutUnstable),
+        ("copy-uncommitted", MakoPlantedBug::CopyUncommitted),
+        ("copy-keeps-deleted", MakoPlantedBug::CopyKeepsDeleted),
+        ("copy-by-clock", MakoPlantedBug::CopyByClock),
+        ("copy-without-watermarks", MakoPlantedBug::CopyWithoutWatermarks),
+        ("copy-without-undecided", MakoPlantedBug::CopyWithoutUndecided),
+        ("install-undecided-above", MakoPlantedBug::InstallUndecidedAbove),
+        ("wait-forever", MakoPlantedBug::WaitForever),
+        ("certify-while-stalled", MakoPlantedBug::CertifyWhileStalled),
+        ("cut-covered", MakoPlantedBug::CutCovered),
+        ("snapshot-without-finals", MakoPlantedBug::SnapshotWithoutFinals),
+        ("sweep-unreached", MakoPlantedBug::SweepUnreached),
+        ("sweep-uncommitted", MakoPlantedBug::SweepUncommitted),
+        ("sweep-led-only", MakoPlantedBug::SweepLedOnly),
+        ("sweep-settled", MakoPlantedBug::SweepSettled),
+        ("install-after-close", MakoPlantedBug::InstallAfterClose),
+        ("lock-after-close", MakoPlantedBug::LockAfterClose),
+        ("certify-after-close", MakoPlantedBug::CertifyAfterClose),
+        ("safe-clock-past-parts", MakoPlantedBug::SafeClockPastParts),
+        ("end-between-parts", MakoPlantedBug::EndBetweenParts),
+        ("stable-while-blocked", MakoPlantedBug::StableWhileBlocked),
+        ("stable-alone", MakoPlantedBug::StableAlone),
+        ("copy-from-one-stream", MakoPlantedBug::CopyFromOneStream),
+    ];
+
+    fn limits(options: &mut MakoOptions) -> &mut Limits {
+        &mut options.limits
+    }
+
+    fn draw(random: &mut Random, round_trip: Duration) -> MakoOptions {
+        let mut options = MakoOptions::default();
         limits(&mut options.limits, random, round_trip);
         options.stamps = match random.below(5) {
             0 => StampForm::Full,
@@ -302,7 +350,7 @@ impl Subject for Mako {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut shoal_mako::MakoOptions, faults: PlantedBugs) {
+    fn plant(options: &mut MakoOptions, faults: PlantedBugs<MakoPlantedBug>) {
         options.faults = faults;
     }
 }
@@ -310,13 +358,22 @@ impl Subject for Mako {
 impl Subject for TwoPhaseCommit {
     const NAME: &'static str = "two-phase-commit";
 
-    const RULES: Rules = Rules::Records;
+    const BUGS: &'static [(&'static str, TwoPhaseCommitPlantedBug)] = &[
+        ("skip-remote-validation", TwoPhaseCommitPlantedBug::SkipRemoteValidation),
+        ("acknowledge-at-certification", TwoPhaseCommitPlantedBug::AcknowledgeAtCertification),
+        ("validate-before-locks", TwoPhaseCommitPlantedBug::ValidateBeforeLocks),
+        ("act-without-lease", TwoPhaseCommitPlantedBug::ActWithoutLease),
+        ("serve-without-recovered-locks", TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks),
+        ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
+        ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
+    ];
 
-    fn draw(
-        random: &mut Random,
-        round_trip: Duration,
-    ) -> shoal_two_phase_commit::TwoPhaseCommitOptions {
-        let mut options = shoal_two_phase_commit::TwoPhaseCommitOptions::default();
+    fn limits(options: &mut TwoPhaseCommitOptions) -> &mut Limits {
+        &mut options.limits
+    }
+
+    fn draw(random: &mut Random, round_trip: Duration) -> TwoPhaseCommitOptions {
+        let mut options = TwoPhaseCommitOptions::default();
         options.limits.sessions_max = 1 << 12; // Enough for a few clients, and quick to set up.
         limits(&mut options.limits, random, round_trip);
         options.batch_records_max = one_of(random, &[1, 2, 10, 400]);
@@ -335,7 +392,7 @@ impl Subject for TwoPhaseCommit {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut shoal_two_phase_commit::TwoPhaseCommitOptions, faults: PlantedBugs) {
+    fn plant(options: &mut TwoPhaseCommitOptions, faults: PlantedBugs<TwoPhaseCommitPlantedBug>) {
         options.faults = faults;
     }
 }

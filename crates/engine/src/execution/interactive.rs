@@ -131,8 +131,9 @@ impl InteractiveSessions {
         let heard_at = self.worker_context.now.get();
         let began_at = heard_at;
         let serial = self.next_serial.get();
-        self.next_serial
-            .set(serial + u64::from(!self.worker_context.faults.has(PlantedBug::ReuseSerials)));
+        self.next_serial.set(
+            serial + u64::from(!self.worker_context.limits.faults.has(PlantedBug::ReuseSerials)),
+        );
         let session =
             InteractiveSession { serial, began_at, heard_at, ..InteractiveSession::default() };
         let session = Rc::new(RefCell::new(session));

@@ -43,10 +43,10 @@ impl ProcedureCalls {
         let (limits, worker) = (&worker_context.limits, worker_context.place.worker);
         let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
         // A planted bug takes the numbers of others for its own: they are the same then.
-        let reuses = worker_context.faults.has(PlantedBug::ReuseSessionNumbers);
+        let reuses = worker_context.limits.faults.has(PlantedBug::ReuseSessionNumbers);
         let first = worker_context.random.borrow().fork(1).next_u64() >> 2;
         let first = (worker, if reuses { 0 } else { first });
-        let granted = CallSessions::new(first, max, kept, worker_context.faults);
+        let granted = CallSessions::new(first, max, kept, worker_context.limits.faults);
         ProcedureCalls {
             worker_context: Rc::clone(worker_context),
             granted: Rc::new(RefCell::new(granted)),

@@ -137,7 +137,8 @@ async fn found(
     local
         .run(trace, async |tx| {
             let row = tx.get(requests, &key).await?;
-            let row = row.filter(|_| !worker_context.faults.has(PlantedBug::IgnoreRequestRows));
+            let row =
+                row.filter(|_| !worker_context.limits.faults.has(PlantedBug::IgnoreRequestRows));
             if let Some((number, result)) =
                 row.and_then(|row| read_request_row(&key, row).transpose()).transpose()?
             {

@@ -83,7 +83,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Sends again what was not answered in time.
-    pub(crate) fn repeat(&mut self, now: Time, effects: &mut EngineEffects<M>) {
+    pub(crate) fn repeat<O>(&mut self, now: Time, effects: &mut EngineEffects<M, O>) {
         let resent = &mut self.counters.resent;
         self.outbox.overdue(now, |to, message| {
             *resent += 1;
@@ -127,7 +127,10 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Does what tasks want of any engine, and gives the first of what they ask of this one.
-    pub(crate) fn next_ask(&mut self, effects: &mut EngineEffects<M>) -> Option<EngineRequest> {
+    pub(crate) fn next_ask<O>(
+        &mut self,
+        effects: &mut EngineEffects<M, O>,
+    ) -> Option<EngineRequest> {
         while let Some(local_command) = self.worker_context.next_local_command() {
             match local_command {
                 LocalCommand::Sleep { until, slot } => self.sleeping.add(until, slot),
@@ -198,11 +201,11 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Sends the operations that have gathered in the remote branches. Says whether there were any.
-    pub fn send_batches(
+    pub fn send_batches<O>(
         &mut self,
         remote_branches: &RemoteBranches,
         execute: impl Fn(Vec<Operation>) -> M::Request,
-        effects: &mut EngineEffects<M>,
+        effects: &mut EngineEffects<M, O>,
     ) -> bool {
         let mut batches = Vec::new();
         remote_branches.take_batches(|remote, operations| {
@@ -216,12 +219,12 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Sends the next request of a branch, made of the writes that have gathered.
-    pub fn send_next(
+    pub fn send_next<O>(
         &mut self,
         remote_branches: &RemoteBranches,
         shard: ShardId,
         request: impl FnOnce(Vec<Operation>) -> M::Request,
-        effects: &mut EngineEffects<M>,
+        effects: &mut EngineEffects<M, O>,
     ) {
         let (leadership, step, operations) = remote_branches.with_remote(shard, |remote| {
             ((remote.node, remote.leadership), remote.next_step(), remote.take_writes())
@@ -230,13 +233,13 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Sends a request, again and again until it is answered.
-    fn send(
+    fn send<O>(
         &mut self,
         remote_branches: &RemoteBranches,
         shard: ShardId,
         ((node, leadership), step): ((NodeId, Epoch), u32),
         request: M::Request,
-        effects: &mut EngineEffects<M>,
+        effects: &mut EngineEffects<M, O>,
     ) {
         let oldest = self.worker_context.sequences.borrow().oldest();
         let (transaction, epoch) = (remote_branches.id, remote_branches.epoch);
@@ -251,11 +254,11 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// Tells the participants that have not ended their branches to undo them, and says so to nothing
     /// else.
-    pub fn give_up(
+    pub fn give_up<O>(
         &mut self,
         remote_branches: &RemoteBranches,
         abort: impl Fn() -> M::Request,
-        effects: &mut EngineEffects<M>,
+        effects: &mut EngineEffects<M, O>,
     ) {
         let sequence = remote_branches.id.sequence;
         let open = remote_branches.open_branches();
@@ -381,7 +384,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Has the other workers of this node look at what they share.
-    pub fn nudge_others(&self, effects: &mut EngineEffects<M>) {
+    pub fn nudge_others<O>(&self, effects: &mut EngineEffects<M, O>) {
         let own = self.worker_context.place.worker;
         let workers = (0..self.worker_context.topology.workers()).map(WorkerId);
         for worker in workers.filter(|worker| *worker != own) {

@@ -13,17 +13,24 @@ pub trait TaskDriver {
     /// What it says to others.
     type Message: RuntimeMessage;
 
+    /// What it lets a checker see.
+    type Observation;
+
     /// The runtime.
     fn runtime(&mut self) -> &mut Runtime<Self::Message>;
 
     /// Does what a task asks for, or begins to.
-    fn answer(&mut self, ask: EngineRequest, effects: &mut EngineEffects<Self::Message>);
+    fn answer(
+        &mut self,
+        ask: EngineRequest,
+        effects: &mut EngineEffects<Self::Message, Self::Observation>,
+    );
 
     /// Lets go on who waits for something else than an answer, before each round.
-    fn release(&mut self, _effects: &mut EngineEffects<Self::Message>) {}
+    fn release(&mut self, _effects: &mut EngineEffects<Self::Message, Self::Observation>) {}
 
     /// Lets tasks and waiting requests go on, as far as they can now.
-    fn run(&mut self, now: Time, effects: &mut EngineEffects<Self::Message>) {
+    fn run(&mut self, now: Time, effects: &mut EngineEffects<Self::Message, Self::Observation>) {
         self.runtime().repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
             self.release(effects);
@@ -43,7 +50,10 @@ pub trait TaskDriver {
     }
 
     /// Answers all that is asked. Says whether there was anything.
-    fn answer_all(&mut self, effects: &mut EngineEffects<Self::Message>) -> bool {
+    fn answer_all(
+        &mut self,
+        effects: &mut EngineEffects<Self::Message, Self::Observation>,
+    ) -> bool {
         let mut any = false;
         while let Some(ask) = self.runtime().next_ask(effects) {
             any = true;

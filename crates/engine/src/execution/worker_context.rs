@@ -97,6 +97,8 @@ pub struct Limits {
     /// A transaction that takes longer at its coordinator is counted, and said by
     /// [`Engine::take_slow`](crate::Engine::take_slow). `None`: none is. Default `None`.
     pub slow_after: Option<Duration>,
+    /// Bugs planted in what all engines share. Default: none.
+    pub faults: PlantedBugs,
 }
 
 impl Limits {
@@ -168,6 +170,7 @@ impl Default for Limits {
             memory_bytes_reserved: 0,
             hash_seed: 0,
             slow_after: None,
+            faults: PlantedBugs::NONE,
         }
     }
 }
@@ -196,8 +199,6 @@ pub struct WorkerContext {
     pub incarnation: Cell<Incarnation>,
     /// How transactions run.
     pub limits: Limits,
-    /// Bugs planted in what all engines share.
-    pub faults: PlantedBugs,
     /// How many transactions may begin, and which wait for it.
     pub admission: Rc<Admission>,
     /// Transactions that took long.
@@ -234,8 +235,6 @@ pub struct WorkerSetup<'a> {
     pub epoch: Epoch,
     /// How transactions run.
     pub limits: Limits,
-    /// Planted bugs.
-    pub faults: PlantedBugs,
     /// What the worker draws its randomness from.
     pub seed: u64,
     /// What the engine notes of reads before they are shown; `None` where all that can be read is committed.
@@ -363,17 +362,8 @@ pub enum BodyEnd {
 impl WorkerContext {
     /// What a worker's futures share.
     pub fn new(setup: WorkerSetup<'_>) -> Rc<WorkerContext> {
-        let WorkerSetup {
-            place,
-            topology,
-            replicas,
-            epoch,
-            limits,
-            faults,
-            seed,
-            reads,
-            procedures,
-        } = setup;
+        let WorkerSetup { place, topology, replicas, epoch, limits, seed, reads, procedures } =
+            setup;
         let own = replicas.iter().map(|replica| {
             let sessions = SessionPool::new(Arc::clone(&replica.store), limits.step_keys_max);
             LocalShard { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
@@ -405,7 +395,6 @@ impl WorkerContext {
             topology,
             procedures,
             limits,
-            faults,
         })
     }
 
@@ -541,7 +530,9 @@ impl WorkerContext {
     /// # Errors
     /// [`Aborted::ShardOut`] where it takes no part.
     pub(crate) fn check_in(&self, shard: ShardId) -> Result<()> {
-        match self.out.borrow().contains(&shard) && !self.faults.has(PlantedBug::ServeWhileOut) {
+        match self.out.borrow().contains(&shard)
+            && !self.limits.faults.has(PlantedBug::ServeWhileOut)
+        {
             true => Err(Aborted::ShardOut { shard }.into()),
             false => Ok(()),
         }
@@ -553,7 +544,7 @@ impl WorkerContext {
     /// [`Aborted::ShardOut`] where it takes no part, [`Conflict::Recovering`] where that is not known.
     pub fn check_takes_part(&self, shard: ShardId) -> Result<()> {
         self.check_in(shard)?;
-        match self.takes_part(shard) || self.faults.has(PlantedBug::ServeWhileOut) {
+        match self.takes_part(shard) || self.limits.faults.has(PlantedBug::ServeWhileOut) {
             true => Ok(()),
             false => Err(recovering(shard)),
         }

@@ -8,7 +8,7 @@ use super::codec::StreamWrite;
 use super::replay_floor::ReplayFloor;
 use super::replica::ShardReplica;
 use crate::execution::session_pool::SessionPool;
-use crate::observation::Observation;
+use crate::observation::AppliedWrite;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_store::{Locked, Session};
 use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
@@ -31,7 +31,7 @@ pub fn replay(
     stamp: &Stamp,
     writes: &[StreamWrite],
     faults: PlantedBugs,
-    observe: Option<&mut Vec<Observation>>,
+    observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) -> bool {
     let floor = replica.floor();
     replay_above(replica, Some(&floor), sessions, stamp, writes, faults, observe)
@@ -46,7 +46,7 @@ pub fn replay_above(
     stamp: &Stamp,
     writes: &[StreamWrite],
     faults: PlantedBugs,
-    mut observe: Option<&mut Vec<Observation>>,
+    mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) -> bool {
     let floor = floor.filter(|_| !faults.has(PlantedBug::ReplayBelowFloor));
     let is_new = |write: &&StreamWrite| {
@@ -75,7 +75,7 @@ fn try_replay<'w>(
     stamp: &Stamp,
     writes: impl Iterator<Item = &'w StreamWrite>,
     faults: PlantedBugs,
-    observe: Option<&mut Vec<Observation>>,
+    observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) -> Result<()> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
     for write in writes {
@@ -98,7 +98,7 @@ pub fn publish<S: DerefMut<Target = Session>>(
     stamp: &Stamp,
     last_wins: bool,
     buried: impl Fn(StampRef<'_>) -> bool,
-    mut observe: Option<&mut Vec<Observation>>,
+    mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) {
     let order = (stamp.epoch, stamp.clock);
     locked.replay(
@@ -108,7 +108,7 @@ pub fn publish<S: DerefMut<Target = Session>>(
         |table, key, won| {
             if let Some(observations) = &mut observe {
                 let (stamp, key) = (stamp.clone(), key.to_vec());
-                observations.push(Observation::Applied { shard, stamp, table, key, won });
+                observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
             }
         },
     );

@@ -8,17 +8,18 @@
 //! ```
 
 use super::message::{MakoReply, MakoRequest};
-use super::options::StampForm;
+use super::options::{MakoOptions, StampForm};
 use super::participant::MakoBranch;
 use super::slices::PausedCertification;
 use super::{CommitWaiter, Mako, MakoEffects, dependencies};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use crate::staged_certification::{CertificationStage, StagedCertification};
+use shoal_engine::PlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -265,7 +266,7 @@ impl Mako {
             .filter(|(_, writes)| install && *writes)
             .map(|(shard, _)| *shard)
             .collect();
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(MakoPlantedBug::ValidateBeforeLocks);
         if (too_early || !writers.is_empty())
             && let Err(error) = self.check_own(&it)
         {
@@ -395,7 +396,7 @@ impl Mako {
             remote_branches.marks.lock(self.runtime.worker_context.now.get());
         }
         it.phase = CommitPhase::Validating;
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(MakoPlantedBug::ValidateBeforeLocks);
         for place in 0..it.own.len() {
             let (at, own) = &mut it.own[place];
             match self.validate_own(*at, &remote_branches, own, effects) {
@@ -435,7 +436,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) -> Result<bool> {
         self.check_serves(at, effects)?;
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(MakoPlantedBug::ValidateBeforeLocks);
         if too_early && matches!(own.stage, CertificationStage::Locked(_)) {
             return Ok(true);
         }
@@ -472,7 +473,7 @@ impl Mako {
                 locked_here.push((at, locked, clock));
             }
         }
-        let ignores = self.options().faults.has(PlantedBug::CertifyAfterClose);
+        let ignores = self.options().faults.has(MakoPlantedBug::CertifyAfterClose);
         if !locked_here.is_empty() && self.is_closed(remote_branches.epoch) && !ignores {
             for (at, locked, clock) in locked_here {
                 let context = Some(MakoBranch::Locked { locked, clock });
@@ -501,7 +502,8 @@ impl Mako {
             let clock = drawn.iter().find(|(drawer, _)| *drawer == shard).map(|(_, clock)| *clock);
             let request = match clock {
                 Some(clock) if ending == BodyEnd::Commit => {
-                    let kept = match self.options().faults.has(PlantedBug::InstallOwnClockOnly) {
+                    let kept = match self.options().faults.has(MakoPlantedBug::InstallOwnClockOnly)
+                    {
                         true => Stamp::local(stamp.epoch, clock),
                         false => stamp.seen_by(home).kept_by(shard, clock),
                     };
@@ -522,8 +524,10 @@ impl Mako {
     /// more, or the watermark has passed it. Reads come before locks, so this takes a participant that
     /// errs, or an insert that no task waited for and that went out with the lock.
     fn overtaken(&self, it: &Certification) -> Option<ShardId> {
-        let planted = [PlantedBug::ClockBeforeLock, PlantedBug::SafeClockPastInFlight];
-        if planted.into_iter().any(|fault| self.options().faults.has(fault)) {
+        let MakoOptions { faults, limits, .. } = self.options();
+        if faults.has(MakoPlantedBug::ClockBeforeLock)
+            || limits.faults.has(PlantedBug::SafeClockPastInFlight)
+        {
             return None; // To give up would hide what the bug has done.
         }
         let (home, dependencies) =
@@ -593,13 +597,13 @@ impl Mako {
         let transaction = remote_branches.id;
         effects.observe(|| {
             let stamp = stamp.clone();
-            Observation::Certified { transaction, own, stamp, writes }
+            MakoObservation::Certified { transaction, own, stamp, writes }
         });
         let since = self.runtime.worker_context.now.get()
             + self.runtime.worker_context.extra_wait(remote_branches.keys());
         let waiter =
             CommitWaiter { remote_branches: Rc::clone(remote_branches), since, reveals: None };
-        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
+        if self.options().faults.has(MakoPlantedBug::AcknowledgeAtCertification) {
             return self.reveal(own, stamp, &waiter, effects);
         }
         self.await_cover(own, stamp, waiter, effects);

@@ -3,10 +3,11 @@
 //! A participant gathers that for its branch, and the coordinator adds it up: [`depend`]. The sum is what a transaction
 //! keeps beside the runtime; one that runs on a single own shard has none.
 
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
+use shoal_engine::PlantedBugs;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{ReadsToReveal, StoreBranch, WorkerContext};
-use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ pub(crate) struct Reads<'a> {
     /// Keep what it covers all the same: the paper's full-sized form.
     pub(crate) full: bool,
     /// Planted bugs.
-    pub(crate) faults: PlantedBugs,
+    pub(crate) faults: PlantedBugs<MakoPlantedBug>,
 }
 
 /// The dependencies of some reads.
@@ -60,7 +61,7 @@ pub(crate) fn of(
         visit(read);
         let (epoch, covered) =
             (version.stamp.epoch, reads.watermarks.covers(reads.shard, version.stamp));
-        let settles = covered || reads.faults.has(PlantedBug::ReadUnsettledEpoch);
+        let settles = covered || reads.faults.has(MakoPlantedBug::ReadUnsettledEpoch);
         if epoch > reads.epoch || (epoch < reads.epoch && !settles) {
             let waits_for = reads.watermarks.waits_for(reads.shard, version.stamp);
             foreign = Some((epoch, waits_for.filter(|_| epoch < reads.epoch)));
@@ -68,7 +69,7 @@ pub(crate) fn of(
         }
         if (covered && !reads.full)
             || epoch < reads.epoch
-            || (read.tombstone && reads.faults.has(PlantedBug::IgnoreTombstoneStamp))
+            || (read.tombstone && reads.faults.has(MakoPlantedBug::IgnoreTombstoneStamp))
         {
             return;
         }

@@ -7,10 +7,10 @@ use super::message::MakoReply;
 use super::participant::MakoBranch;
 use super::shared::SharedWatermark;
 use super::{CommitWaiter, Mako, MakoEffects};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_cluster::manager::Configuration;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
 };
@@ -121,7 +121,7 @@ impl Mako {
     /// A node has heard that an epoch is open.
     pub(super) fn open_epoch(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         if self.shared.epochs.raise(epoch) {
-            effects.observe(|| Observation::Opened { epoch });
+            effects.observe(|| MakoObservation::Opened { epoch });
             self.runtime.nudge_others(effects);
         }
         self.follow_epochs(effects);
@@ -131,7 +131,7 @@ impl Mako {
     pub(super) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
         let epoch = Epoch(last.epoch().0 + 1);
         if self.shared.epochs.settle(last) {
-            effects.observe(|| Observation::Opened { epoch });
+            effects.observe(|| MakoObservation::Opened { epoch });
             self.runtime.nudge_others(effects);
         }
         self.follow_epochs(effects);
@@ -156,7 +156,7 @@ impl Mako {
         }
         self.replay_settled(epoch, effects);
         self.begin_sweeps(&last, effects);
-        effects.observe(|| Observation::Settled { watermark: last });
+        effects.observe(|| MakoObservation::Settled { watermark: last });
     }
 
     /// Its epoch has ended without it.
@@ -171,7 +171,7 @@ impl Mako {
             None => {
                 let transaction = waiter.remote_branches.id;
                 let settled = self.live(stamp.epoch).is_none();
-                effects.observe(|| Observation::RolledBack { transaction, settled });
+                effects.observe(|| MakoObservation::RolledBack { transaction, settled });
                 self.runtime.counters.rolled_back += 1;
                 self.runtime.finish(&waiter.remote_branches, error);
             }
@@ -224,7 +224,7 @@ impl Mako {
             let replica = self.shared.replica(shard).expect("held");
             let hangs = |flight| self.hangs(flight, now);
             let closing = EpochClosing { open, overdue, hangs: &hangs };
-            let ends = self.leader_shards[at].ends(&closing, replica, self.options().faults);
+            let ends = self.leader_shards[at].ends(&closing, replica, self.options());
             self.leader_shards[at].close(now, ends, watermarks, replica, &self.shared.setup.options)
         };
         let Some(closed) = closed else { return };
@@ -242,7 +242,7 @@ impl Mako {
     /// Epochs up to `last` have ended on a stream with clocks in flight: what those were drawn for is
     /// lost, and its locks are free.
     fn drop_hanging(&mut self, at: usize, last: Epoch, effects: &mut MakoEffects) {
-        if self.options().faults.has(PlantedBug::KeepDeadLocks) {
+        if self.options().faults.has(MakoPlantedBug::KeepDeadLocks) {
             return;
         }
         self.end_branches(at, last, effects);
@@ -299,7 +299,7 @@ impl Mako {
         if !self.end_shard(shard, epoch, watermark, effects) {
             return;
         }
-        effects.observe(|| Observation::Reported { shard, epoch, watermark });
+        effects.observe(|| MakoObservation::Reported { shard, epoch, watermark });
         effects.push(EngineEffect::Report { shard, epoch, end: end_at(watermark) });
     }
 

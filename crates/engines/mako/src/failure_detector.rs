@@ -7,11 +7,11 @@
 //! again is slow, or far, and given more time from then on.
 
 use super::{Mako, MakoEffects};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_cluster::manager::Configuration;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::sequences;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Epoch, NodeId, Time};
@@ -203,11 +203,11 @@ impl Mako {
         let Some(shard) = held_up.or_else(stalled) else { return };
         let at = self.place_of(shard).expect("it is led");
         self.suspect_hanging(at, open, now);
-        if self.options().faults.has(PlantedBug::SilenceResolves) {
+        if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
             return self.end_branches(at, open, effects);
         }
         self.failure_detector.asked = open;
-        effects.observe(|| Observation::HeldUp { shard, epoch: open });
+        effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
         effects.push(EngineEffect::Close { shard, epoch: open });
     }
 

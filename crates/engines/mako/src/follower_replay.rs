@@ -10,9 +10,10 @@ use super::durability_wait::DurabilityWait;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
+use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
@@ -87,7 +88,7 @@ impl FollowerReplay {
         let mut needs = PieceNeeds::default();
         for piece in pieces {
             needs.add(self.shard, piece.stamp.as_ref());
-            if options.faults.has(PlantedBug::ApplyAboveWatermark) {
+            if options.faults.has(MakoPlantedBug::ApplyAboveWatermark) {
                 self.apply(piece, apply);
                 continue;
             }
@@ -97,7 +98,7 @@ impl FollowerReplay {
                 "M9: {stamp:?} of {} comes after the end",
                 self.shard
             );
-            let trusts = options.faults.has(PlantedBug::TakeForgottenForWhole);
+            let trusts = options.faults.has(MakoPlantedBug::TakeForgottenForWhole);
             if epoch <= watermarks.forgotten() && epoch > self.extent.finals && !trusts {
                 self.clocks.insert(stamp.clock);
                 self.unknown.entry(epoch).or_default().push(piece);
@@ -262,9 +263,9 @@ impl FollowerReplay {
         replica: &ShardReplica,
         worker: WorkerId,
         watermarks: &Watermarks,
-        faults: PlantedBugs,
+        faults: PlantedBugs<MakoPlantedBug>,
     ) {
-        if self.is_through() || faults.has(PlantedBug::StableWhileBlocked) {
+        if self.is_through() || faults.has(MakoPlantedBug::StableWhileBlocked) {
             let known = KnownEpochs { watermarks, finals: self.extent.finals };
             self.stable.advance(replica, worker, known, faults);
         }

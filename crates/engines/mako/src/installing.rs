@@ -17,9 +17,9 @@
 
 use super::leader_shard::{self, LeaderShard};
 use super::{Mako, MakoEffects};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -66,7 +66,7 @@ impl Mako {
         let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_part(at, installing, effects) {
-            if self.options().faults.has(PlantedBug::SafeClockPastParts) {
+            if self.options().faults.has(MakoPlantedBug::SafeClockPastParts) {
                 self.leader_shards[at].lead.end_in_flight(stamp.clock);
             } else {
                 self.leader_shards[at].lead.resolve(stamp.clock);
@@ -120,11 +120,16 @@ impl Mako {
         }
         let Installing { locked, stamp, .. } = installing;
         locked.install(stamp.as_ref(), committed);
-        if from == 0 || !options.faults.has(PlantedBug::SafeClockPastParts) {
+        if from == 0 || !options.faults.has(MakoPlantedBug::SafeClockPastParts) {
             self.leader_shards[at].lead.end_in_flight(clock);
         }
         drop(watermarks);
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
+        effects.observe(|| MakoObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: true,
+        });
         None
     }
 
@@ -145,11 +150,11 @@ impl Mako {
             let Installing { transaction, locked, stamp, .. } = it;
             let (shard, clock) = (self.leader_shards[at].lead.shard, stamp.clock);
             drop(locked);
-            if !self.options().faults.has(PlantedBug::SafeClockPastParts) {
+            if !self.options().faults.has(MakoPlantedBug::SafeClockPastParts) {
                 self.leader_shards[at].lead.end_in_flight(clock);
             }
             let installed = false;
-            effects.observe(|| Observation::Resolved { transaction, shard, clock, installed });
+            effects.observe(|| MakoObservation::Resolved { transaction, shard, clock, installed });
         }
     }
 }

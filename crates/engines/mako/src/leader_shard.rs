@@ -5,11 +5,11 @@ use super::installing::Installing;
 use super::options::MakoOptions;
 use super::piece::{ENDS_MAX, OpenBatch};
 use super::stable_prefix::{EntryContents, PieceNeeds};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
@@ -140,23 +140,24 @@ impl LeaderShard {
         &self,
         closing: &EpochClosing<'_>,
         replica: &ShardReplica,
-        faults: PlantedBugs,
+        options: &MakoOptions,
     ) -> Vec<(Epoch, Clock)> {
+        let faults = options.faults;
         let mut ends = Vec::new();
         if !self.lead.is_leading() || self.ended.0 + 1 >= closing.open.0 {
             return ends;
         }
-        let safe = self.lead.safe_now(replica, faults);
+        let safe = self.lead.safe_now(replica, options.limits.faults);
         for epoch in (self.ended.0 + 1..closing.open.0).map(Epoch).take(ENDS_MAX) {
             let in_parts = || self.lead.hanging(epoch).all(|flight| flight.resolved);
-            let misses = faults.has(PlantedBug::EndEpochInFlight)
-                || (faults.has(PlantedBug::EndBetweenParts) && in_parts());
+            let misses = faults.has(MakoPlantedBug::EndEpochInFlight)
+                || (faults.has(MakoPlantedBug::EndBetweenParts) && in_parts());
             let flies = self.lead.flies_in(epoch) && !misses;
             let waits = || epoch > closing.overdue && !self.lead.hanging(epoch).all(closing.hangs);
             let clock = match flies {
                 false => Clock::MAX,
                 true if waits() => break,
-                true if faults.has(PlantedBug::EndWholeWhileHanging) => Clock::MAX,
+                true if faults.has(MakoPlantedBug::EndWholeWhileHanging) => Clock::MAX,
                 true => safe,
             };
             ends.push((epoch, clock));
@@ -183,7 +184,7 @@ impl LeaderShard {
         if !news && !self.is_due(now, replica, options) {
             return None;
         }
-        let safe = self.lead.safe_now(replica, options.faults);
+        let safe = self.lead.safe_now(replica, options.limits.faults);
         Some(self.close_with((now, safe), ends, watermarks, options))
     }
 
@@ -205,7 +206,7 @@ impl LeaderShard {
         let finals: Vec<_> = finals.take(ENDS_MAX).map(|epoch| watermarks.last(epoch)).collect();
         self.ended = ends.last().map_or(self.ended, |(epoch, _)| *epoch);
         self.finals_appended = finals.last().map_or(self.finals_appended, VectorWatermark::epoch);
-        let index = self.lead.append(now, safe, options.faults);
+        let index = self.lead.append(now, safe, options.limits.faults);
         let (finals_appended, needs) = (self.finals_appended, std::mem::take(&mut self.needs));
         let said = EntryContents { safe, ends: ends.clone(), finals: finals_appended, needs };
         self.undecided.push_back(said);
@@ -225,7 +226,8 @@ impl LeaderShard {
     pub(super) fn next_due(&self, replica: &ShardReplica, options: &MakoOptions) -> Option<Time> {
         // Does the shard's watermark wait for a heartbeat of this stream, which it could make?
         let lags = || {
-            self.lead.safe_appended() < replica.wanted() && self.lead.lags(replica, options.faults)
+            self.lead.safe_appended() < replica.wanted()
+                && self.lead.lags(replica, options.limits.faults)
         };
         if self.may_install_more() {
             return Some(Time::ZERO);
@@ -259,10 +261,10 @@ pub(super) fn installed(
     stamp: &Stamp,
     locked: &Locked<PooledSession>,
     part: Range<usize>,
-) -> Vec<Observation> {
+) -> Vec<MakoObservation> {
     let mut seen = Vec::new();
     locked.writes_from(part.start, |table, key, value| {
-        seen.push(Observation::Installed {
+        seen.push(MakoObservation::Installed {
             transaction,
             shard,
             stamp: stamp.clone(),
@@ -298,7 +300,7 @@ mod tests {
         let ends = |overdue: u32, hangs: bool| {
             let hangs = |_| hangs;
             let closing = EpochClosing { open: Epoch(7), overdue: Epoch(overdue), hangs: &hangs };
-            led.ends(&closing, &replica, PlantedBugs::NONE)
+            led.ends(&closing, &replica, &MakoOptions::default())
         };
         assert_eq!(ends(4, false), [], "it is waited for");
         let ended = [(Epoch(5), Clock(7)), (Epoch(6), Clock::MAX)];

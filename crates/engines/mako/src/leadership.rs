@@ -16,9 +16,9 @@ use super::leader_shard::LeaderState;
 use super::piece::ENDS_MAX;
 use super::{Mako, MakoEffects, MakoMessage};
 use crate::message::MakoRequest;
+use crate::observation::MakoObservation;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::participant_table::BranchHeader;
-use shoal_engine::observation::Observation;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 
 /// A request to a shard that is being recovered.
@@ -76,7 +76,7 @@ impl Mako {
     ) {
         let at = self.place_of(shard).expect("a stream that is held");
         let Some(since) = self.leaderships[at] else { return }; // It was deposed since.
-        effects.observe(|| Observation::Led { shard, ballot, length });
+        effects.observe(|| MakoObservation::Led { shard, ballot, length });
         let led = &mut self.leader_shards[at];
         led.ever_led = true;
         match &mut led.leader_state {
@@ -185,7 +185,7 @@ impl Mako {
             let ballot = leader_state.ballot;
             publish(&self.follower_replays[at], replica, self.runtime.worker_context.place.worker);
             self.runtime.worker_context.serve(at, true);
-            effects.observe(|| Observation::Serves { shard, ballot });
+            effects.observe(|| MakoObservation::Serves { shard, ballot });
         }
     }
 
@@ -282,7 +282,7 @@ impl Mako {
             self.lease_end
         );
         let (shard, ballot) = (self.leader_shards[at].lead.shard, self.leader_shards[at].ballot());
-        effects.observe(|| Observation::Acted { shard, ballot });
+        effects.observe(|| MakoObservation::Acted { shard, ballot });
     }
 }
 

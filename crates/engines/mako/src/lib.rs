@@ -19,6 +19,7 @@
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
+//! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
@@ -58,9 +59,11 @@ mod leader_shard;
 mod leadership;
 mod loss;
 pub mod message;
+mod observation;
 mod options;
 mod participant;
 mod piece;
+mod planted_bugs;
 mod plausibility;
 mod replay_budget;
 mod rollback_collection;
@@ -78,7 +81,9 @@ mod watermarks;
 mod wire;
 
 pub use message::MakoMessage;
+pub use observation::MakoObservation;
 pub use options::{FULL_SHARDS_MAX, MakoOptions, REMOTE_MAX, StampForm};
+pub use planted_bugs::MakoPlantedBug;
 pub use shared::MakoShared;
 
 use bytes::Bytes;
@@ -105,8 +110,6 @@ use shoal_engine::execution::runtime::{Runtime, TURN};
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
@@ -123,7 +126,7 @@ use watermarks::Watermarks;
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-type MakoEffects = shoal_engine::engine::EngineEffects<MakoMessage>;
+type MakoEffects = shoal_engine::engine::EngineEffects<MakoMessage, MakoObservation>;
 
 /// One worker of a node, speaking `mako`.
 pub struct Mako {
@@ -187,6 +190,8 @@ impl Engine for Mako {
     type Message = MakoMessage;
     type Options = MakoOptions;
     type Shared = MakoShared;
+    type PlantedBug = MakoPlantedBug;
+    type Observation = MakoObservation;
 
     fn share(setup: &Setup<MakoOptions>, node: NodeId) -> Arc<MakoShared> {
         setup.options.check(setup.topology.shards());
@@ -211,7 +216,6 @@ impl Engine for Mako {
             replicas,
             epoch: FIRST_EPOCH,
             limits,
-            faults,
             seed,
             reads: Some(reads),
             procedures: Arc::clone(&shared.setup.procedures),
@@ -390,6 +394,7 @@ impl Engine for Mako {
 
 impl TaskDriver for Mako {
     type Message = MakoMessage;
+    type Observation = MakoObservation;
 
     fn runtime(&mut self) -> &mut Runtime<MakoMessage> {
         &mut self.runtime
@@ -401,7 +406,7 @@ impl TaskDriver for Mako {
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
             EngineRequest::Reveal { slot, .. }
-                if self.options().faults.has(PlantedBug::RevealAtOnce) =>
+                if self.options().faults.has(MakoPlantedBug::RevealAtOnce) =>
             {
                 slot.fill(Ok(()));
             }
@@ -462,7 +467,7 @@ impl Mako {
 
     /// May this node act as a leader (rule M7)?
     fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(PlantedBug::ActWithoutLease)
+        now < self.lease_end || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
     }
 
     fn receive(&mut self, from: NodeId, message: MakoMessage, effects: &mut MakoEffects) {
@@ -536,7 +541,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         let transaction = waiter.remote_branches.id;
-        effects.observe(|| Observation::Told { transaction, own, stamp });
+        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
         match &waiter.reveals {
             None => self.runtime.commit(&waiter.remote_branches),
             Some(slot) => slot.fill(Ok(())),

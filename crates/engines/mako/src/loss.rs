@@ -13,9 +13,9 @@
 
 use super::epoch_ends::{clock_of, end_at};
 use super::{Mako, MakoEffects};
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_cluster::manager::{Configuration, EpochEnd, LossStage};
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Mako {
         self.losses = losses.collect();
         for (shard, loss) in &self.losses {
             let (shard, begun) = (*shard, loss.begun);
-            let learns = self.options().faults.has(PlantedBug::LearnAfterLoss);
+            let learns = self.options().faults.has(MakoPlantedBug::LearnAfterLoss);
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
                 && loss.stage == LossStage::Asking
             {

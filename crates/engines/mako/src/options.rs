@@ -3,8 +3,9 @@
 use super::installing::{PART_BYTES_MAX, PART_WRITES_MAX};
 use super::plausibility::ENTRIES_MAX;
 use super::replay_budget::REPLAY_BYTES_MAX;
+use crate::planted_bugs::MakoPlantedBug;
+use shoal_engine::PlantedBugs;
 use shoal_engine::execution::worker_context::{Limits, at_least_one, not_zero};
-use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::REMOTE_CLOCKS_MAX;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub struct MakoOptions {
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
     pub snapshot_part: shoal_store::CopyPart,
     /// Planted bugs. Default: none.
-    pub faults: PlantedBugs,
+    pub faults: PlantedBugs<MakoPlantedBug>,
 }
 
 /// How much of its dependencies a version keeps.

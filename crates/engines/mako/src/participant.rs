@@ -11,13 +11,13 @@ use super::message::{BranchHeader, MakoReply, MakoRequest};
 use super::options::{GROUP_CLOCKS, StampForm};
 use super::slices::{BranchGoal, SlicedBranch};
 use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{StoreBranch, recovering};
 use shoal_engine::interleave;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
@@ -209,7 +209,7 @@ impl Mako {
         transaction: TransactionId,
         effects: &mut MakoEffects,
     ) -> Option<Clock> {
-        if !self.options().faults.has(PlantedBug::ClockBeforeLock) {
+        if !self.options().faults.has(MakoPlantedBug::ClockBeforeLock) {
             return None;
         }
         let shard = self.leader_shards[at].lead.shard;
@@ -268,7 +268,7 @@ impl Mako {
                 let of = (id, header.epoch);
                 let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
                 let context = MakoBranch::Locked { locked, clock };
-                let ignores = self.options().faults.has(PlantedBug::LockAfterClose);
+                let ignores = self.options().faults.has(MakoPlantedBug::LockAfterClose);
                 if self.is_closed(header.epoch) && !ignores {
                     self.drop_context(at, id, Some(context), effects);
                     return Err(Mako::not_open(header.epoch));
@@ -316,7 +316,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         let shard = self.leader_shards[at].lead.shard;
-        effects.observe(|| Observation::Locked { shard, epoch: header.epoch, clock });
+        effects.observe(|| MakoObservation::Locked { shard, epoch: header.epoch, clock });
     }
 
     /// Is a branch too large to be locked and validated in one step?
@@ -362,7 +362,7 @@ impl Mako {
             let (stamp, tombstone) = (read.stamp, read.tombstone);
             effects.observe(|| {
                 let stamp = stamp.to_stamp();
-                Observation::Read { transaction, shard, stamp, tombstone }
+                MakoObservation::Read { transaction, shard, stamp, tombstone }
             });
         });
         if gathered.is_err() {
@@ -399,7 +399,7 @@ impl Mako {
         interleave::point(&mut effects.observations);
         let locked = branch.lock()?;
         let clock = self.draw(at, (transaction, epoch), &locked, effects);
-        let ignores = self.options().faults.has(PlantedBug::InstallAfterClose);
+        let ignores = self.options().faults.has(MakoPlantedBug::InstallAfterClose);
         let valid = match self.is_closed(epoch) && !ignores {
             true => Err(Mako::not_open(epoch)),
             false => locked.validate(),
@@ -487,7 +487,7 @@ impl Mako {
         self.leader_shards[at]
             .lead
             .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
-        effects.observe(|| Observation::Drawn { transaction, shard, clock });
+        effects.observe(|| MakoObservation::Drawn { transaction, shard, clock });
     }
 
     /// What a stamp that is kept here says of all shards, they have to hear.
@@ -538,7 +538,12 @@ impl Mako {
         let Some(clock) = clock else { return };
         let shard = self.leader_shards[at].lead.shard;
         self.leader_shards[at].lead.end_in_flight(clock);
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
+        effects.observe(|| MakoObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: false,
+        });
     }
 
     fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -550,6 +555,6 @@ impl Mako {
 
     /// A planted bug.
     pub(super) fn skips_validation(&self) -> bool {
-        self.options().faults.has(PlantedBug::SkipRemoteValidation)
+        self.options().faults.has(MakoPlantedBug::SkipRemoteValidation)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::piece::Piece;
 use super::shared::MakoShared;
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::{replay, replay_above};
 use shoal_types::{ShardId, Stamp, Time};
@@ -67,15 +67,16 @@ pub(super) fn replays<'a>(
     shared: &'a MakoShared,
     shard: ShardId,
     budget: &'a ReplayBudget,
-    observations: &'a mut Option<Vec<Observation>>,
+    observations: &'a mut Option<Vec<MakoObservation>>,
 ) -> impl FnMut(&Rc<SessionPool>, &Piece) -> bool + 'a {
     let replica = shared.replica(shard).expect("held");
-    let (undecided, faults) = (shared.undecided(shard), shared.setup.options.faults);
+    let (undecided, options) = (shared.undecided(shard), &shared.setup.options);
+    let faults = options.limits.faults;
     move |sessions, piece| {
         let Piece { stamp, writes } = piece;
         let is_done = budget.take(bytes(writes))
             && replay(replica, sessions, stamp, writes, faults, observations.as_mut());
-        if is_done && !faults.has(PlantedBug::InstallUndecidedAbove) {
+        if is_done && !options.faults.has(MakoPlantedBug::InstallUndecidedAbove) {
             // What a copy has brought was not applied here: if it was undecided then, it is in the table (seed 13771).
             let floor = replica.floor();
             let is_new = |write: &&StreamWrite| !floor.has(write.table, &write.key, stamp.clock);
@@ -92,10 +93,10 @@ pub(super) fn replays_kept<'a>(
     shared: &'a MakoShared,
     shard: ShardId,
     budget: &'a ReplayBudget,
-    observations: &'a mut Option<Vec<Observation>>,
+    observations: &'a mut Option<Vec<MakoObservation>>,
 ) -> impl FnMut(&Rc<SessionPool>, &Stamp, &StreamWrite) -> bool + 'a {
     let replica = shared.replica(shard).expect("held");
-    let faults = shared.setup.options.faults;
+    let faults = shared.setup.options.limits.faults;
     move |sessions, stamp, write| {
         let writes = std::slice::from_ref(write);
         budget.take(bytes(writes))

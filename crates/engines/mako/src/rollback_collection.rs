@@ -8,8 +8,8 @@
 //! passes, too: it rolls back like any other (rule M10).
 
 use super::{Mako, MakoEffects};
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_store::RollBack;
 use shoal_types::{Clock, StampRef, Time, VectorWatermark};
@@ -50,7 +50,7 @@ impl Mako {
     /// A shard has ended the epoch at this place, which is not settled: what is lost of it by now is to be swept out of the
     /// shards that have ended it themselves.
     pub(super) fn begin_sweeps_of_live(&mut self, live: usize, effects: &mut MakoEffects) {
-        if self.options().faults.has(PlantedBug::SweepSettled) {
+        if self.options().faults.has(MakoPlantedBug::SweepSettled) {
             return;
         }
         let epoch = self.live[live].epoch();
@@ -73,7 +73,7 @@ impl Mako {
         let led = &self.leader_shards[at];
         let replica = self.shared.replica(led.lead.shard).expect("held");
         let had_uncommitted = led.ever_led || !replica.floor().is_empty();
-        let led_only = self.options().faults.has(PlantedBug::SweepLedOnly);
+        let led_only = self.options().faults.has(MakoPlantedBug::SweepLedOnly);
         let is_swept = if led_only { led.serves() } else { had_uncommitted };
         let under_way = self.collections.iter_mut().find(|collection| collection.at == at);
         match under_way {
@@ -105,12 +105,12 @@ impl Mako {
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
         let reached = || self.shared.replica(shard).map_or(Clock::ZERO, ShardReplica::reached);
         let (before, faults) = (reached(), self.shared.setup.options.faults);
-        let is_last = |clock| clock <= before || faults.has(PlantedBug::SweepUnreached);
+        let is_last = |clock| clock <= before || faults.has(MakoPlantedBug::SweepUnreached);
         let gone = RefCell::new(Vec::new());
         let committed = |stamp: StampRef<'_>| {
             let covered = watermarks.covers(shard, stamp);
             let goes =
-                is_last(stamp.clock) && (covered || faults.has(PlantedBug::SweepUncommitted));
+                is_last(stamp.clock) && (covered || faults.has(MakoPlantedBug::SweepUncommitted));
             if goes {
                 gone.borrow_mut().push(stamp.to_stamp());
             }
@@ -124,7 +124,7 @@ impl Mako {
                 clock <= reached,
                 "M6: a tombstone of {shard} at {clock} goes, and its streams are replayed up to {reached}"
             );
-            effects.observe(|| Observation::Swept { shard, stamp });
+            effects.observe(|| MakoObservation::Swept { shard, stamp });
         }
         match done.next {
             Some(next) => {

@@ -66,10 +66,10 @@ use super::options::MakoOptions;
 use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow, form, place};
 use super::stable_prefix::StreamExtent;
 use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::replay::publish;
 use shoal_store::{Session, WalkPlace};
 use shoal_types::wire::{decode, encode};
@@ -223,7 +223,7 @@ impl SnapshotSender {
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
     fn stable_extent(&self, at: usize) -> &StreamExtent {
-        match self.options().faults.has(PlantedBug::CutUnstable) {
+        match self.options().faults.has(MakoPlantedBug::CutUnstable) {
             true => &self.follower_replays[at].extent,
             false => self.follower_replays[at].stable.extent(),
         }
@@ -253,7 +253,7 @@ impl Mako {
         let faults = self.options().faults;
         // What this worker's extent says may stand for a copy that this node took itself: then the other workers
         // may not have stable streams up to there.
-        let cut = match faults.has(PlantedBug::CopyFromOneStream) {
+        let cut = match faults.has(MakoPlantedBug::CopyFromOneStream) {
             true => extent.greatest,
             false => replica.covered().max(replica.floor().whole()),
         };
@@ -261,7 +261,8 @@ impl Mako {
         let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
         let watermarks = self.watermarks.borrow();
         let finals = watermarks.partial(extent.finals).cloned();
-        let finals = finals.filter(|_| !faults.has(PlantedBug::SnapshotWithoutFinals)).collect();
+        let finals =
+            finals.filter(|_| !faults.has(MakoPlantedBug::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
         let length = extent.length;
         let head = encode(&SnapshotMetadata { copy, extent, finals });
@@ -378,12 +379,12 @@ impl Mako {
         let withheld = Cell::new(0);
         let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
         let committed = |stamp: StampRef<'_>| {
-            if epochs.covers(shard, stamp) || faults.has(PlantedBug::CopyUncommitted) {
+            if epochs.covers(shard, stamp) || faults.has(MakoPlantedBug::CopyUncommitted) {
                 return true;
             }
             let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
             withheld.set(withheld.get() + usize::from(by_clock && !undecided(stamp)));
-            by_clock && faults.has(PlantedBug::CopyByClock)
+            by_clock && faults.has(MakoPlantedBug::CopyByClock)
         };
         let mut rows = Vec::new();
         // Meanwhile nothing moves from the table to the store.
@@ -407,7 +408,7 @@ impl Mako {
         let kept_rows = kept.rows(&from, until.as_ref());
         beside.extend(kept_rows.filter(|row| !epochs.rejects(shard, row.stamp.as_ref())));
         drop(kept);
-        if faults.has(PlantedBug::CopyWithoutUndecided) {
+        if faults.has(MakoPlantedBug::CopyWithoutUndecided) {
             beside.clear();
         }
         let undecided = beside;
@@ -437,7 +438,7 @@ impl Mako {
             undecided,
         };
         let planted =
-            faults.has(PlantedBug::CopyUncommitted) || faults.has(PlantedBug::CopyByClock);
+            faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
         effects.push(EngineEffect::Send { to, message: MakoMessage::Part(part) });
@@ -454,7 +455,7 @@ impl Mako {
         let later = epochs.into_iter().filter(|epoch| *epoch > settled);
         let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
         let watermarks = self.watermarks.borrow();
-        let says = is_first && !self.options().faults.has(PlantedBug::SnapshotWithoutFinals);
+        let says = is_first && !self.options().faults.has(MakoPlantedBug::SnapshotWithoutFinals);
         let finals = watermarks.partial(settled).filter(|_| says).cloned();
         finals.chain(later).collect()
     }
@@ -540,7 +541,7 @@ impl Mako {
             };
             self.undecided_left |= !part.undecided.is_empty();
             if reached.is_none() {
-                effects.observe(|| Observation::Copied { shard: part.shard, cut: part.cut });
+                effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
             }
             let snapshot_receiver = &mut self.snapshot_receivers[at];
             snapshot_receiver
@@ -592,7 +593,7 @@ impl Mako {
     /// Takes over what the sender knows of the epochs of a part's rows, so that this node takes each of them for
     /// committed, in all that it is asked later (rule M10). Says whether that is so.
     fn learn_watermarks(&mut self, part: &SnapshotChunk, effects: &mut MakoEffects) -> bool {
-        if self.options().faults.has(PlantedBug::CopyWithoutWatermarks) {
+        if self.options().faults.has(MakoPlantedBug::CopyWithoutWatermarks) {
             return true;
         }
         if place(&part.from) == WalkPlace::default() {
@@ -674,7 +675,7 @@ impl Mako {
             let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
             stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()
         };
-        let left = match self.shared.setup.options.faults.has(PlantedBug::CopyKeepsDeleted) {
+        let left = match self.shared.setup.options.faults.has(MakoPlantedBug::CopyKeepsDeleted) {
             true => None,
             false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
         };
@@ -725,7 +726,7 @@ impl Mako {
         let worker = self.runtime.worker_context.place.worker;
         replica.cover(worker, safe);
         super::follower_replay::publish(&self.follower_replays[at], replica, worker);
-        effects.observe(|| Observation::Restored { shard });
+        effects.observe(|| MakoObservation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }
 }
@@ -735,7 +736,7 @@ fn copy_row(
     shard: ShardId,
     session: &mut Session,
     row: &ChunkRow,
-    observations: &mut Option<Vec<Observation>>,
+    observations: &mut Option<Vec<MakoObservation>>,
 ) -> Result<()> {
     let stamp = Stamp::local(row.epoch, row.clock);
     let transaction = session.begin();

@@ -1,8 +1,8 @@
 //! A part of a copy of a shard, as the sender sends it: see [`super::snapshot`].
 
 use super::undecided::ChunkOrders;
+use crate::observation::MakoObservation;
 use bytes::Bytes;
-use shoal_engine::observation::Observation;
 use shoal_store::WalkPlace;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, coded_struct};
 
@@ -102,12 +102,12 @@ impl SnapshotChunk {
     }
 
     /// What a checker sees of it.
-    pub(super) fn observation(&self, withheld: usize) -> Observation {
+    pub(super) fn observation(&self, withheld: usize) -> MakoObservation {
         let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
         let row = |row: &ChunkRow| (row.table, row.key.to_vec(), row.epoch, row.clock);
         let undecided =
             |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
-        Observation::Given {
+        MakoObservation::Given {
             shard: self.shard,
             cut: self.cut,
             from: plain(&self.from),

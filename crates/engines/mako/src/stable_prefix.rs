@@ -10,8 +10,9 @@
 //! **stable** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
-use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_engine::PlantedBugs;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
 use std::collections::{BTreeMap, VecDeque};
@@ -164,7 +165,7 @@ impl StablePrefix {
         replica: &ShardReplica,
         worker: WorkerId,
         known: KnownEpochs<'_>,
-        faults: PlantedBugs,
+        faults: PlantedBugs<MakoPlantedBug>,
     ) {
         let StablePrefix { extent, ahead, covered, greatest } = self;
         if ahead.is_empty() {
@@ -179,10 +180,10 @@ impl StablePrefix {
             true => replica.cover(worker, ahead[*covered - 1].safe),
             false => replica.covered(),
         };
-        let alone = faults.has(PlantedBug::StableAlone).then(|| replica.covered_by(worker));
+        let alone = faults.has(MakoPlantedBug::StableAlone).then(|| replica.covered_by(worker));
         let cut = alone.unwrap_or(cut);
         let is_stable = |said: &EntryContents| {
-            said.needs.greatest() <= cut || faults.has(PlantedBug::CutCovered)
+            said.needs.greatest() <= cut || faults.has(MakoPlantedBug::CutCovered)
         };
         while *covered > 0 && is_stable(&ahead[0]) {
             let said = ahead.pop_front().expect("it is covered");

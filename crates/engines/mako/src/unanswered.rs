@@ -23,14 +23,14 @@
 //! [`MakoOptions::stalled_after`]: super::Options::stalled_after
 
 use super::{Mako, MakoEffects};
+use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
 
 impl Mako {
     /// Ends what has waited too long for other shards.
     pub(super) fn expire(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.options().faults.has(PlantedBug::WaitForever) {
+        if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return;
         }
         self.give_up_on_silent(now, effects);
@@ -49,7 +49,7 @@ impl Mako {
 
     /// A transaction waits for others while it holds locks: it is to be looked after.
     pub(super) fn watch_for_silence(&mut self) {
-        if !self.options().faults.has(PlantedBug::HoldForSilent) {
+        if !self.options().faults.has(MakoPlantedBug::HoldForSilent) {
             let at = self.runtime.worker_context.now.get() + self.options().hang_after;
             self.silent_due = self.silent_due.min(at);
         }
@@ -141,7 +141,7 @@ impl Mako {
 
     /// When the next wait may be over.
     pub(super) fn next_expiry(&self) -> Option<Time> {
-        if self.options().faults.has(PlantedBug::WaitForever) {
+        if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return None;
         }
         let others = [self.waiters_due, self.silent_due].into_iter().filter(|at| *at < Time::MAX);
@@ -169,7 +169,7 @@ impl Mako {
     /// nothing.
     pub(super) fn check_draws(&self, at: usize) -> Result<()> {
         self.runtime.worker_context.check_takes_part(self.leader_shards[at].lead.shard)?;
-        if self.is_stalled(at) && !self.options().faults.has(PlantedBug::CertifyWhileStalled) {
+        if self.is_stalled(at) && !self.options().faults.has(MakoPlantedBug::CertifyWhileStalled) {
             return Err(no_majority(self.leader_shards[at].lead.shard));
         }
         Ok(())

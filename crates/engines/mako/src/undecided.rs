@@ -31,11 +31,11 @@ use super::piece::Piece;
 use super::shared::MakoShared;
 use super::snapshot_chunk::{SnapshotChunk, UndecidedRow};
 use super::{Mako, MakoEffects};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay_floor::ReplayFloor;
 use shoal_store::{Session, WalkPlace};
@@ -172,7 +172,7 @@ impl MakoShared {
             session.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"));
         let floor = self.replica(shard).expect("held").floor();
         let mut kept = self.undecided(shard).lock();
-        let all = self.setup.options.faults.has(PlantedBug::InstallUndecidedAbove);
+        let all = self.setup.options.faults.has(MakoPlantedBug::InstallUndecidedAbove);
         for StreamWrite { table, key, value } in writes {
             let mut superseded = || {
                 let key = (*table, &key[..]);
@@ -308,7 +308,7 @@ impl Mako {
         let (shard, watermarks) = (self.leader_shards[at].lead.shard, self.watermarks.borrow());
         let sessions = &self.runtime.worker_context.own[at].sessions;
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
-        let above = self.options().faults.has(PlantedBug::InstallUndecidedAbove);
+        let above = self.options().faults.has(MakoPlantedBug::InstallUndecidedAbove);
         let mut kept = self.shared.undecided(shard).lock();
         for ((table, key), versions) in std::mem::take(&mut kept.keys) {
             // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
@@ -325,7 +325,7 @@ impl Mako {
                 let installed = tried.unwrap_or_else(|| panic!("{shard} cannot be recovered"));
                 if installed {
                     let key = write.key.to_vec();
-                    effects.observe(|| Observation::Inherited { shard, stamp, table, key });
+                    effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
                 }
             }
         }

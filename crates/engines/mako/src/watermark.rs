@@ -10,12 +10,12 @@ use super::piece::StreamEntry;
 use super::replay_budget::replays;
 use super::rollback_collection::LOCKED_PAUSE;
 use super::{Mako, MakoEffects, MakoMessage, follower_replay, plausibility};
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::WorkerContext;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -169,12 +169,12 @@ impl Mako {
         let own = self.live.iter().filter(own);
         let raise = |news, live: &super::LiveEpoch| live.watermark.raise_led(shard, clock) | news;
         if own.fold(false, raise) {
-            effects.observe(|| Observation::Watermark { shard, clock });
+            effects.observe(|| MakoObservation::Watermark { shard, clock });
             self.gossip.own_news = true;
             self.runtime.nudge_others(effects);
         }
         let ballot = self.leader_shards[at].ballot();
-        if !self.options().faults.has(PlantedBug::ReportBeforeDurable) {
+        if !self.options().faults.has(MakoPlantedBug::ReportBeforeDurable) {
             for end in ends {
                 self.ended((shard, ballot), end, effects);
             }
@@ -307,12 +307,12 @@ impl Mako {
                 self.live[live].watermark.cap(shard, *clock);
             }
         }
-        if self.options().faults.has(PlantedBug::ReportBeforeDurable) {
+        if self.options().faults.has(MakoPlantedBug::ReportBeforeDurable) {
             for end in ends.clone() {
                 self.ended((shard, ballot), end, effects);
             }
         }
-        effects.observe(|| Observation::Appended { shard, ballot, index, ends, safe, clocks });
+        effects.observe(|| MakoObservation::Appended { shard, ballot, index, ends, safe, clocks });
         effects.push(EngineEffect::Propose { shard, entry });
     }
 

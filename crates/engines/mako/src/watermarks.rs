@@ -5,7 +5,8 @@
 //! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, with any outcome
 //! of those before.
 
-use shoal_engine::planted_bugs::{PlantedBug, PlantedBugs};
+use crate::planted_bugs::MakoPlantedBug;
+use shoal_engine::PlantedBugs;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone)]
 pub(crate) struct Watermarks {
     shards: usize,
-    faults: PlantedBugs,
+    faults: PlantedBugs<MakoPlantedBug>,
     /// The last epoch that this worker has heard of.
     newest: Epoch,
     /// FVWs that do not cover all of their epoch. Those of epochs up to `forgotten` are kept no more.
@@ -27,7 +28,11 @@ pub(crate) struct Watermarks {
 
 impl Watermarks {
     /// Nothing is durable yet; `epoch` is the first.
-    pub(crate) fn new(epoch: Epoch, shards: usize, faults: PlantedBugs) -> Watermarks {
+    pub(crate) fn new(
+        epoch: Epoch,
+        shards: usize,
+        faults: PlantedBugs<MakoPlantedBug>,
+    ) -> Watermarks {
         Watermarks {
             shards,
             faults,
@@ -174,7 +179,7 @@ impl Watermarks {
             Some(watermark) => watermark.covers(own, stamp),
             None if stamp.epoch <= self.newest => {
                 self.finals.get(&stamp.epoch).is_none_or(|last| {
-                    let by_clock = self.faults.has(PlantedBug::RollBackByClock);
+                    let by_clock = self.faults.has(MakoPlantedBug::RollBackByClock);
                     last.covers(own, stamp) || (by_clock && stamp.clock <= last.of(own))
                 })
             }

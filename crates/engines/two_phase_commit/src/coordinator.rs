@@ -13,13 +13,13 @@ use super::in_doubt::InDoubt;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::WorkerPlace;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
@@ -321,7 +321,7 @@ impl TwoPhaseCommit {
             return self.abort(it, Aborted::NotServing { node }.into(), effects);
         }
         let locked = self.lock_own(&mut it, &own, effects);
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
             (true, _) => self.validate_own(&mut it, effects),
             (false, false) => check_own(&it),
@@ -421,7 +421,7 @@ impl TwoPhaseCommit {
     fn validate_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let id = it.remote_branches.id;
         assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
             return self.abort(it, error, effects);
         }
@@ -465,7 +465,7 @@ impl TwoPhaseCommit {
         self.count_certified(&it, effects);
         it.phase = CommitPhase::Deciding;
         it.deciding_since = self.runtime.worker_context.now.get();
-        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
+        if self.options().faults.has(TwoPhaseCommitPlantedBug::AcknowledgeAtCertification) {
             self.tell(&mut it, effects);
         }
         match it.plan {
@@ -553,7 +553,7 @@ impl TwoPhaseCommit {
         if let Some((at, home)) = home {
             let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
             told.retain(|shard, _| *shard != home.shard && drew(shard));
-            match self.options().faults.has(PlantedBug::EndUnacknowledged) {
+            match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
                 true => self.end_decision(at, transaction),
                 false => self.decisions[at].add(transaction, told.into_iter()),
             }
@@ -571,7 +571,7 @@ impl TwoPhaseCommit {
         let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());
-            Observation::Certified { transaction, own, stamp, writes }
+            TwoPhaseCommitObservation::Certified { transaction, own, stamp, writes }
         });
     }
 
@@ -588,8 +588,9 @@ impl TwoPhaseCommit {
         if std::mem::replace(&mut it.told, true) {
             return; // Only with a planted bug.
         }
-        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
-        effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
+        let transaction = it.remote_branches.id;
+        let shards = it.drawn.len();
+        effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards });
         self.runtime.commit(&it.remote_branches);
     }
 

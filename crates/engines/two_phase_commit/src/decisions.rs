@@ -19,7 +19,7 @@
 
 use super::message::{DecisionHome, Participant};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
-use shoal_engine::planted_bugs::PlantedBug;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl TwoPhaseCommit {
         if self.prepared_replays[at].is_decided(transaction) {
             return Some(true);
         }
-        if self.options().faults.has(PlantedBug::PresumeAbortEarly) {
+        if self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortEarly) {
             return Some(false);
         }
         if !state.began || state.since < home.leadership {

@@ -13,10 +13,10 @@ use super::message::{DecisionHome, Participant};
 use super::participant::TwoPhaseCommitBranch;
 use super::prepared_replay::PreparedBranch;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
@@ -62,7 +62,7 @@ impl TwoPhaseCommit {
             let flight = InFlight { transaction, epoch: FIRST_EPOCH, since: now, resolved: false };
             self.leader_logs[at].lead.begin_in_flight(clock, flight);
             self.in_doubt[at].insert(transaction, InDoubt::recovered(branch));
-            effects.observe(|| Observation::Recovered { transaction, shard, clock });
+            effects.observe(|| TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
         }
         let found = self.in_doubt[at].values().map(|branch| (branch.clock, &branch.writes[..]));
         self.shared.in_doubt[at].register(since, found);
@@ -76,7 +76,8 @@ impl TwoPhaseCommit {
         if !self.shared.in_doubt[at].is_complete(since) {
             return false;
         }
-        let ignores = self.options().faults.has(PlantedBug::ServeWithoutRecoveredLocks);
+        let ignores =
+            self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
         let open = self.in_doubt[at].iter().filter(|(_, branch)| branch.locked.is_none());
         let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
         let mut all = true;
@@ -129,7 +130,7 @@ impl TwoPhaseCommit {
         let waiter = committed.then_some(RecordWaiter::Outcome(transaction, home.shard));
         self.append_outcome(at, transaction, committed, waiter);
         self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| Observation::Resolved {
+        effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
             shard,
             clock,
@@ -165,7 +166,7 @@ impl TwoPhaseCommit {
                     && won
                 {
                     let (stamp, key) = (stamp.clone(), key.to_vec());
-                    observations.push(Observation::Installed {
+                    observations.push(TwoPhaseCommitObservation::Installed {
                         transaction,
                         shard,
                         stamp,

@@ -119,8 +119,8 @@ impl LeaderLog {
         if !self.is_due(now, replica, options) {
             return None;
         }
-        let safe = self.lead.safe_now(replica, options.faults);
-        let index = self.lead.append(now, safe, options.faults);
+        let safe = self.lead.safe_now(replica, options.limits.faults);
+        let index = self.lead.append(now, safe, options.limits.faults);
         // What is waited for, and each clock, is in the last of the entries that are ready.
         let is_part = self.batch.has_full();
         let waiters = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
@@ -179,7 +179,7 @@ impl LeaderLog {
             return Some(self.lead.paced(options.batch_gap, options.batch_delay));
         }
         // Could a heartbeat say anything new?
-        let lags = self.lead.lags(replica, options.faults);
+        let lags = self.lead.lags(replica, options.limits.faults);
         lags.then(|| self.lead.appended_at() + options.heartbeat)
     }
 

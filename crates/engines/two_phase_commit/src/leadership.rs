@@ -6,10 +6,11 @@
 use super::leader_log::LeaderState;
 use super::participant::{TwoPhaseCommitBranch, ended};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::sequences;
-use shoal_engine::observation::Observation;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Ballot, ShardId};
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl TwoPhaseCommit {
     ) {
         let at = self.place_of(shard).expect("a stream that is held");
         let Some(since) = self.leaderships[at] else { return }; // It was deposed since.
-        effects.observe(|| Observation::Led { shard, ballot, length });
+        effects.observe(|| TwoPhaseCommitObservation::Led { shard, ballot, length });
         match &mut self.leader_logs[at].leader_state {
             // Appointed again: all is said again under the new ballot.
             Some(state) => (state.ballot, state.recovered) = (ballot, false),
@@ -161,7 +162,12 @@ impl TwoPhaseCommit {
         };
         let shard = self.leader_logs[at].lead.shard;
         self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
+        effects.observe(|| TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: false,
+        });
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
@@ -203,7 +209,7 @@ impl TwoPhaseCommit {
             let (shard, ballot) = (replica.shard, state.ballot);
             self.assert_recovered(at);
             self.runtime.worker_context.serve(at, true);
-            effects.observe(|| Observation::Serves { shard, ballot });
+            effects.observe(|| TwoPhaseCommitObservation::Serves { shard, ballot });
         }
         self.report(effects);
     }
@@ -225,10 +231,8 @@ impl TwoPhaseCommit {
     /// What is prepared on the shard at this place, and not resolved, is locked before the shard is served (rule P7).
     fn assert_recovered(&self, at: usize) {
         let shard = self.leader_logs[at].lead.shard;
-        let ignores = self
-            .options()
-            .faults
-            .has(shoal_engine::planted_bugs::PlantedBug::ServeWithoutRecoveredLocks);
+        let ignores =
+            self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
         for (transaction, branch) in &self.in_doubt[at] {
             assert!(
                 branch.locked.is_some() || ignores,
@@ -275,6 +279,6 @@ impl TwoPhaseCommit {
             self.lease_end
         );
         let (shard, ballot) = (self.leader_logs[at].lead.shard, self.leader_logs[at].ballot());
-        effects.observe(|| Observation::Acted { shard, ballot });
+        effects.observe(|| TwoPhaseCommitObservation::Acted { shard, ballot });
     }
 }

@@ -85,6 +85,7 @@
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
+//! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
@@ -103,8 +104,10 @@ mod in_doubt_keys;
 mod leader_log;
 mod leadership;
 pub mod message;
+mod observation;
 mod options;
 mod participant;
+mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
@@ -113,7 +116,9 @@ mod tests;
 mod wire;
 
 pub use message::TwoPhaseCommitMessage;
+pub use observation::TwoPhaseCommitObservation;
 pub use options::TwoPhaseCommitOptions;
+pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
 use bytes::Bytes;
@@ -134,15 +139,13 @@ use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
-use shoal_engine::observation::Observation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +156,8 @@ const BLOCKED_FOR: Duration = Duration::from_micros(100);
 /// The epoch of all transactions and versions: their order needs none.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-type TwoPhaseCommitEffects = shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage>;
+type TwoPhaseCommitEffects =
+    shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage, TwoPhaseCommitObservation>;
 
 /// One worker of a node, speaking two-phase commit.
 pub struct TwoPhaseCommit {
@@ -184,6 +188,8 @@ impl Engine for TwoPhaseCommit {
     type Message = TwoPhaseCommitMessage;
     type Options = TwoPhaseCommitOptions;
     type Shared = TwoPhaseCommitShared;
+    type PlantedBug = TwoPhaseCommitPlantedBug;
+    type Observation = TwoPhaseCommitObservation;
 
     fn share(setup: &Setup<TwoPhaseCommitOptions>, node: NodeId) -> Arc<TwoPhaseCommitShared> {
         setup.options.check();
@@ -196,7 +202,7 @@ impl Engine for TwoPhaseCommit {
 
     fn new(worker: WorkerId, shared: Arc<TwoPhaseCommitShared>, seed: u64) -> TwoPhaseCommit {
         let options = &shared.setup.options;
-        let (limits, faults) = (options.limits.clone(), options.faults);
+        let limits = options.limits.clone();
         let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
         let worker_context = WorkerContext::new(WorkerSetup {
@@ -205,7 +211,6 @@ impl Engine for TwoPhaseCommit {
             replicas,
             epoch: FIRST_EPOCH,
             limits,
-            faults,
             seed,
             // What is installed is committed (rule P4), so all that can be read may be shown.
             reads: None,
@@ -350,6 +355,7 @@ impl Engine for TwoPhaseCommit {
 
 impl TaskDriver for TwoPhaseCommit {
     type Message = TwoPhaseCommitMessage;
+    type Observation = TwoPhaseCommitObservation;
 
     fn runtime(&mut self) -> &mut Runtime<TwoPhaseCommitMessage> {
         &mut self.runtime
@@ -361,10 +367,9 @@ impl TaskDriver for TwoPhaseCommit {
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
             EngineRequest::Reveal { remote_branches, slot } => {
-                let stamp = Stamp::local(remote_branches.epoch, Clock::ZERO);
                 // What is installed is committed (rule P4), so all that can be read may be shown.
-                let (transaction, own) = (remote_branches.id, self.runtime.worker_context.home());
-                effects.observe(|| Observation::Told { transaction, own, stamp });
+                let transaction = remote_branches.id;
+                effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards: 0 });
                 slot.fill(Ok(()));
             }
         }
@@ -394,7 +399,7 @@ impl TwoPhaseCommit {
 
     /// May this node act as a leader (rule P6)?
     fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(PlantedBug::ActWithoutLease)
+        now < self.lease_end || self.options().faults.has(TwoPhaseCommitPlantedBug::ActWithoutLease)
     }
 
     fn receive(
@@ -463,7 +468,7 @@ impl TwoPhaseCommit {
 
     /// Applies what the streams have committed, as far as no other worker holds a lock.
     fn replay_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        let faults = self.shared.setup.options.faults;
+        let faults = self.shared.setup.options.limits.faults;
         let worker = self.runtime.worker_context.place.worker;
         let replicas = self.shared.replicas.iter().zip(&self.leader_logs);
         for ((replica, log), replayed) in replicas.zip(&mut self.prepared_replays) {
@@ -505,11 +510,10 @@ impl TwoPhaseCommit {
                 self.nudged_at = now;
                 self.runtime.nudge_others(effects);
             }
-            effects.observe(|| Observation::Appended {
+            effects.observe(|| TwoPhaseCommitObservation::Appended {
                 shard,
                 ballot,
                 index,
-                ends: Vec::new(),
                 safe,
                 clocks,
             });
@@ -550,19 +554,22 @@ fn observe_inherited(
     transaction: TransactionId,
     writes: &[StreamWrite],
     before: usize,
-    observations: &mut Vec<Observation>,
+    observations: &mut Vec<TwoPhaseCommitObservation>,
 ) {
     let mut installed = Vec::new();
     for observation in &observations[before..] {
-        let Observation::Applied { shard, stamp, table, key, won } = observation else { continue };
+        let TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } = observation
+        else {
+            continue;
+        };
         if installed.is_empty() {
             let (shard, clock) = (*shard, stamp.clock);
-            installed.push(Observation::Recovered { transaction, shard, clock });
+            installed.push(TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
         }
         let write =
             writes.iter().rfind(|write| (write.table, &write.key[..]) == (*table, &key[..]));
         if let (true, Some(write)) = (*won, write) {
-            installed.push(Observation::Installed {
+            installed.push(TwoPhaseCommitObservation::Installed {
                 transaction,
                 shard: *shard,
                 stamp: stamp.clone(),
@@ -572,9 +579,16 @@ fn observe_inherited(
             });
         }
     }
-    if let Some(Observation::Recovered { transaction, shard, clock }) = installed.first() {
+    if let Some(TwoPhaseCommitObservation::Recovered { transaction, shard, clock }) =
+        installed.first()
+    {
         let (transaction, shard, clock) = (*transaction, *shard, *clock);
-        installed.push(Observation::Resolved { transaction, shard, clock, installed: true });
+        installed.push(TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: true,
+        });
     }
     observations.extend(installed);
 }

@@ -1,7 +1,8 @@
 //! The configuration of `two_phase_commit`.
 
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use shoal_engine::PlantedBugs;
 use shoal_engine::execution::worker_context::{Limits, at_least_one, not_zero};
-use shoal_engine::planted_bugs::PlantedBugs;
 use std::time::Duration;
 
 /// How `two_phase_commit` behaves. The default does the right thing.
@@ -30,7 +31,7 @@ pub struct TwoPhaseCommitOptions {
     /// be there: it may have given up, and the message was lost. Default 1 s.
     pub inquire_after: Duration,
     /// Planted bugs. Default: none.
-    pub faults: PlantedBugs,
+    pub faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
 }
 
 impl TwoPhaseCommitOptions {

@@ -12,13 +12,13 @@
 use super::leader_log::RecordWaiter;
 use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{StoreBranch, recovering};
-use shoal_engine::observation::Observation;
 use shoal_engine::operation::Operation;
-use shoal_engine::planted_bugs::PlantedBug;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
@@ -310,7 +310,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) -> BranchOutcome {
         let PreparedLocks { locked, clock, home, since, durable } = prepared;
-        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         let valid = if too_early { Ok(()) } else { self.validate(|| locked.validate()) };
         if let Err(error) = valid {
             self.drop_locked(at, asked.1.transaction, (locked, clock), true, effects);
@@ -411,7 +411,12 @@ impl TwoPhaseCommit {
         let shard = self.leader_logs[at].lead.shard;
         branch.versions_read(0, usize::MAX, |version| {
             let (stamp, tombstone) = (version.stamp.to_stamp(), version.value.is_none());
-            observations.push(Observation::Read { transaction, shard, stamp, tombstone });
+            observations.push(TwoPhaseCommitObservation::Read {
+                transaction,
+                shard,
+                stamp,
+                tombstone,
+            });
         });
     }
 
@@ -429,7 +434,7 @@ impl TwoPhaseCommit {
         self.leader_logs[at]
             .lead
             .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
-        effects.observe(|| Observation::Drawn { transaction, shard, clock });
+        effects.observe(|| TwoPhaseCommitObservation::Drawn { transaction, shard, clock });
         clock
     }
 
@@ -481,7 +486,7 @@ impl TwoPhaseCommit {
         let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
         if let Some(observations) = &mut effects.observations {
             locked.writes(|table, key, value| {
-                observations.push(Observation::Installed {
+                observations.push(TwoPhaseCommitObservation::Installed {
                     transaction,
                     shard,
                     stamp: stamp.clone(),
@@ -496,7 +501,12 @@ impl TwoPhaseCommit {
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);
         self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
+        effects.observe(|| TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: true,
+        });
     }
 
     /// Undoes what is locked.
@@ -514,11 +524,16 @@ impl TwoPhaseCommit {
         }
         self.leader_logs[at].lead.end_in_flight(clock);
         let shard = self.leader_logs[at].lead.shard;
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
+        effects.observe(|| TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: false,
+        });
     }
 
     fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.options().faults.has(PlantedBug::SkipRemoteValidation) {
+        match self.options().faults.has(TwoPhaseCommitPlantedBug::SkipRemoteValidation) {
             true => Ok(()),
             false => validate(),
         }

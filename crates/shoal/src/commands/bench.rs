@@ -1,6 +1,6 @@
 //! `shoal bench`: runs a workload and measures it.
 
-use super::shape::{EngineName, Shape};
+use super::shape::{Shape, engine};
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::RemoteDatabase;
@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, value_parser};
 use shoal_client::{Db, Options};
 use shoal_cluster::topology::Regions;
 use shoal_net::client::Access;
+use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
 use shoal_workloads::micro::Micro;
@@ -174,8 +175,8 @@ struct Common {
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     node_workers: u32,
     /// The commit protocols of clusters, one after another
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "mako")]
-    engines: Vec<EngineName>,
+    #[arg(long, value_delimiter = ',', default_value = Protocol::default().name(), value_parser = engine())]
+    engines: Vec<Protocol>,
     /// Do not check the data after the run
     #[arg(long)]
     no_check: bool,

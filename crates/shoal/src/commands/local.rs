@@ -1,6 +1,6 @@
 //! `shoal local`: a whole cluster on this machine.
 
-use super::shape::{EngineName, Shape};
+use super::shape::{Shape, engine};
 use super::{CommandError, CommandOutcome, print};
 use crate::clock::now;
 use crate::local::{
@@ -13,6 +13,7 @@ use clap::{Args, value_parser};
 use shoal_cluster::topology::Regions;
 use shoal_net::Secret;
 use shoal_net::client::Access;
+use shoal_server::Protocol;
 use shoal_server::{NodeConfig, Server};
 use std::fs::{self, File};
 use std::io;
@@ -46,8 +47,8 @@ pub struct LocalCommand {
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     workers: u32,
     /// The commit protocol
-    #[arg(long, value_enum, default_value_t)]
-    engine: EngineName,
+    #[arg(long, default_value = Protocol::default().name(), value_parser = engine())]
+    engine: Protocol,
     /// All nodes in this process: quicker to start, and none can be killed
     #[arg(long)]
     in_process: bool,

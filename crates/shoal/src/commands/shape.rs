@@ -3,7 +3,8 @@
 use super::CommandError;
 use crate::duration;
 use crate::local::ClusterPlan;
-use clap::{Args, ValueEnum, value_parser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, value_parser};
 use shoal_cluster::topology::Regions;
 use shoal_server::Protocol;
 use shoal_types::Distance;
@@ -63,23 +64,11 @@ fn regions(text: &str) -> Result<RegionsChoice, String> {
     regions.map(RegionsChoice::Known)
 }
 
-/// A commit protocol, by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum EngineName {
-    /// Certify first, replicate in the background
-    #[default]
-    Mako,
-    /// The classic one, to compare with
-    TwoPhaseCommit,
-}
-
-impl From<EngineName> for Protocol {
-    fn from(name: EngineName) -> Protocol {
-        match name {
-            EngineName::Mako => Protocol::Mako,
-            EngineName::TwoPhaseCommit => Protocol::TwoPhaseCommit,
-        }
-    }
+/// The commit protocols, by their names.
+pub fn engine() -> impl TypedValueParser<Value = Protocol> {
+    let value = |protocol: Protocol| PossibleValue::new(protocol.name()).help(protocol.about());
+    let named = |name: String| Protocol::named(&name).ok_or("there is no such protocol");
+    PossibleValuesParser::new(Protocol::ALL.map(value)).try_map(named)
 }
 
 impl Shape {
@@ -88,12 +77,12 @@ impl Shape {
     }
 
     /// A cluster of this shape, with so many workers on each node.
-    pub fn plan(&self, workers: u32, engine: EngineName) -> Result<ClusterPlan, CommandError> {
+    pub fn plan(&self, workers: u32, protocol: Protocol) -> Result<ClusterPlan, CommandError> {
         Ok(ClusterPlan {
             workers,
             regions: self.regions()?,
             leader_datacenters: self.leaders_in.min(self.replicas),
-            protocol: engine.into(),
+            protocol,
             ..ClusterPlan::new(self.shards, self.replicas)
         })
     }

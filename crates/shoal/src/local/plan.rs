@@ -104,7 +104,7 @@ impl ClusterPlan {
             leader_datacenters: 1,
             workers: 1,
             regions: Regions::uniform(replicas, Distance::NONE),
-            protocol: Protocol::Mako,
+            protocol: Protocol::default(),
             mako: shoal_mako::MakoOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
@@ -120,10 +120,7 @@ impl ClusterPlan {
 
     /// The protocol's name.
     pub fn engine(&self) -> &'static str {
-        match self.protocol {
-            Protocol::Mako => "mako",
-            Protocol::TwoPhaseCommit => "two-phase-commit",
-        }
+        self.protocol.name()
     }
 
     /// In words: `mako, 3 shards of 3 replicas, 50 ms`, the longest round trip.

@@ -20,7 +20,9 @@
 //! The engines' observations are their word for what they did; what is durable is computed here, from
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
 //!
-//! [`Rules`] says which of them hold for an engine; those that name no kind there hold for all.
+//! What all engines have in common is [`Checks`]: transactions, streams and what is durable of them, versions, replicas,
+//! replies, and the core of most rules. `mako.rs` and `two_phase_commit.rs` are the engines' own, an [`EngineRules`] each,
+//! which take the engine's observations to that core and judge the rest.
 
 mod acknowledged;
 mod copies;
@@ -29,6 +31,7 @@ mod epochs;
 mod finals;
 mod installed;
 mod leases;
+mod mako;
 mod records;
 mod replay;
 pub mod replicas;
@@ -37,28 +40,26 @@ mod safe_clock;
 mod stamps;
 mod told;
 mod transactions;
+mod two_phase_commit;
 
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
 use bytes::Bytes;
-use copies::SentChunk;
 use durable::{Durable, EntryFacts};
-use epochs::OpenEpochs;
-use finals::Finals;
 pub use installed::{Installed, InstalledRow};
 use leases::Leases;
-use records::Records;
+pub use mako::MakoRules;
 use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
-use shoal_engine::{Observation, WorkerPlace};
-use shoal_types::{
-    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use shoal_engine::{TransactionId, WorkerPlace};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, VectorWatermark, WorkerId};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use transactions::Transactions;
+pub use two_phase_commit::TwoPhaseCommitRules;
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -72,34 +73,72 @@ pub struct Moment {
 /// What a rule says of an observation; the text tells how it is broken.
 type RuleVerdict = Result<(), String>;
 
-/// How an engine keeps what is not durable from being seen outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Rules {
-    /// Versions are visible at once, and their readers wait for the watermark: M1, M4, M5, M6, M8.
-    #[default]
-    Watermark,
-    /// Versions are visible when their records are durable: P4.
-    Records,
+impl Moment {
+    /// The violation of a rule, where it was broken.
+    fn blame(self, rule: &'static str, verdict: RuleVerdict) -> Result<(), Violation> {
+        verdict.map_err(|what| Violation { rule, what, at: self.at, place: Some(self.place) })
+    }
 }
 
-/// All rules; see the module.
+/// The rules of one engine, over what holds for all of them.
+pub trait EngineRules: Default + Debug {
+    /// What the engine lets be seen.
+    type Observation;
+
+    /// Versions are visible before they are durable: what clients are told waits for that, and what is not durable at the
+    /// end of an epoch is rolled back.
+    const SPECULATES: bool;
+
+    /// The engine's name for the rule that install order and clock order agree.
+    const ORDER: &'static str;
+
+    /// Its name for the rule that nothing at or below a safe clock is still to come.
+    const SAFE_CLOCK: &'static str;
+
+    /// Its name for the rule that clients are told only of what is durable.
+    const DURABLE_FIRST: &'static str;
+
+    /// Its name for the rule that a node acts as a leader only while it holds its lease.
+    const LEASE: &'static str;
+
+    /// Judges an observation.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    fn judge(
+        checks: &mut Checks<Self>,
+        moment: Moment,
+        observation: &Self::Observation,
+    ) -> Result<(), Violation>;
+
+    /// The managers have made an FVW final, or a worker knows it.
+    ///
+    /// # Errors
+    /// How that is wrong.
+    fn settled(checks: &mut Checks<Self>, last: &VectorWatermark) -> Result<(), String> {
+        let _ = (checks, last);
+        Ok(())
+    }
+
+    /// A node has crashed.
+    fn crashed(&mut self, node: NodeId) {
+        let _ = node;
+    }
+}
+
+/// All rules: those of the engine, and what all engines have in common.
 #[derive(Debug)]
-pub struct Checks {
-    rules: Rules,
-    records: Records,
+pub struct Checks<R> {
+    rules: R,
     durable: Durable,
     transactions: Transactions,
     installed: Installed,
     safe_clocks: SafeClocks,
+    leases: Leases,
     /// Who was to lead what.
     appointed: BTreeSet<(ShardId, Ballot)>,
     replay: Replay,
     replies: Replies,
-    leases: Leases,
-    finals: Finals,
-    opened: OpenEpochs,
-    /// Up to which clock nodes have whole copies of shards.
-    copied: BTreeMap<(NodeId, ShardId), Clock>,
     /// See [`Checks::holds`].
     held: Vec<(WorkerId, u64)>,
     /// Replicas that have lost their memory, and do not hold all there is again.
@@ -113,13 +152,13 @@ pub struct Checks {
     lost: Option<ShardId>,
 }
 
-impl Checks {
+impl<R: EngineRules> Checks<R> {
     /// The rules for a cluster of this shape.
-    pub fn new(topology: &Topology, rules: Rules) -> Checks {
+    pub fn new(topology: &Topology) -> Checks<R> {
         let shards = topology.shards() as usize;
         Checks {
-            rules,
-            records: Records::default(),
+            rules: R::default(),
+            leases: Leases::default(),
             durable: Durable::new(topology),
             transactions: Transactions::default(),
             installed: Installed::new(shards),
@@ -127,10 +166,6 @@ impl Checks {
             appointed: BTreeSet::new(),
             replay: Replay::new(topology.nodes().len(), shards),
             replies: Replies::new(topology),
-            leases: Leases::default(),
-            finals: Finals::default(),
-            opened: OpenEpochs::default(),
-            copied: BTreeMap::new(),
             held: Vec::new(),
             empty: BTreeSet::new(),
             shards: topology.shards(),
@@ -273,8 +308,7 @@ impl Checks {
         self.safe_clocks.crashed(node);
         self.installed.crashed(node);
         self.replay.crashed(node);
-        self.opened.crashed(node);
-        self.copied.retain(|(other, _), _| *other != node);
+        self.rules.crashed(node);
     }
 
     /// A node has lost its memory, that of its streams included.
@@ -314,19 +348,7 @@ impl Checks {
     /// # Errors
     /// If it cannot be.
     pub fn is_final(&mut self, at: Time, last: &VectorWatermark) -> Result<(), Violation> {
-        self.settle(last).map_err(|what| Violation::new("M9", at, what))
-    }
-
-    fn settle(&mut self, last: &VectorWatermark) -> RuleVerdict {
-        if self.rules == Rules::Records {
-            return Ok(()); // What counts is what is durable, in whichever epoch.
-        }
-        let is_news = self.durable.last(last.epoch()).is_none();
-        self.finals.settled(last, &mut self.durable)?;
-        if is_news {
-            self.installed.settle(last.epoch(), &self.durable);
-        }
-        Ok(())
+        R::settled(self, last).map_err(|what| Violation::new("M9", at, what))
     }
 
     /// What the shards should hold.
@@ -336,191 +358,97 @@ impl Checks {
 
     /// Is what has this stamp, kept by the shard, discarded for good?
     pub fn is_rolled_back(&self, shard: ShardId, stamp: &Stamp) -> bool {
-        self.rules == Rules::Watermark && self.durable.is_rolled_back(shard, stamp)
+        R::SPECULATES && self.durable.is_rolled_back(shard, stamp)
     }
 
     /// Judges what a step let be seen.
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn observe(&mut self, moment: Moment, observation: &Observation) -> Result<(), Violation> {
-        let blame = |rule: &'static str, verdict: RuleVerdict| {
-            let place = Some(moment.place);
-            verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
-        };
-        if let Observation::Settled { watermark } = observation {
-            return blame("M9", self.settle(watermark));
-        }
-        let Checks {
-            leases,
-            finals,
-            opened,
-            copied,
-            held,
-            empty: _,
-            shards: _,
-            wild_clocks,
-            appointed: _,
-            two_leaders,
-            lost: _,
-            rules,
-            records,
-            durable,
-            transactions,
-            installed,
-            safe_clocks,
-            replay,
-            replies,
-        } = self;
-        let by_watermark = *rules == Rules::Watermark;
-        // What holds for all is called by the engine's own name for it.
-        let [order, safe_clock, newest, lease] = match rules {
-            Rules::Watermark => ["M2", "M3", "M6", "M7"],
-            Rules::Records => ["P2", "P5", "P5", "P6"],
-        };
+    pub fn observe(
+        &mut self,
+        moment: Moment,
+        observation: &R::Observation,
+    ) -> Result<(), Violation> {
+        R::judge(self, moment, observation)
+    }
+
+    /// A clock was drawn on a shard.
+    fn drawn(
+        &mut self,
+        moment: Moment,
+        transaction: TransactionId,
+        shard: ShardId,
+        clock: Clock,
+    ) -> Result<(), Violation> {
+        self.transactions.drawn(transaction, shard, clock);
+        let verdict = self.safe_clocks.drawn(shard, moment.place, transaction, clock);
+        moment.blame(R::SAFE_CLOCK, verdict)
+    }
+
+    /// A clock of a shard is no longer in flight.
+    fn resolved(
+        &mut self,
+        moment: Moment,
+        transaction: TransactionId,
+        (shard, clock): (ShardId, Clock),
+        installed: bool,
+    ) -> Result<(), Violation> {
+        self.transactions.resolved(transaction, shard, clock, installed);
+        let resolved = self.safe_clocks.resolved(shard, moment.place, clock, installed);
+        moment.blame(R::SAFE_CLOCK, resolved.map_err(|what| format!("{transaction}: {what}")))
+    }
+
+    /// The leader of a shard has installed a version.
+    fn install(
+        &mut self,
+        moment: Moment,
+        shard: ShardId,
+        row: InstalledRow<'_>,
+        value: Option<&[u8]>,
+    ) -> Result<(), Violation> {
+        let (node, place, stamp) = (moment.place.node, (row.table, row.key), row.stamp);
+        let back = self.durable.is_rolled_back(shard, stamp);
+        moment.blame(R::ORDER, self.installed.install(node, shard, row, value, back))?;
+        self.replay.installed(node, shard, place);
+        let replayed = self.replies.installed(shard, stamp, place, value, &self.durable);
+        moment.blame("exactly once", replayed)
+    }
+
+    /// A worker's stream of a shard is prepared under a ballot, with so many entries.
+    fn led(&mut self, moment: Moment, shard: ShardId, ballot: Ballot, length: u64) {
         let worker = moment.place.worker;
-        match observation {
-            Observation::Read { transaction, shard, stamp, tombstone } => {
-                transactions.read(*transaction, *shard, stamp, *tombstone);
-                if by_watermark && let Some((id, writer)) = transactions.writer(*shard, stamp) {
-                    blame("M1", stamps::carries(id, writer, *shard, stamp, durable))?;
-                }
-            }
-            Observation::Drawn { transaction, shard, clock } => {
-                transactions.drawn(*transaction, *shard, *clock);
-                opened.drawn(moment.place.node, *shard, *clock);
-                blame(safe_clock, safe_clocks.drawn(*shard, moment.place, *transaction, *clock))?;
-            }
-            Observation::Resolved { transaction, shard, clock, installed } => {
-                transactions.resolved(*transaction, *shard, *clock, *installed);
-                opened.resolved(moment.place.node, *shard, *clock);
-                let resolved = safe_clocks.resolved(*shard, moment.place, *clock, *installed);
-                blame(safe_clock, resolved.map_err(|what| format!("{transaction}: {what}")))?;
-            }
-            Observation::Certified { transaction, own, stamp, writes } => {
-                let seen = transactions.certified(*transaction, *own, stamp, writes);
-                if by_watermark {
-                    blame("M1", stamps::check(*transaction, seen, durable))?;
-                    blame("M8", epochs::check(*transaction, seen, durable))?;
-                }
-            }
-            Observation::Installed { transaction, shard, stamp, table, key, value } => {
-                let seen = transactions.installed(*transaction, *shard, stamp);
-                if by_watermark {
-                    blame("M1", stamps::carries(*transaction, seen, *shard, stamp, durable))?;
-                }
-                safe_clocks.installed(*shard, moment.place, stamp.clock);
-                let row = InstalledRow { transaction: *transaction, stamp, table: *table, key };
-                let (node, value) = (moment.place.node, value.as_deref());
-                blame("M8", opened.uses(node, *shard, (stamp.epoch, stamp.clock)))?;
-                let back = durable.is_rolled_back(*shard, stamp);
-                blame(order, installed.install(node, *shard, row, value, back))?;
-                replay.installed(node, *shard, (*table, key));
-                let replayed = replies.installed(*shard, stamp, (*table, key), value, durable);
-                blame("exactly once", replayed)?;
-                if !by_watermark {
-                    blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
-                }
-            }
-            Observation::Appended { shard, ballot, index, ends, safe, clocks } => {
-                let facts = EntryFacts { safe: *safe, ends: ends.clone() };
-                let appended = (*ballot, *index);
-                durable.appended(*shard, (worker, moment.place.node), appended, facts);
-                if !by_watermark {
-                    records.appended(*shard, worker, *index, clocks);
-                }
-                blame(safe_clock, safe_clocks.appended(*shard, moment.place, *safe, clocks))?;
-            }
-            Observation::Led { shard, ballot, length } => {
-                durable.inherits(*shard, worker, *ballot, *length);
-                if *ballot < durable.ballot(*shard, worker) {
-                    // Promises that came late: it lacks what is decided since, and decides nothing (seed 10578).
-                    safe_clocks.leads(*shard, moment.place);
-                }
-            }
-            Observation::Recovered { transaction: _, shard, clock } => {
-                safe_clocks.recovered(*shard, moment.place, *clock);
-            }
-            Observation::Settled { .. }
-            | Observation::HeldUp { .. }
-            | Observation::Restored { .. } => {}
-            Observation::Opened { epoch } => opened.opens(moment.place.node, *epoch),
-            Observation::Locked { shard, epoch, clock } => {
-                blame("M8", opened.uses(moment.place.node, *shard, (*epoch, *clock)))?;
-            }
-            Observation::Swept { shard, stamp } => {
-                let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
-                blame("M9", replay::covered(*shard, stamp, writer, durable))?;
-            }
-            Observation::Copied { shard, cut } => {
-                let copied = copied.entry((moment.place.node, *shard)).or_default();
-                *copied = (*cut).max(*copied);
-            }
-            Observation::Serves { shard, ballot } => leases.serves(*shard, *ballot),
-            Observation::Acted { shard, ballot } => match leases.acted(*shard, *ballot) {
-                Err(_) if *wild_clocks => *two_leaders += 1,
-                verdict => blame(lease, verdict)?,
-            },
-            Observation::Reported { shard, epoch, watermark } => {
-                blame("M9", Finals::reported(*shard, *epoch, *watermark, durable))?;
-            }
-            Observation::RolledBack { transaction, .. } => {
-                let seen = transactions.rolled_back(*transaction);
-                blame("M5", told::rolled_back(*transaction, seen, durable))?;
-            }
-            Observation::Watermark { shard, clock } => {
-                blame("M4", durable.check(*shard, *clock))?;
-            }
-            Observation::Told { transaction, own, stamp } => {
-                let seen = transactions.told(*transaction);
-                match rules {
-                    Rules::Watermark => {
-                        blame("M5", told::check(*transaction, *own, stamp, seen, durable))?;
-                        finals.taken(*own, stamp, durable);
-                    }
-                    Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
-                }
-            }
-            Observation::Given {
-                shard,
-                cut,
-                from,
-                until,
-                settled,
-                watermarks,
-                rows,
-                undecided,
-                withheld: _,
-            } => {
-                let (shard, cut, until) = (*shard, *cut, until.as_ref());
-                let copied = copied.get(&(moment.place.node, shard)).copied().unwrap_or_default();
-                blame("M10", copies::reaches((shard, cut), copied, held, durable))?;
-                if *from == (TableId(0), Vec::new()) {
-                    blame("M9", copies::tells_finals(*settled, watermarks, durable))?;
-                }
-                let given = SentChunk { shard, cut, from, until, rows, undecided };
-                blame("M10", copies::check(given, installed, transactions, durable))?;
-            }
-            Observation::Inherited { shard, stamp: _, table, key } => {
-                // Like what it installs as a leader.
-                replay.installed(moment.place.node, *shard, (*table, key));
-            }
-            Observation::Applied { shard, stamp, table, key, won } => {
-                let node = moment.place.node;
-                match rules {
-                    Rules::Watermark => {
-                        let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
-                        blame("M6", replay::covered(*shard, stamp, writer, durable))?;
-                        finals.taken(*shard, stamp, durable);
-                    }
-                    Rules::Records => {
-                        blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
-                    }
-                }
-                blame(newest, replay.applied(node, *shard, stamp, (*table, key), *won))?;
-            }
+        self.durable.inherits(shard, worker, ballot, length);
+        if ballot < self.durable.ballot(shard, worker) {
+            // Promises that came late: it lacks what is decided since, and decides nothing (seed 10578).
+            self.safe_clocks.leads(shard, moment.place);
         }
-        Ok(())
+    }
+
+    /// A worker has acted as the leader of a shard.
+    fn acted(&mut self, moment: Moment, shard: ShardId, ballot: Ballot) -> Result<(), Violation> {
+        match self.leases.acted(shard, ballot) {
+            Err(_) if self.wild_clocks => {
+                self.two_leaders += 1;
+                Ok(())
+            }
+            verdict => moment.blame(R::LEASE, verdict),
+        }
+    }
+
+    /// An entry was proposed to a stream.
+    fn appended(
+        &mut self,
+        moment: Moment,
+        shard: ShardId,
+        entry: (Ballot, u64),
+        facts: EntryFacts,
+        clocks: &[Clock],
+    ) -> Result<(), Violation> {
+        let safe = facts.safe;
+        self.durable.appended(shard, (moment.place.worker, moment.place.node), entry, facts);
+        let verdict = self.safe_clocks.appended(shard, moment.place, safe, clocks);
+        moment.blame(R::SAFE_CLOCK, verdict)
     }
 
     /// A client outside asks for something.
@@ -543,13 +471,11 @@ impl Checks {
         client: ClientId,
         reply: &ClientReply,
     ) -> Result<(), Violation> {
-        let by_watermark = self.rules == Rules::Watermark;
-        let verdict = self.replies.replied(client, reply, by_watermark, &self.durable);
+        let verdict = self.replies.replied(client, reply, R::SPECULATES, &self.durable);
         let place = Some(moment.place);
         verdict.map_err(|wrong| {
             let (rule, what) = match wrong {
-                WrongReply::NotDurable(what) if by_watermark => ("M5", what),
-                WrongReply::NotDurable(what) => ("P4", what),
+                WrongReply::NotDurable(what) => (R::DURABLE_FIRST, what),
                 WrongReply::Contradicts(what) => ("one transaction", what),
             };
             Violation { rule, what, at: moment.at, place }
@@ -564,9 +490,9 @@ impl Checks {
         self.replies
             .finish(&self.durable)
             .map_err(|what| Violation::new("exactly once", at, what))?;
-        let verdict = match self.rules {
-            Rules::Watermark => Acknowledged::check(&self.transactions, &self.durable, self.lost),
-            Rules::Records => Acknowledged::check_installed(&self.transactions),
+        let verdict = match R::SPECULATES {
+            true => Acknowledged::check(&self.transactions, &self.durable, self.lost),
+            false => Acknowledged::check_installed(&self.transactions),
         };
         verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))
     }

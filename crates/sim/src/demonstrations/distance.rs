@@ -159,11 +159,11 @@ fn at_distances<E: Shown, W: Placed>(
         let rate = shot.counted.certified_per_s;
         let part = rate / *first.get_or_insert(rate);
         let (target, verdict) = match promise {
-            Promise::Mako if *distance_ms > 0 => {
+            Promise::Targets if *distance_ms > 0 => {
                 let least = 1.0 - tolerance(orders.size);
                 (format!("≥ {:.0} % of 0 ms", least * 100.0), TargetVerdict::of(part >= least))
             }
-            Promise::Mako | Promise::Nothing => (String::new(), TargetVerdict::Shown),
+            Promise::Targets | Promise::Nothing => (String::new(), TargetVerdict::Shown),
         };
         let mut cells = vec![E::NAME.to_owned(), shot.workload.to_owned()];
         cells.extend([format!("{distance_ms} ms"), words::count(shot.open_max as u64)]);

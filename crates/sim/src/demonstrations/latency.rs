@@ -90,12 +90,12 @@ fn measure<E: Shown, W: Placed>(
         let (what, allowed) = CLASSES[class];
         let times = testbed.times(1, class);
         let (target, verdict) = match (promise, allowed) {
-            (Promise::Mako, Some(allowed)) => {
+            (Promise::Targets, Some(allowed)) => {
                 let most = FAR + allowed;
                 let holds = times.count() > 0 && times.percentile(50.0) <= most;
                 (format!("p50 ≤ {} ms", most.as_millis()), TargetVerdict::of(holds))
             }
-            (Promise::Mako | Promise::Nothing, _) => (String::new(), TargetVerdict::Shown),
+            (Promise::Targets | Promise::Nothing, _) => (String::new(), TargetVerdict::Shown),
         };
         let mut cells: Vec<String> = [E::NAME, testbed.name(), what].map(str::to_owned).into();
         cells.push(words::count(times.count()));

@@ -127,8 +127,8 @@ impl Shown for TwoPhaseCommit {
 /// What the demonstrations ask of an engine, beyond showing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// What `mako` promises: see each demonstration.
-    Mako,
+    /// The targets that each demonstration names.
+    Targets,
     /// It is there to compare with.
     Nothing,
 }
@@ -157,7 +157,7 @@ impl DemonstratedEngine {
 
 /// All engines that are shown.
 const EXHIBITS: [DemonstratedEngine; 2] = [
-    DemonstratedEngine::of::<Mako>(Promise::Mako),
+    DemonstratedEngine::of::<Mako>(Promise::Targets),
     DemonstratedEngine::of::<TwoPhaseCommit>(Promise::Nothing),
 ];
 

@@ -155,7 +155,7 @@ impl OutageRun {
             Testbed::managed(setting, options, Some(managed()), make, classify, silent)?;
         let record = Rc::new(RefCell::new(FailureRecord::new(SHARDS, FAILED)));
         let writer = Rc::clone(&record);
-        testbed.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, sight)));
+        testbed.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, &sight)));
         let tick = orders.tick(what.to_owned());
         Ok(OutageRun { testbed, record, plan, seed: orders.seed, tick })
     }

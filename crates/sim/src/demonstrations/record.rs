@@ -4,7 +4,8 @@
 use super::watched::{ShardSet, Touched};
 use crate::simulation::Sighting;
 use shoal_cluster::manager::{Applied, EpochEnd};
-use shoal_engine::{Observation, TransactionId, WorkerPlace};
+use shoal_engine::{TransactionId, WorkerPlace};
+use shoal_mako::MakoObservation;
 use shoal_types::{Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -181,26 +182,26 @@ impl FailureRecord {
     }
 
     /// Engines or managers have done something.
-    pub(super) fn see(&mut self, now: Time, sight: Sighting<'_>) {
+    pub(super) fn see(&mut self, now: Time, sight: &Sighting<'_, MakoObservation>) {
         match sight {
             Sighting::Observed(place, observation) => {
                 self.follow_fate(now, observation);
-                self.follow_heir(now, place, observation);
+                self.follow_heir(now, *place, observation);
             }
             Sighting::Applied(applied) => self.follow_managers(now, applied),
         }
     }
 
-    fn follow_fate(&mut self, now: Time, observation: &Observation) {
+    fn follow_fate(&mut self, now: Time, observation: &MakoObservation) {
         match observation {
-            Observation::Certified { transaction, .. } => {
+            MakoObservation::Certified { transaction, .. } => {
                 self.open.insert(*transaction, now);
                 self.fates.certified += u64::from(self.is_out());
             }
-            Observation::Told { transaction, .. } => {
+            MakoObservation::Told { transaction, .. } => {
                 self.open.remove(transaction);
             }
-            Observation::RolledBack { transaction, .. } => {
+            MakoObservation::RolledBack { transaction, .. } => {
                 let (Some(certified), Some(failed)) = (self.open.remove(transaction), self.failed)
                 else {
                     return;
@@ -214,25 +215,25 @@ impl FailureRecord {
         }
     }
 
-    fn follow_heir(&mut self, now: Time, place: WorkerPlace, observation: &Observation) {
+    fn follow_heir(&mut self, now: Time, place: WorkerPlace, observation: &MakoObservation) {
         let Some(FailedShard { heir: Some(heir), epoch, .. }) = self.failed else { return };
         if place.node != heir {
             return;
         }
         let closed = |it: Epoch| epoch.is_some_and(|begun| it < begun);
         match observation {
-            Observation::Led { shard, .. } if *shard == self.shard => {
+            MakoObservation::Led { shard, .. } if *shard == self.shard => {
                 self.reach(RecoveryStep::Prepared, now);
             }
-            Observation::Reported { shard, epoch, .. }
+            MakoObservation::Reported { shard, epoch, .. }
                 if *shard == self.shard && closed(*epoch) =>
             {
                 self.reach(RecoveryStep::EndDurable, now);
             }
-            Observation::Settled { watermark } if closed(watermark.epoch()) => {
+            MakoObservation::Settled { watermark } if closed(watermark.epoch()) => {
                 self.reach(RecoveryStep::Settled, now);
             }
-            Observation::Serves { shard, .. } if *shard == self.shard => {
+            MakoObservation::Serves { shard, .. } if *shard == self.shard => {
                 self.reach(RecoveryStep::Serves, now);
             }
             _ => {}

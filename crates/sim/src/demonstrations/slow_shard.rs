@@ -169,7 +169,7 @@ fn measure<E: Shown>(
         let most = before.percentile(99.0) + tolerance(orders.size);
         let holds = during.count() > 0 && during.percentile(99.0) <= most;
         let (target, verdict) = match (promise, class) {
-            (Promise::Mako, 0) => {
+            (Promise::Targets, 0) => {
                 (format!("p99 ≤ before + {:?}", tolerance(orders.size)), TargetVerdict::of(holds))
             }
             _ => (String::new(), TargetVerdict::Shown),

@@ -202,7 +202,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             clients: Vec::new(),
             cpu,
             persistence_ns: 0,
-            rules: None,
+            is_judged: false,
             managers,
         };
         let mut testbed = Testbed {

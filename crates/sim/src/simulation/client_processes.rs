@@ -10,8 +10,9 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
+use crate::observed::Simulated;
+use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
-use shoal_engine::{Engine, WorkerPlace};
 use shoal_types::{Cause, NodeId, RequestId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ impl ConnectedProcess {
     }
 }
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// Adds a client outside, the next of those that the world announced.
     pub fn admit(&mut self, process: ClientProcess) {
         let client = self.outsiders.len() as u32;

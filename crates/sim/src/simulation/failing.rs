@@ -6,10 +6,11 @@ use crate::clock::NodeClock;
 use crate::fault_schedule::{
     FaultSchedule, FaultTargets, Isolation, LostDirection, ScheduledFault,
 };
+use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
 use crate::violation::Violation;
 use shoal_cluster::manager::Configuration;
-use shoal_engine::{Engine, WorkerPlace};
+use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many crashes are put into the recoveries of a run, at most.
@@ -22,7 +23,7 @@ const LATE_ONE_IN: u64 = 3;
 /// A clock that began anew shows up to so much.
 const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// Lets things go wrong from now on.
     pub fn set_fault_schedule(&mut self, fault_schedule: FaultSchedule) {
         self.network.set_troubles(fault_schedule.troubles);

@@ -10,9 +10,10 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::cluster::SimulatedCluster;
+use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_engine::interleave::{at_next_point, take_back};
-use shoal_engine::{Engine, Observation, WorkerPlace};
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_types::{Time, WorkerId};
 use std::cell::RefCell;
@@ -47,7 +48,7 @@ struct OtherDone<E: Engine> {
 }
 
 impl<E: Engine> OtherScript<E> {
-    fn act(&mut self, observations: &mut Option<Vec<Observation>>) {
+    fn act(&mut self, observations: &mut Option<Vec<E::Observation>>) {
         let first = observations.as_ref().map_or(0, Vec::len);
         let mut wanted = WorkerEffects { effects: Vec::new(), observations: observations.take() };
         let mut effects = Vec::new();
@@ -98,7 +99,7 @@ fn is_for<E: Engine>(
     }
 }
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// Perhaps another worker of the node acts in the midst of the step that this one is about to take.
     pub(super) fn interleave(&mut self, simulated_worker: usize) -> Option<OtherWorker<E>> {
         let percent =
@@ -131,7 +132,10 @@ impl<E: Engine + 'static> Simulation<E> {
         let worker = self.cluster.simulated_workers[other].worker.take().expect("it lives");
         let script = Rc::new(RefCell::new(OtherScript { worker, items, done: None }));
         let acts = Rc::clone(&script);
-        at_next_point(Box::new(move |observations| acts.borrow_mut().act(observations)));
+        at_next_point(Box::new(move |observations| {
+            let observations = observations.downcast_mut();
+            acts.borrow_mut().act(observations.expect("workers of a cluster run the same engine"));
+        }));
         Some(OtherWorker { simulated_worker: other, script })
     }
 

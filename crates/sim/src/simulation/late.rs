@@ -4,7 +4,7 @@
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
 use super::{Simulation, SimulationEvent};
-use shoal_engine::Engine;
+use crate::observed::Simulated;
 use shoal_engine::client::{ClientId, ClientRequest};
 use shoal_types::{Random, Time};
 
@@ -53,7 +53,7 @@ impl LateCopies {
     }
 }
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// From now on, of a hundred calls of clients outside so many are copied, and the copies come late, by any time.
     pub fn copy_late(&mut self, percent: u32) {
         self.late.percent = percent;

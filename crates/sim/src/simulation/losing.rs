@@ -4,10 +4,10 @@
 use super::{Simulation, SimulationEvent};
 use crate::failures::{Fate, MajorityLoss};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
-use shoal_engine::Engine;
+use crate::observed::Simulated;
 use shoal_types::{NodeId, ShardId, Time};
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// A shard is going to lose a majority of its voters, so long from now.
     pub fn plan_loss(&mut self, loss: MajorityLoss) {
         let at = Time(self.now.0 + loss.after_ns);

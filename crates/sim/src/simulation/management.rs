@@ -2,15 +2,16 @@
 
 use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
+use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
-use shoal_engine::{Engine, WorkerPlace};
+use shoal_engine::WorkerPlace;
 use shoal_mako::epoch_ends::watermark_of;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// How many managers there are.
     pub(super) fn manager_count(&self) -> usize {
         self.managers.as_ref().map_or(0, SimulatedManagers::count)

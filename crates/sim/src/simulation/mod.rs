@@ -33,7 +33,7 @@ mod management;
 mod persistence;
 mod seen;
 
-use crate::checks::{Checks, Rules};
+use crate::checks::Checks;
 use crate::clients::process::{ConnectAnswer, ConnectionNumber};
 use crate::clock::NodeClock;
 use crate::cluster::{SimulatedCluster, SimulatedWorker};
@@ -44,6 +44,7 @@ use crate::fault_schedule::{FaultSchedule, ScheduledFault};
 use crate::managers::{ManagersPlan, SimulatedManagers};
 use crate::metrics::{Metrics, Work};
 use crate::network::{Delay, SimulatedNetwork};
+use crate::observed::Simulated;
 use crate::queue::EventQueue;
 use crate::recovery::Recoveries;
 use crate::trace::EventTrace;
@@ -54,7 +55,7 @@ use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientRequest, ToClient};
 use shoal_engine::engine::{Setup, Task};
-use shoal_engine::{Engine, LocalDatabase, Observation, WorkerPlace};
+use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
@@ -83,8 +84,8 @@ pub struct SimulationWorld {
     pub cpu: Cpu,
     /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
     pub persistence_ns: u64,
-    /// By what checkers judge; `None` if it is not watched.
-    pub rules: Option<Rules>,
+    /// What engines let be seen is judged by their rules.
+    pub is_judged: bool,
     /// Who manages the cluster; `None` if its configuration never changes.
     pub managers: Option<ManagersPlan>,
 }
@@ -199,20 +200,20 @@ enum SimulationEvent<M> {
     },
 }
 
-/// Something that [`Simulation::watch`] shows.
-#[derive(Debug, Clone, Copy)]
-pub enum Sighting<'a> {
+/// Something that [`Simulation::watch`] shows; `O` is what engines let be seen.
+#[derive(Debug)]
+pub enum Sighting<'a, O> {
     /// A worker's engine did something.
-    Observed(WorkerPlace, &'a Observation),
+    Observed(WorkerPlace, &'a O),
     /// The managers did something.
     Applied(&'a Applied),
 }
 
 /// Is shown what happens, and when.
-pub type SightingWatcher = Box<dyn FnMut(Time, Sighting<'_>)>;
+pub type SightingWatcher<O> = Box<dyn FnMut(Time, Sighting<'_, O>)>;
 
 /// A whole cluster in virtual time.
-pub struct Simulation<E: Engine> {
+pub struct Simulation<E: Simulated> {
     topology: Arc<Topology>,
     now: Time,
     true_time: Rc<Cell<Time>>,
@@ -243,19 +244,19 @@ pub struct Simulation<E: Engine> {
     cpu: Cpu,
     /// Changes of streams become durable within this; at once where it is nothing.
     persistence_ns: u64,
-    checks: Option<Checks>,
-    effects: WorkerEffects<E::Message>,
+    checks: Option<Checks<E::Rules>>,
+    effects: WorkerEffects<E::Message, E::Observation>,
     work: Work,
     coverage: Coverage,
     digest: Digest,
     /// Every word of every message counts for the digest.
     is_thorough: bool,
     trace: Option<EventTrace>,
-    watcher: Option<SightingWatcher>,
+    watcher: Option<SightingWatcher<E::Observation>>,
     events_at_once: u64,
 }
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// A cluster that starts at time zero, in this world.
     pub fn new(setup: &Setup<E::Options>, world: SimulationWorld, seed: u64) -> Simulation<E> {
         let root = Random::new(seed);
@@ -265,7 +266,7 @@ impl<E: Engine + 'static> Simulation<E> {
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
         let options = world.managers.as_ref().map(|managed| managed.options.clone());
         let workers = topology.workers() as usize;
-        let observations = world.rules.map(|_| Vec::new());
+        let observations = world.is_judged.then(Vec::new);
         // What a run on this thread that failed has left.
         drop(shoal_engine::interleave::take_back());
         let mut simulation = Simulation {
@@ -295,7 +296,7 @@ impl<E: Engine + 'static> Simulation<E> {
             random: root.fork(4),
             cpu: world.cpu,
             persistence_ns: world.persistence_ns,
-            checks: world.rules.map(|rules| Checks::new(&topology, rules)),
+            checks: world.is_judged.then(|| Checks::new(&topology)),
             effects: WorkerEffects { effects: Vec::new(), observations },
             work: Work::default(),
             coverage: Coverage::default(),
@@ -330,7 +331,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Shows `watcher` what engines and managers do, from now on.
-    pub fn watch(&mut self, watcher: SightingWatcher) {
+    pub fn watch(&mut self, watcher: SightingWatcher<E::Observation>) {
         self.watcher = Some(watcher);
         self.effects.observations.get_or_insert_default();
     }
@@ -358,7 +359,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// What the checkers know.
-    pub fn checks(&self) -> Option<&Checks> {
+    pub fn checks(&self) -> Option<&Checks<E::Rules>> {
         self.checks.as_ref()
     }
 

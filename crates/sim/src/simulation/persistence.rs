@@ -1,12 +1,12 @@
 //! Storages that lag behind memory: what a stream has changed is durable some time later.
 
 use super::{Simulation, SimulationEvent};
+use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_engine::Engine;
 use shoal_node::WorkerEvent;
 use shoal_types::Time;
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     /// What the streams of a worker have changed becomes durable some time later, where storages are late.
     pub(super) fn await_persistence(&mut self, simulated_worker: usize) {
         let state = &mut self.cluster.simulated_workers[simulated_worker];

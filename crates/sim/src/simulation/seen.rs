@@ -3,14 +3,13 @@
 use super::interleaved::OtherActed;
 use super::{Sighting, Simulation};
 use crate::checks::Moment;
-use crate::digest::Digest;
+use crate::observed::{Observed, Simulated};
 use crate::violation::Violation;
-use shoal_engine::{Engine, Observation};
 use shoal_log::StreamStorage;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
-impl<E: Engine + 'static> Simulation<E> {
+impl<E: Simulated> Simulation<E> {
     pub(super) fn digest_event(
         &mut self,
         simulated_worker: usize,
@@ -62,9 +61,10 @@ impl<E: Engine + 'static> Simulation<E> {
             if let Some(watcher) = &mut self.watcher {
                 watcher(self.now, Sighting::Observed(place, &observation));
             }
-            self.coverage.see(&observation);
-            digest_observation(&mut self.digest, &observation);
-            let step = self.recoveries.observe(place, &observation);
+            observation.cover(&mut self.coverage);
+            observation.digest(&mut self.digest);
+            let fact = observation.recovery();
+            let step = fact.and_then(|fact| self.recoveries.observe(place, fact));
             self.may_strike(step);
             if verdict.is_ok() {
                 verdict = self.judge(simulated_worker, moment, &observation);
@@ -141,88 +141,26 @@ impl<E: Engine + 'static> Simulation<E> {
         &mut self,
         simulated_worker: usize,
         moment: Moment,
-        observation: &Observation,
+        observation: &E::Observation,
     ) -> Result<(), Violation> {
         let Some(checks) = &mut self.checks else { return Ok(()) };
-        if let Observation::Given { shard, .. } = observation {
+        if let Some(shard) = observation.copied() {
             let simulated_workers = self.cluster.workers_of(moment.place.node);
             let simulated_workers = simulated_workers
                 .map(|simulated_worker| &self.cluster.simulated_workers[simulated_worker]);
             let held = simulated_workers.filter_map(|simulated_worker| {
-                let stream = simulated_worker.worker.as_ref()?.stream(*shard)?;
+                let stream = simulated_worker.worker.as_ref()?.stream(shard)?;
                 Some((simulated_worker.place.worker, stream.decided().0))
             });
             checks.holds(held.collect());
         }
-        if let Observation::Appended { shard, index, .. } = observation {
+        if let Some((shard, index)) = observation.entry() {
             let worker = self.cluster.simulated_workers[simulated_worker].worker.as_ref();
-            let stream = worker.and_then(|worker| worker.stream(*shard));
-            if let Some(entry) = stream.and_then(|stream| stream.entry(*index)) {
-                checks.entry(*shard, moment.place.worker, *index, entry);
+            let stream = worker.and_then(|worker| worker.stream(shard));
+            if let Some(entry) = stream.and_then(|stream| stream.entry(index)) {
+                checks.entry(shard, moment.place.worker, index, entry);
             }
         }
         checks.observe(moment, observation)
-    }
-}
-
-fn digest_observation(digest: &mut Digest, observation: &Observation) {
-    let mut words = |kind: u64, one: u64, other: u64| {
-        digest.word(kind);
-        digest.word(one);
-        digest.word(other);
-    };
-    match observation {
-        Observation::Read { transaction, stamp, .. } => {
-            words(1, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
-        Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
-        Observation::Recovered { transaction, clock, .. } => {
-            words(24, transaction.sequence, clock.0)
-        }
-        Observation::Certified { transaction, stamp, .. } => {
-            words(4, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Installed { transaction, stamp, key, value, .. } => {
-            words(5, transaction.sequence, stamp.clock.0);
-            digest.bytes(key);
-            digest.bytes(value.as_deref().unwrap_or_default());
-        }
-        Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
-        Observation::Settled { watermark } => words(10, watermark.epoch().0.into(), 0),
-        Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
-        Observation::Told { transaction, stamp, .. } => {
-            words(8, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Applied { stamp, key, won, .. } => {
-            words(9, stamp.clock.0, (*won).into());
-            digest.bytes(key);
-        }
-        Observation::Led { shard, ballot, length } => {
-            words(11, u64::from(shard.0) << 32 | u64::from(ballot.epoch.0), *length);
-        }
-        Observation::Serves { shard, ballot } => {
-            words(12, shard.0.into(), ballot.epoch.0.into());
-        }
-        Observation::Acted { shard, ballot } => words(13, shard.0.into(), ballot.epoch.0.into()),
-        Observation::Reported { shard, epoch, watermark } => {
-            words(14, u64::from(shard.0) << 32 | u64::from(epoch.0), watermark.0);
-        }
-        Observation::RolledBack { transaction, settled } => {
-            words(15, transaction.sequence, u64::from(*settled));
-        }
-        Observation::Given { cut, rows, undecided, .. } => {
-            words(18, cut.0, (rows.len() << 16 | undecided.len()) as u64);
-        }
-        Observation::Opened { epoch } => words(20, epoch.0.into(), 0),
-        Observation::Locked { shard, clock, .. } => words(23, shard.0.into(), clock.0),
-        Observation::Swept { shard, stamp } => words(21, shard.0.into(), stamp.clock.0),
-        Observation::Copied { shard, cut } => words(22, shard.0.into(), cut.0),
-        Observation::Restored { shard } => words(17, u64::from(shard.0), 0),
-        Observation::Inherited { shard, stamp, key, .. } => {
-            words(19, u64::from(shard.0), stamp.clock.0);
-            digest.bytes(key);
-        }
-        Observation::HeldUp { shard, epoch } => words(16, u64::from(shard.0), u64::from(epoch.0)),
     }
 }

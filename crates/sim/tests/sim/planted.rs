@@ -2,11 +2,11 @@
 //! by which rule, and takes on those, too, for which a build without optimisation is too slow.
 
 use shoal_sim::planted::{self, PlantedBugCase};
-use shoal_sim::{ENGINES, RunOptions};
+use shoal_sim::{ENGINES, RunOptions, SimulatedEngine};
 
 #[test]
 fn every_planted_bug_is_caught() {
-    for (engine, run) in ENGINES {
+    for SimulatedEngine { name: engine, run, .. } in ENGINES {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
         for planted in quick {
             let PlantedBugCase { name, bug, seed, within, caught_by, .. } = planted;

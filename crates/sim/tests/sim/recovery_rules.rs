@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engine::{Observation, TransactionId, WorkerPlace};
-use shoal_sim::checks::{Checks, Moment, Rules};
+use shoal_engine::{TransactionId, WorkerPlace};
+use shoal_mako::MakoObservation;
+use shoal_sim::checks::{Checks, MakoRules, Moment};
 use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
 };
@@ -15,25 +16,25 @@ const EPOCH: Epoch = Epoch(1);
 
 /// A cluster of three nodes that all hold both shards, and what its checkers say.
 struct Cluster {
-    checks: Checks,
+    checks: Checks<MakoRules>,
 }
 
 impl Cluster {
     /// Node 0 leads shard 0, node 1 shard 1.
     fn new() -> Cluster {
-        let checks = Checks::new(&Topology::compact(3, 2, 3, 0, 1), Rules::default());
+        let checks = Checks::new(&Topology::compact(3, 2, 3, 0, 1));
         let mut cluster = Cluster { checks };
         cluster.leads(S0, ballot(1, 0), 0, &[]).unwrap();
         cluster.leads(S1, ballot(1, 1), 0, &[]).unwrap();
         cluster
     }
 
-    fn see(&mut self, node: u32, observation: &Observation) -> Result<(), &'static str> {
+    fn see(&mut self, node: u32, observation: &MakoObservation) -> Result<(), &'static str> {
         self.checks.observe(moment(node), observation).map_err(|violation| violation.rule)
     }
 
     /// Node 0 sees all of this, and it is as it should be.
-    fn sees(&mut self, observations: &[Observation]) {
+    fn sees(&mut self, observations: &[MakoObservation]) {
         for observation in observations {
             assert_eq!(self.see(0, observation), Ok(()), "{observation:?}");
         }
@@ -58,8 +59,10 @@ impl Cluster {
     }
 
     /// Node 0 appends an entry with these bytes and this safe clock to shard 0's stream.
-    fn append(&mut self, bytes: &'static [u8], observation: &Observation) {
-        let Observation::Appended { index, .. } = observation else { panic!("{observation:?}") };
+    fn append(&mut self, bytes: &'static [u8], observation: &MakoObservation) {
+        let MakoObservation::Appended { index, .. } = observation else {
+            panic!("{observation:?}")
+        };
         self.checks.entry(S0, W0, *index, &Bytes::from_static(bytes));
         self.sees(std::slice::from_ref(observation));
     }
@@ -101,40 +104,40 @@ fn stamp(clock: u64, remote: u64) -> Stamp {
     stamp
 }
 
-fn appended(index: u64, safe: u64, ends: &[(u32, u64)], clocks: &[u64]) -> Observation {
+fn appended(index: u64, safe: u64, ends: &[(u32, u64)], clocks: &[u64]) -> MakoObservation {
     let ends = ends.iter().map(|(epoch, clock)| (Epoch(*epoch), Clock(*clock))).collect();
     let clocks = clocks.iter().map(|clock| Clock(*clock)).collect();
     let (shard, ballot) = (S0, ballot(1, 0));
-    Observation::Appended { shard, ballot, index, ends, safe: Clock(safe), clocks }
+    MakoObservation::Appended { shard, ballot, index, ends, safe: Clock(safe), clocks }
 }
 
-fn certified(sequence: u64, stamp: Stamp) -> Observation {
+fn certified(sequence: u64, stamp: Stamp) -> MakoObservation {
     let writes = vec![(S0, stamp.clock)];
-    Observation::Certified { transaction: id(sequence), own: S0, stamp, writes }
+    MakoObservation::Certified { transaction: id(sequence), own: S0, stamp, writes }
 }
 
-fn installed(sequence: u64, shard: ShardId, stamp: Stamp) -> Observation {
+fn installed(sequence: u64, shard: ShardId, stamp: Stamp) -> MakoObservation {
     let (transaction, table, key) = (id(sequence), TableId(0), b"key".to_vec());
-    Observation::Installed { transaction, shard, stamp, table, key, value: Some(b"v".to_vec()) }
+    MakoObservation::Installed { transaction, shard, stamp, table, key, value: Some(b"v".to_vec()) }
 }
 
-fn told(sequence: u64, stamp: Stamp) -> Observation {
-    Observation::Told { transaction: id(sequence), own: S0, stamp }
+fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
+    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
 }
 
 /// Transaction 0 writes with clock 4, in entry 0, which is not yet accepted by anybody.
-fn written() -> Vec<Observation> {
+fn written() -> Vec<MakoObservation> {
     let (transaction, shard, clock) = (id(0), S0, Clock(4));
     vec![
-        Observation::Drawn { transaction, shard, clock },
+        MakoObservation::Drawn { transaction, shard, clock },
         certified(0, stamp(4, 0)),
         installed(0, S0, stamp(4, 0)),
-        Observation::Resolved { transaction, shard, clock, installed: true },
+        MakoObservation::Resolved { transaction, shard, clock, installed: true },
     ]
 }
 
-fn watermark(clock: u64) -> Observation {
-    Observation::Watermark { shard: S0, clock: Clock(clock) }
+fn watermark(clock: u64) -> MakoObservation {
+    MakoObservation::Watermark { shard: S0, clock: Clock(clock) }
 }
 
 #[test]
@@ -185,8 +188,8 @@ fn m4_who_has_forgotten_has_no_vote_until_it_remembers() {
 
 #[test]
 fn m7_nobody_acts_once_the_next_one_serves() {
-    let serves = Observation::Serves { shard: S0, ballot: ballot(2, 1) };
-    let acted = |epoch, node| Observation::Acted { shard: S0, ballot: ballot(epoch, node) };
+    let serves = MakoObservation::Serves { shard: S0, ballot: ballot(2, 1) };
+    let acted = |epoch, node| MakoObservation::Acted { shard: S0, ballot: ballot(epoch, node) };
     let mut cluster = Cluster::new();
     assert_eq!(cluster.see(0, &acted(1, 0)), Ok(()));
     assert_eq!(cluster.see(1, &serves), Ok(()));
@@ -202,7 +205,7 @@ fn m9_an_fvw_is_one() {
     let mut cluster = Cluster::new();
     assert_eq!(cluster.settle([0, 0]), Ok(()));
     assert_eq!(cluster.settle([0, 0]), Ok(()));
-    let other = Observation::Settled { watermark: last([0, 1]) };
+    let other = MakoObservation::Settled { watermark: last([0, 1]) };
     assert_eq!(cluster.see(2, &other), Err("M9"));
 }
 
@@ -210,7 +213,7 @@ fn m9_an_fvw_is_one() {
 fn m9_nothing_is_reported_or_final_that_is_not_durable() {
     let report = |clock| {
         let (shard, epoch, watermark) = (S0, EPOCH, Clock(clock));
-        Observation::Reported { shard, epoch, watermark }
+        MakoObservation::Reported { shard, epoch, watermark }
     };
     let mut cluster = Cluster::new();
     cluster.append(b"entry", &appended(0, 9, &[(1, 4)], &[]));
@@ -242,7 +245,7 @@ fn m9_an_fvw_covers_what_was_told() {
 
 #[test]
 fn m5_who_is_told_of_a_rollback_is_told_the_truth() {
-    let rolled_back = Observation::RolledBack { transaction: id(0), settled: true };
+    let rolled_back = MakoObservation::RolledBack { transaction: id(0), settled: true };
     let mut cluster = Cluster::new();
     cluster.sees(&written());
     assert_eq!(cluster.see(0, &rolled_back), Err("M5"), "its epoch has not ended");

@@ -6,9 +6,10 @@ use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
 };
 use shoal_engine::operation::{Operation, OperationResult};
-use shoal_engine::{Observation, TransactionId, WorkerPlace};
+use shoal_engine::{TransactionId, WorkerPlace};
+use shoal_mako::MakoObservation;
 use shoal_sim::Violation;
-use shoal_sim::checks::{Checks, Moment, Rules};
+use shoal_sim::checks::{Checks, MakoRules, Moment};
 use shoal_types::{
     Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time,
     VectorWatermark, WorkerId,
@@ -29,17 +30,17 @@ fn stamp(clock: u64, remote: u64) -> Stamp {
     stamp
 }
 
-fn drawn(sequence: u64, clock: u64) -> Observation {
-    Observation::Drawn { transaction: id(sequence), shard: S0, clock: Clock(clock) }
+fn drawn(sequence: u64, clock: u64) -> MakoObservation {
+    MakoObservation::Drawn { transaction: id(sequence), shard: S0, clock: Clock(clock) }
 }
 
-fn resolved(sequence: u64, clock: u64) -> Observation {
+fn resolved(sequence: u64, clock: u64) -> MakoObservation {
     let (transaction, clock) = (id(sequence), Clock(clock));
-    Observation::Resolved { transaction, shard: S0, clock, installed: true }
+    MakoObservation::Resolved { transaction, shard: S0, clock, installed: true }
 }
 
-fn installed(sequence: u64, clock: u64) -> Observation {
-    Observation::Installed {
+fn installed(sequence: u64, clock: u64) -> MakoObservation {
+    MakoObservation::Installed {
         transaction: id(sequence),
         shard: S0,
         stamp: stamp(clock, 0),
@@ -49,58 +50,62 @@ fn installed(sequence: u64, clock: u64) -> Observation {
     }
 }
 
-fn appended(index: u64, safe: u64, clocks: &[u64]) -> Observation {
+fn appended(index: u64, safe: u64, clocks: &[u64]) -> MakoObservation {
     let clocks = clocks.iter().map(|clock| Clock(*clock)).collect();
     let (ballot, ends) = (Ballot::default(), Vec::new());
-    Observation::Appended { shard: S0, ballot, index, ends, safe: Clock(safe), clocks }
+    MakoObservation::Appended { shard: S0, ballot, index, ends, safe: Clock(safe), clocks }
 }
 
-fn read(sequence: u64, stamp: Stamp, tombstone: bool) -> Observation {
-    Observation::Read { transaction: id(sequence), shard: S0, stamp, tombstone }
+fn read(sequence: u64, stamp: Stamp, tombstone: bool) -> MakoObservation {
+    MakoObservation::Read { transaction: id(sequence), shard: S0, stamp, tombstone }
 }
 
-fn certified(sequence: u64, stamp: Stamp, clock: u64) -> Observation {
+fn certified(sequence: u64, stamp: Stamp, clock: u64) -> MakoObservation {
     let writes = vec![(S0, Clock(clock))];
-    Observation::Certified { transaction: id(sequence), own: S0, stamp, writes }
+    MakoObservation::Certified { transaction: id(sequence), own: S0, stamp, writes }
 }
 
-fn told(sequence: u64, stamp: Stamp) -> Observation {
-    Observation::Told { transaction: id(sequence), own: S0, stamp }
+fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
+    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
 }
 
-fn applied(clock: u64, won: bool) -> Observation {
+fn applied(clock: u64, won: bool) -> MakoObservation {
     let (stamp, key) = (stamp(clock, 0), b"key".to_vec());
-    Observation::Applied { shard: S0, stamp, table: TableId(0), key, won }
+    MakoObservation::Applied { shard: S0, stamp, table: TableId(0), key, won }
 }
 
 /// Shows the checkers an observation, and the entry that it speaks of.
 fn observe(
-    checks: &mut Checks,
+    checks: &mut Checks<MakoRules>,
     moment: Moment,
-    observation: &Observation,
+    observation: &MakoObservation,
 ) -> Result<(), Violation> {
-    if let Observation::Appended { index, .. } = observation {
+    if let MakoObservation::Appended { index, .. } = observation {
         checks.entry(S0, WorkerId(0), *index, &Bytes::from(index.to_le_bytes().to_vec()));
     }
     checks.observe(moment, observation)
 }
 
 /// A replica of shard 0 has accepted so many entries under this ballot.
-fn accepts(checks: &mut Checks, node: NodeId, accepted: (Ballot, u64)) -> Result<(), &'static str> {
+fn accepts(
+    checks: &mut Checks<MakoRules>,
+    node: NodeId,
+    accepted: (Ballot, u64),
+) -> Result<(), &'static str> {
     let moment = Moment { at: Time(1), place: WorkerPlace { node, worker: WorkerId(0) } };
     checks.accepted(moment, S0, accepted).map_err(|violation| violation.rule)
 }
 
 /// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
-fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
+fn verdict(accepted: [u64; 3], observations: &[MakoObservation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
-    let mut checks = Checks::new(&topology, Rules::default());
+    let mut checks = Checks::new(&topology);
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
         accepts(&mut checks, *voter, (Ballot::default(), length)).unwrap();
     }
     let mut all = observations.iter();
     all.try_for_each(|observation| {
-        let follows = matches!(observation, Observation::Applied { .. });
+        let follows = matches!(observation, MakoObservation::Applied { .. });
         let place = WorkerPlace { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
         observe(&mut checks, Moment { at: Time(1), place }, observation)
     })
@@ -108,7 +113,7 @@ fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'sta
 }
 
 /// A transaction that writes the key with this clock, from its draw to its entry in the stream.
-fn written(sequence: u64, clock: u64) -> Vec<Observation> {
+fn written(sequence: u64, clock: u64) -> Vec<MakoObservation> {
     vec![
         drawn(sequence, clock),
         certified(sequence, stamp(clock, 0), clock),
@@ -120,7 +125,7 @@ fn written(sequence: u64, clock: u64) -> Vec<Observation> {
 
 #[test]
 fn what_is_right_passes() {
-    let watermark = Observation::Watermark { shard: S0, clock: Clock(4) };
+    let watermark = MakoObservation::Watermark { shard: S0, clock: Clock(4) };
     let mut all = written(0, 4);
     all.extend([watermark, told(0, stamp(4, 0)), applied(4, true)]);
     assert_eq!(verdict([1, 1, 0], &all), Ok(()));
@@ -141,7 +146,7 @@ fn m1_a_stamp_covers_what_was_read() {
 #[test]
 fn m1_what_is_installed_carries_the_whole_stamp() {
     let bare = Stamp::local(EPOCH, Clock(4));
-    let installs = |stamp: Stamp| Observation::Installed {
+    let installs = |stamp: Stamp| MakoObservation::Installed {
         transaction: id(0),
         shard: S0,
         stamp,
@@ -160,7 +165,8 @@ fn m1_what_is_installed_carries_the_whole_stamp() {
     assert_eq!(verdict([0; 3], &pruned_by_a_reader), Err("M1"), "served without it");
     // Shard 1 is not durable, also if the piece itself is.
     let (key, bare) = (b"key".to_vec(), Stamp::local(EPOCH, Clock(4)));
-    let half = Observation::Applied { shard: S0, stamp: bare, table: TableId(0), key, won: true };
+    let half =
+        MakoObservation::Applied { shard: S0, stamp: bare, table: TableId(0), key, won: true };
     let torn = [&kept[..], &[resolved(0, 4), appended(0, 4, &[4]), half]].concat();
     assert_eq!(verdict([1, 1, 0], &torn), Err("M6"));
 }
@@ -186,7 +192,7 @@ fn m3_a_safe_clock_is_below_all_that_is_in_flight() {
 #[test]
 fn m4_a_watermark_counts_what_a_majority_has() {
     let mut all = written(0, 4);
-    all.push(Observation::Watermark { shard: S0, clock: Clock(4) });
+    all.push(MakoObservation::Watermark { shard: S0, clock: Clock(4) });
     assert_eq!(verdict([1, 0, 0], &all), Err("M4"));
     assert_eq!(verdict([1, 0, 1], &all), Ok(()));
 }
@@ -194,7 +200,7 @@ fn m4_a_watermark_counts_what_a_majority_has() {
 #[test]
 fn m4_a_replica_that_accepts_under_a_ballot_has_what_its_leader_began_with() {
     let ballot = Ballot { epoch: Epoch(2), node: NodeId(0) };
-    let leads = Observation::Led { shard: S0, ballot, length: 3 };
+    let leads = MakoObservation::Led { shard: S0, ballot, length: 3 };
     let mut checks = checks(&[leads], 0);
     assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 2)), Err("M4"));
     assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 3)), Ok(()));
@@ -206,8 +212,9 @@ fn m4_a_replica_without_memory_counts_when_it_has_again_what_was_durable() {
     let (node, ballot) = (NodeId(1), Ballot::default());
     let mut checks = checks(&[appended(0, 4, &[])], 2);
     checks.forgets(node);
-    let appointed =
-        |checks: &Checks| checks.appointed_anew(Time(2), (S0, Ballot { node, ..ballot }));
+    let appointed = |checks: &Checks<MakoRules>| {
+        checks.appointed_anew(Time(2), (S0, Ballot { node, ..ballot }))
+    };
     assert_eq!(appointed(&checks).map_err(|violation| violation.rule), Err("M4"));
     let early = checks.remembers(Time(2), S0, node);
     assert_eq!(early.map_err(|violation| violation.rule), Err("M4"));
@@ -245,8 +252,8 @@ fn m6_followers_apply_what_is_durable_and_the_greatest_clock_wins() {
 
 #[test]
 fn m8_a_clock_that_was_drawn_after_its_epoch_had_closed_is_not_used() {
-    let opens = Observation::Opened { epoch: Epoch(2) };
-    let locked = Observation::Locked { shard: S0, epoch: EPOCH, clock: Clock(4) };
+    let opens = MakoObservation::Opened { epoch: Epoch(2) };
+    let locked = MakoObservation::Locked { shard: S0, epoch: EPOCH, clock: Clock(4) };
     for used in [installed(0, 4), locked] {
         let late = [opens.clone(), drawn(0, 4), used.clone()];
         assert_eq!(verdict([0; 3], &late), Err("M8"));
@@ -257,7 +264,7 @@ fn m8_a_clock_that_was_drawn_after_its_epoch_had_closed_is_not_used() {
 
 #[test]
 fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
-    let given = |cut, epochs| Observation::Given {
+    let given = |cut, epochs| MakoObservation::Given {
         shard: S0,
         cut: Clock(cut),
         from: (TableId(0), Vec::new()),
@@ -268,8 +275,8 @@ fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
         undecided: Vec::new(),
         withheld: 0,
     };
-    let copied = Observation::Copied { shard: S0, cut: Clock(9) };
-    let judge = |before: &[Observation], cut| {
+    let copied = MakoObservation::Copied { shard: S0, cut: Clock(9) };
+    let judge = |before: &[MakoObservation], cut| {
         let mut checks = checks(&[&[appended(0, 4, &[])], before].concat(), 2);
         checks.holds(vec![(WorkerId(0), 1)]);
         let none = (Epoch(0), Epoch(0));
@@ -293,7 +300,8 @@ fn m8_nobody_reads_across_epochs_what_is_not_settled() {
     let from_the_future = [read(1, later.clone(), false), certified(1, stamp(5, 0), 5)];
     assert_eq!(verdict([0; 3], &from_the_future), Err("M8"));
     let writes = vec![(S0, Clock(1))];
-    let of_the_next = Observation::Certified { transaction: id(1), own: S0, stamp: later, writes };
+    let of_the_next =
+        MakoObservation::Certified { transaction: id(1), own: S0, stamp: later, writes };
     let unsettled = [read(1, stamp(4, 0), false), of_the_next];
     assert_eq!(verdict([0; 3], &unsettled), Err("M8"));
 }
@@ -303,11 +311,11 @@ const MOMENT: Moment =
     Moment { at: Time(1), place: WorkerPlace { node: NodeId(0), worker: WorkerId(0) } };
 
 /// Checks of a cluster whose table 0 is that of requests, with one entry on so many voters.
-fn checks(observations: &[Observation], accepted: usize) -> Checks {
+fn checks(observations: &[MakoObservation], accepted: usize) -> Checks<MakoRules> {
     let (name, partitioning) = requests_table(2);
     let topology = Topology::compact(3, 2, 3, 0, 1).with_tables([(name.to_owned(), partitioning)]);
     let topology = topology.unwrap();
-    let mut checks = Checks::new(&topology, Rules::default());
+    let mut checks = Checks::new(&topology);
     for voter in &topology.voters(S0)[..accepted] {
         accepts(&mut checks, *voter, (Ballot::default(), 1)).unwrap();
     }
@@ -318,7 +326,10 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
 }
 
 /// What is said of a reply to a client that began a session and asked for this.
-fn shown(checks: &mut Checks, steps: &[(ClientRequest, ClientReply)]) -> Result<(), &'static str> {
+fn shown(
+    checks: &mut Checks<MakoRules>,
+    steps: &[(ClientRequest, ClientReply)],
+) -> Result<(), &'static str> {
     checks.asked(CLIENT, &ClientRequest::Begin { session: 1 });
     let mut steps = steps.iter();
     let verdict = steps.try_for_each(|(request, reply)| {
@@ -389,7 +400,7 @@ fn answers_of_one_transaction_agree() {
 fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
     let session = CallSession { home: S0, serial: 7, ..CallSession::default() };
     let id = RequestId { session, number: 3 };
-    let row = |sequence: u64, clock: u64| Observation::Installed {
+    let row = |sequence: u64, clock: u64| MakoObservation::Installed {
         transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence },
         shard: S0,
         stamp: stamp(clock, 0),

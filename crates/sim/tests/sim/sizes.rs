@@ -73,7 +73,7 @@ fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
         // A megabyte takes some ten milliseconds, and all of the transaction much more than a lease.
         cpu: Cpu::MEASURED.with_bytes().with_keys().slower(10),
         persistence_ns: 0,
-        rules: None,
+        is_judged: false,
         managers: Some(managers),
     };
     let (procedures, streams) = (Arc::new(Procedures::new()), shoal_log::StreamOptions::default());

@@ -6,7 +6,8 @@ use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, EpochEnd, LossStage, Outage, StateMachine,
 };
 use shoal_cluster::topology::Topology;
-use shoal_engine::{PlantedBug, PlantedBugs};
+use shoal_engine::PlantedBugs;
+use shoal_mako::MakoPlantedBug;
 use shoal_node::WorkerMessage;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 
@@ -265,7 +266,7 @@ fn former_voters_that_return_as_a_majority_are_set_aside() {
 }
 
 /// What a former leader has told of its watermark reaches a node after that has said what it knows.
-fn hear_late(seed: u64, faults: PlantedBugs) {
+fn hear_late(seed: u64, faults: PlantedBugs<MakoPlantedBug>) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::with(topology, seed, |setup| setup.options.faults = faults);
     cluster.run(Time::ZERO + 300 * MS);
@@ -319,7 +320,7 @@ fn what_comes_late_of_a_lost_shard_changes_nothing() {
 #[test]
 #[should_panic(expected = "M9")]
 fn nodes_that_learn_after_they_have_told_are_seen() {
-    (0..8).for_each(|seed| hear_late(seed, PlantedBugs::only(PlantedBug::LearnAfterLoss)));
+    (0..8).for_each(|seed| hear_late(seed, PlantedBugs::only(MakoPlantedBug::LearnAfterLoss)));
 }
 
 /// Anything may fail while the loss is accepted: the survivor, which keeps its disk, the leader of the other shard, a way
@@ -381,7 +382,7 @@ fn accept_in_bad_times(seed: u64) {
         let notes = rows.filter(|(table, ..)| *table == 1);
         let notes = notes.map(|(_, key, _)| u64::from_be_bytes(key.try_into().expect("8 bytes")));
         let risen: Vec<u64> = notes.filter(|note| refused.contains(note)).collect();
-        assert_eq!(risen, [], "seed {seed}: {shard} has what was refused");
+        assert_eq!(risen, [0; 0], "seed {seed}: {shard} has what was refused");
     }
 }
 

@@ -8,12 +8,13 @@ use shoal_cluster::manager::{
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
 use shoal_engine::engine::Setup;
-use shoal_engine::{Engine, Observation, Procedures};
+use shoal_engine::{Engine, Procedures};
 use shoal_log::MemoryStorage;
-use shoal_mako::Mako;
+use shoal_mako::{Mako, MakoObservation};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     ClusterId, Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId,
 };
@@ -49,6 +50,26 @@ pub struct Ledger {
     pub unknown: Cell<u64>,
 }
 
+/// An engine whose clusters these tests run.
+pub trait Tested: Engine {
+    /// The shard and the stamp as which a client was told something, where the engine has stamps.
+    fn told(seen: &Self::Observation) -> Option<(ShardId, Stamp)> {
+        let _ = seen;
+        None
+    }
+}
+
+impl Tested for Mako {
+    fn told(seen: &MakoObservation) -> Option<(ShardId, Stamp)> {
+        match seen {
+            MakoObservation::Told { own, stamp, .. } => Some((*own, stamp.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl Tested for TwoPhaseCommit {}
+
 /// Nodes with a manager, and what is on its way.
 pub struct Cluster<E: Engine = Mako> {
     pub topology: Arc<Topology>,
@@ -71,7 +92,7 @@ pub struct Cluster<E: Engine = Mako> {
     pub stop: Rc<Cell<bool>>,
     pub trace: Option<Vec<String>>,
     /// Who lets this be seen first is to crash.
-    pub trap: Option<fn(&Observation) -> bool>,
+    pub trap: Option<fn(&E::Observation) -> bool>,
     /// What becomes of messages between nodes.
     pub filter: Option<Filter<E::Message>>,
     /// Messages that a filter holds.
@@ -150,7 +171,7 @@ impl Cluster {
     }
 }
 
-impl<E: Engine> Cluster<E> {
+impl<E: Tested> Cluster<E> {
     /// One of any engine.
     pub fn of(
         topology: Topology,
@@ -405,9 +426,7 @@ impl<E: Engine> Cluster<E> {
         let worker = self.workers.get_mut(&place).expect("up");
         worker.step(self.now, event, &mut effects);
         for observation in effects.observations.into_iter().flatten() {
-            if let Observation::Told { own, stamp, .. } = &observation {
-                self.told.push((place, *own, stamp.clone()));
-            }
+            self.told.extend(E::told(&observation).map(|(own, stamp)| (place, own, stamp)));
             self.note(format_args!("    {}.{} {observation:?}", place.0, place.1));
             if self.trap.take_if(|trap| trap(&observation)).is_some() {
                 return self.crash(place.0); // What it was about to send is lost.

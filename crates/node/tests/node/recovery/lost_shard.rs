@@ -5,6 +5,7 @@ use super::cluster::{Cluster, Coming, MS};
 use shoal_cluster::manager;
 use shoal_cluster::topology::{Home, Topology};
 use shoal_engine::{Engine, PlantedBug, PlantedBugs};
+use shoal_mako::{MakoOptions, MakoPlantedBug};
 use shoal_types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,10 +26,15 @@ const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 pub(super) type Told = Rc<RefCell<Vec<shoal_types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.
-fn quiet(seed: u64, faults: PlantedBugs) -> Cluster {
+fn quiet(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> Cluster {
+    quiet_with(seed, |options| options.faults = faults)
+}
+
+/// The same with other options.
+fn quiet_with(seed: u64, change: impl FnOnce(&mut MakoOptions)) -> Cluster {
     let mut cluster = Cluster::with(Topology::symmetric(2, 2, 3, 0, 1), seed, |setup| {
         setup.options.limits.sessions_max = SESSIONS;
-        setup.options.faults = faults;
+        change(&mut setup.options);
     });
     cluster.run(Time::ZERO + 300 * MS);
     cluster.stop.set(true);
@@ -114,7 +120,7 @@ fn names_lost(error: &Error) -> bool {
 ///
 /// # Errors
 /// Where something does not end as it should, or leaves something behind.
-fn go_on_without(seed: u64, faults: PlantedBugs) -> Result<(), String> {
+fn go_on_without(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> Result<(), String> {
     let mut cluster = quiet(seed, faults);
     let z = cluster.leader(T);
     cluster.lose_majority(S);
@@ -151,7 +157,7 @@ fn what_needs_a_lost_shard_ends_and_keeps_nothing() {
 
 /// A leader falls silent long before it can have a successor, and transactions wait for its shard that write on both
 /// others. Says whether one of those serves meanwhile.
-fn serve_beside_silent(seed: u64, faults: PlantedBugs) -> bool {
+fn serve_beside_silent(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> bool {
     let patient =
         manager::ManagerOptions { lease: 3000 * MS, ..manager::ManagerOptions::default() };
     let mut cluster = Cluster::paced(Topology::symmetric(1, 3, 3, 0, 1), seed, patient, |setup| {
@@ -183,18 +189,18 @@ fn what_waits_for_a_silent_leader_holds_up_no_other_shard() {
 
 #[test]
 fn locks_held_for_a_silent_leader_are_seen() {
-    assert!(!serve_beside_silent(0, PlantedBugs::only(PlantedBug::HoldForSilent)));
+    assert!(!serve_beside_silent(0, PlantedBugs::only(MakoPlantedBug::HoldForSilent)));
 }
 
 #[test]
 fn waits_without_a_bound_are_seen() {
-    go_on_without(0, PlantedBugs::only(PlantedBug::WaitForever))
+    go_on_without(0, PlantedBugs::only(MakoPlantedBug::WaitForever))
         .expect_err("nothing ends the waits");
 }
 
 /// A leader that reaches the manager and no follower keeps its lease, and can make nothing durable. It certifies for as
 /// long as a network may be out, and then nothing until a majority answers again.
-fn certify_alone(seed: u64, faults: PlantedBugs) -> usize {
+fn certify_alone(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> usize {
     let mut cluster = quiet(seed, faults);
     let x = cluster.leader(S);
     let others: Vec<NodeId> =
@@ -231,7 +237,7 @@ fn a_leader_that_makes_nothing_durable_certifies_nothing() {
 #[test]
 #[should_panic(expected = "M11")]
 fn a_leader_that_certifies_alone_is_seen() {
-    certify_alone(0, PlantedBugs::only(PlantedBug::CertifyWhileStalled));
+    certify_alone(0, PlantedBugs::only(MakoPlantedBug::CertifyWhileStalled));
 }
 
 impl Cluster {
@@ -300,7 +306,7 @@ fn others_fail_over_again_and_again_while_a_shard_is_lost() {
 /// A shard whose leader was cut off from the others, and cannot say so far how the last epochs ended, though its majority
 /// is back: it draws no clock until the manager lets it in.
 fn be_out(seed: u64, faults: PlantedBugs) {
-    let mut cluster = quiet(seed, faults);
+    let mut cluster = quiet_with(seed, |options| options.limits.faults = faults);
     let x = cluster.leader(S);
     let others: Vec<NodeId> =
         cluster.topology.nodes().iter().map(|node| node.id).filter(|node| *node != x).collect();

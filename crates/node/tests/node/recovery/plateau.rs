@@ -12,7 +12,8 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::Operation;
-use shoal_engine::{Engine, PlantedBug, PlantedBugs, ProcedureTransaction, Procedures};
+use shoal_engine::{Engine, PlantedBugs, ProcedureTransaction, Procedures};
+use shoal_mako::MakoPlantedBug;
 use shoal_node::{WorkerEvent, WorkerMessage};
 use shoal_types::{
     CallSession, Database, Epoch, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
@@ -265,7 +266,10 @@ fn rest(cluster: &mut Cluster) -> std::result::Result<(), String> {
 }
 
 /// Streams are never cut, so nodes that begin read of epochs whose ends only the streams keep.
-fn begin_with_old_streams(seed: u64, faults: PlantedBugs) -> std::result::Result<(), String> {
+fn begin_with_old_streams(
+    seed: u64,
+    faults: PlantedBugs<MakoPlantedBug>,
+) -> std::result::Result<(), String> {
     let cluster = cluster(seed, |setup| {
         setup.streams.trim_entries = u64::MAX;
         setup.options.faults = faults;
@@ -287,7 +291,7 @@ fn a_node_that_begins_learns_old_ends_from_its_streams() {
 
 #[test]
 fn old_epochs_that_are_taken_for_whole_are_caught() {
-    let faults = PlantedBugs::only(PlantedBug::TakeForgottenForWhole);
+    let faults = PlantedBugs::only(MakoPlantedBug::TakeForgottenForWhole);
     assert!(begin_with_old_streams(2, faults).is_err());
 }
 

@@ -1,8 +1,8 @@
 //! Named bad times, and random ones.
 
-use super::cluster::{Cluster, MS};
+use super::cluster::{Cluster, MS, Tested};
 use shoal_cluster::topology::Topology;
-use shoal_engine::{Engine, Observation};
+use shoal_mako::MakoObservation;
 use shoal_types::{NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub fn nine(seed: u64) -> Cluster {
     cluster
 }
 
-impl<E: Engine> Cluster<E> {
+impl<E: Tested> Cluster<E> {
     pub fn leader(&self, shard: ShardId) -> NodeId {
         self.manager.machine().configuration().shards[shard.0 as usize].leader
     }
@@ -126,13 +126,13 @@ fn a_leader_that_others_do_not_hear_stays() {
 /// The new leader fails as well: at each step of its recovery.
 #[test]
 fn a_second_failure_at_every_step() {
-    let steps: [fn(&Observation) -> bool; 6] = [
-        |it| matches!(it, Observation::Led { ballot, .. } if ballot.epoch.0 > 1),
-        |it| matches!(it, Observation::Appended { ballot, ends, .. } if ballot.epoch.0 > 1 && !ends.is_empty()),
-        |it| matches!(it, Observation::Reported { shard: ShardId(0), .. }),
-        |it| matches!(it, Observation::Settled { .. }),
-        |it| matches!(it, Observation::Serves { ballot, .. } if ballot.epoch.0 > 1),
-        |it| matches!(it, Observation::Acted { ballot, .. } if ballot.epoch.0 > 1),
+    let steps: [fn(&MakoObservation) -> bool; 6] = [
+        |it| matches!(it, MakoObservation::Led { ballot, .. } if ballot.epoch.0 > 1),
+        |it| matches!(it, MakoObservation::Appended { ballot, ends, .. } if ballot.epoch.0 > 1 && !ends.is_empty()),
+        |it| matches!(it, MakoObservation::Reported { shard: ShardId(0), .. }),
+        |it| matches!(it, MakoObservation::Settled { .. }),
+        |it| matches!(it, MakoObservation::Serves { ballot, .. } if ballot.epoch.0 > 1),
+        |it| matches!(it, MakoObservation::Acted { ballot, .. } if ballot.epoch.0 > 1),
     ];
     for (seed, step) in (10..).zip(steps) {
         let mut cluster = nine(seed);

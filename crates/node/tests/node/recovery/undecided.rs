@@ -5,7 +5,8 @@ use super::cluster::{Cluster, Fate, MS};
 use super::lost_shard::Told;
 use crate::common::Row;
 use shoal_cluster::topology::Topology;
-use shoal_engine::{Engine, PlantedBug, PlantedBugs};
+use shoal_engine::{Engine, PlantedBugs};
+use shoal_mako::MakoPlantedBug;
 use shoal_mako::message::MakoRequest;
 use shoal_node::WorkerMessage;
 use shoal_types::{
@@ -88,7 +89,7 @@ impl Cluster {
 
 /// Two shards. Transactions of both, coordinated by the leader of T, are durable there, and S is lost before T hears what
 /// became of them.
-fn begin(seed: u64, workers: u32, faults: PlantedBugs) -> (Cluster, Keys) {
+fn begin(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) -> (Cluster, Keys) {
     let topology = Topology::symmetric(2, 2, 3, 0, workers);
     let mut cluster = Cluster::with(topology, seed, |setup| {
         (setup.streams.trim_entries, setup.streams.retain_bytes) = (4, 0);
@@ -149,7 +150,7 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs) -> (Cluster, Keys) {
     (cluster, keys)
 }
 
-fn go_through(seed: u64, workers: u32, faults: PlantedBugs) {
+fn go_through(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) {
     let (mut cluster, keys) = begin(seed, workers, faults);
     let z = cluster.leader(T);
     for key in [keys.committed, keys.lost] {
@@ -208,5 +209,5 @@ fn what_a_lost_shard_leaves_undecided_holds_nothing_up() {
 #[test]
 #[should_panic(expected = "it committed")]
 fn copies_without_what_is_undecided_are_seen() {
-    go_through(1, 1, PlantedBugs::only(PlantedBug::CopyWithoutUndecided));
+    go_through(1, 1, PlantedBugs::only(MakoPlantedBug::CopyWithoutUndecided));
 }

@@ -18,7 +18,7 @@ use crate::progress::SeedsBar;
 use clap::{Args, Subcommand, value_parser};
 use search::{SearchTally, SeedSearch};
 use shoal_sim::planted::PLANTED;
-use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, Runner, SimulatedRegions};
+use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, SimulatedEngine, SimulatedRegions};
 use std::time::Duration;
 
 /// Seeds, if the command line does not say how many.
@@ -65,8 +65,8 @@ enum Other {
 #[derive(Debug, Args)]
 struct Common {
     /// The engine to simulate
-    #[arg(long, default_value = ENGINES[0].0, value_parser = engine)]
-    engine: EngineChoice,
+    #[arg(long, default_value = ENGINES[0].name, value_parser = engine)]
+    engine: SimulatedEngine,
     /// Threads, each running one seed at a time [default: one a core]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -114,13 +114,6 @@ struct Seeds {
     common: Common,
 }
 
-/// An engine and its name.
-#[derive(Debug, Clone, Copy)]
-struct EngineChoice {
-    name: &'static str,
-    run: Runner,
-}
-
 /// A bug and its name.
 #[derive(Debug, Clone, Copy)]
 struct BugChoice {
@@ -128,10 +121,10 @@ struct BugChoice {
     bug: AnyPlantedBug,
 }
 
-fn engine(text: &str) -> Result<EngineChoice, String> {
-    let found = ENGINES.iter().find(|(name, _)| *name == text);
-    found.map(|(name, run)| EngineChoice { name, run: *run }).ok_or_else(|| {
-        let names: Vec<&str> = ENGINES.iter().map(|(name, _)| *name).collect();
+fn engine(text: &str) -> Result<SimulatedEngine, String> {
+    let found = ENGINES.iter().find(|engine| engine.name == text);
+    found.copied().ok_or_else(|| {
+        let names = ENGINES.map(|engine| engine.name);
         format!("there is no such engine; there is {}", names.join(", "))
     })
 }
@@ -148,11 +141,10 @@ fn plantable(is_built: bool) -> Result<(), String> {
 
 fn fault(text: &str) -> Result<BugChoice, String> {
     plantable(PLANTED)?;
-    let found = AnyPlantedBug::NAMED.iter().find(|(name, _)| *name == text);
-    found.map(|(name, bug)| BugChoice { name, bug: *bug }).ok_or_else(|| {
-        let names: Vec<&str> = AnyPlantedBug::NAMED.iter().map(|(name, _)| *name).collect();
-        format!("there is no such bug; choose one of {}", names.join(", "))
-    })
+    let names = AnyPlantedBug::names();
+    let found = names.iter().find(|name| **name == text);
+    let choice = found.and_then(|name| Some(BugChoice { name, bug: AnyPlantedBug::named(name)? }));
+    choice.ok_or_else(|| format!("there is no such bug; choose one of {}", names.join(", ")))
 }
 
 fn regions(text: &str) -> Result<SimulatedRegions, String> {
@@ -191,6 +183,13 @@ impl Common {
 
 impl Seeds {
     fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let SimulatedEngine { name: engine, bugs, .. } = self.common.engine;
+        if let Some(fault) = self.fault
+            && !fault.bug.is_in(&bugs())
+        {
+            let what = format!("{engine} has no bug {}; choose another --engine", fault.name);
+            return Err(CommandError::Usage(what));
+        }
         let first = self.seed.or(self.first).unwrap_or_else(search::somewhere);
         let count = match (self.seed, self.seeds, self.minutes) {
             (Some(_), _, _) => 1,
@@ -266,6 +265,13 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_server::Protocol;
+
+    #[test]
+    fn every_engine_that_is_served_is_simulated() {
+        let simulated = ENGINES.map(|engine| engine.name);
+        assert_eq!(simulated, Protocol::ALL.map(Protocol::name));
+    }
 
     #[test]
     fn a_build_without_planted_bugs_says_how_to_build_one_that_has_them() {

@@ -2,7 +2,13 @@
 //! come by for a while.
 
 use shoal_engine::engine::{EngineCounters, Setup, Task};
-use shoal_engine::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
+use shoal_engine::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase, PlantedBug};
+use shoal_sim::Violation;
+use shoal_sim::checks::{Checks, EngineRules, Moment};
+use shoal_sim::coverage::Coverage;
+use shoal_sim::digest::Digest;
+use shoal_sim::observed::{Observed, Simulated};
+use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 use std::sync::Arc;
@@ -37,8 +43,56 @@ pub struct Hop(pub u64);
 
 coded_newtype!(Hop(u64));
 
+/// A toy lets nothing be seen.
+#[derive(Debug, Clone)]
+pub enum Nothing {}
+
+impl Observed for Nothing {
+    fn cover(&self, _coverage: &mut Coverage) {
+        match *self {}
+    }
+
+    fn digest(&self, _digest: &mut Digest) {
+        match *self {}
+    }
+
+    fn recovery(&self) -> Option<RecoveryFact> {
+        match *self {}
+    }
+
+    fn entry(&self) -> Option<(ShardId, u64)> {
+        match *self {}
+    }
+
+    fn copied(&self) -> Option<ShardId> {
+        match *self {}
+    }
+}
+
+/// A toy keeps no rules.
+#[derive(Debug, Default)]
+pub struct NoRules;
+
+impl EngineRules for NoRules {
+    type Observation = Nothing;
+
+    const SPECULATES: bool = false;
+    const ORDER: &'static str = "order";
+    const SAFE_CLOCK: &'static str = "safe clock";
+    const DURABLE_FIRST: &'static str = "durable first";
+    const LEASE: &'static str = "lease";
+
+    fn judge(_: &mut Checks<NoRules>, _: Moment, seen: &Nothing) -> Result<(), Violation> {
+        match *seen {}
+    }
+}
+
+impl Simulated for Toy {
+    type Rules = NoRules;
+}
+
 impl Toy {
-    fn hop(&mut self, effects: &mut EngineEffects<Hop>) {
+    fn hop(&mut self, effects: &mut EngineEffects<Hop, Nothing>) {
         let other = self.random.below(u64::from(self.shared.nodes) - 1) as u32;
         let to = NodeId(other + u32::from(other >= self.shared.node.0));
         effects.effects.push(EngineEffect::Send { to, message: Hop(self.random.next_u64()) });
@@ -49,6 +103,8 @@ impl Engine for Toy {
     type Message = Hop;
     type Options = Options;
     type Shared = Shared;
+    type Observation = Nothing;
+    type PlantedBug = PlantedBug;
 
     fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
         let nodes = setup.topology.nodes().len() as u32;
@@ -71,7 +127,12 @@ impl Engine for Toy {
         }
     }
 
-    fn step(&mut self, now: Time, event: EngineEvent<Hop>, effects: &mut EngineEffects<Hop>) {
+    fn step(
+        &mut self,
+        now: Time,
+        event: EngineEvent<Hop>,
+        effects: &mut EngineEffects<Hop, Nothing>,
+    ) {
         if !std::mem::replace(&mut self.started, true) {
             for _ in 0..self.shared.options.tokens {
                 self.hop(effects);

@@ -1,0 +1,141 @@
+//! What a checker can see of `two_phase_commit`: facts as they happen, for judges that have the whole cluster
+//! before them. Nothing in the engine depends on whether it is watched.
+
+use shoal_engine::TransactionId;
+use shoal_engine::observation::AppliedWrite;
+use shoal_types::{Ballot, Clock, ShardId, Stamp, TableId};
+
+/// One fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TwoPhaseCommitObservation {
+    /// A transaction read a version here, present or a tombstone.
+    Read {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The shard that keeps the version.
+        shard: ShardId,
+        /// The version's stamp as that shard keeps it.
+        stamp: Stamp,
+        /// There was no value.
+        tombstone: bool,
+    },
+    /// A clock was drawn: it is in flight on this worker.
+    Drawn {
+        /// The client or task that it is for.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// What was drawn.
+        clock: Clock,
+    },
+    /// A clock is no longer in flight.
+    Resolved {
+        /// Whose it was.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// The clock that was resolved.
+        clock: Clock,
+        /// Its piece was installed; otherwise its coordinator gave it up.
+        installed: bool,
+    },
+    /// The coordinator has decided to commit a transaction.
+    Certified {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The shard as which `stamp` is written.
+        own: ShardId,
+        /// Its stamp.
+        stamp: Stamp,
+        /// Where it writes, with the clocks drawn there.
+        writes: Vec<(ShardId, Clock)>,
+    },
+    /// A version of a key was installed by the leader.
+    Installed {
+        /// The worker that did it.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// The version's stamp as this shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+        /// The value; `None` for a tombstone.
+        value: Option<Vec<u8>>,
+    },
+    /// This worker's stream of a shard is prepared under a ballot: what others had appended beyond
+    /// `length` is lost.
+    Led {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+        /// What was inherited.
+        length: u64,
+    },
+    /// This worker has begun to serve a shard as its leader: all of it is recovered.
+    Serves {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+    },
+    /// A new leader has found a transaction prepared in its stream, without an outcome: its clock is in flight again.
+    Recovered {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// What was drawn for it.
+        clock: Clock,
+    },
+    /// This worker has acted as the leader of a shard: served reads, taken locks, or validated (rule P6).
+    Acted {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+    },
+    /// An entry was proposed to the stream that this worker leads.
+    Appended {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+        /// Its index in the stream.
+        index: u64,
+        /// The safe clock that it carries.
+        safe: Clock,
+        /// The clocks of its records.
+        clocks: Vec<Clock>,
+    },
+    /// A client is told an outcome, or something that was read.
+    Told {
+        /// The transaction.
+        transaction: TransactionId,
+        /// How many shards it writes; 0 while it executes.
+        shards: usize,
+    },
+    /// A follower has looked at one write of a transaction.
+    Applied {
+        /// The shard.
+        shard: ShardId,
+        /// The version's stamp as the shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+        /// It is the newest version now; otherwise a newer one was there.
+        won: bool,
+    },
+}
+
+impl From<AppliedWrite> for TwoPhaseCommitObservation {
+    fn from(it: AppliedWrite) -> TwoPhaseCommitObservation {
+        let AppliedWrite { shard, stamp, table, key, won } = it;
+        TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won }
+    }
+}

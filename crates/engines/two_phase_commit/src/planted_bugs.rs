@@ -1,0 +1,28 @@
+//! Bugs that can be planted in `two_phase_commit`: each disarms one rule.
+
+use shoal_engine::planted_bugs::Plantable;
+
+/// One planted bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TwoPhaseCommitPlantedBug {
+    /// A participant says yes to every validation (serializability).
+    SkipRemoteValidation,
+    /// Install and answer as soon as all is valid, before the decision is durable (P4).
+    AcknowledgeAtCertification,
+    /// A shard validates with its own lock, before all other locks are held (P1).
+    ValidateBeforeLocks,
+    /// A leader goes on without a lease (P6).
+    ActWithoutLease,
+    /// A new leader serves its shard while what is prepared and not decided there is not locked (P7).
+    ServeWithoutRecoveredLocks,
+    /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
+    PresumeAbortEarly,
+    /// A decision is forgotten before all participants have its outcome durable (P9).
+    EndUnacknowledged,
+}
+
+impl Plantable for TwoPhaseCommitPlantedBug {
+    fn number(self) -> u32 {
+        self as u32
+    }
+}

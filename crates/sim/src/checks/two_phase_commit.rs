@@ -1,0 +1,91 @@
+//! The rules of `two_phase_commit`, P1 to P9, judged by its observations; P1 and P7 to P9 by what clients see and what replicas hold.
+
+use super::durable::EntryFacts;
+use super::records::Records;
+use super::{Checks, EngineRules, InstalledRow, Moment};
+use crate::violation::Violation;
+use shoal_two_phase_commit::TwoPhaseCommitObservation;
+
+/// What the rules of `two_phase_commit` remember, beside what those of all engines do.
+#[derive(Debug, Default)]
+pub struct TwoPhaseCommitRules {
+    records: Records,
+}
+
+impl EngineRules for TwoPhaseCommitRules {
+    type Observation = TwoPhaseCommitObservation;
+
+    const SPECULATES: bool = false;
+    const ORDER: &'static str = "P2";
+    const SAFE_CLOCK: &'static str = "P5";
+    const DURABLE_FIRST: &'static str = "P4";
+    const LEASE: &'static str = "P6";
+
+    fn judge(
+        checks: &mut Checks<TwoPhaseCommitRules>,
+        moment: Moment,
+        observation: &TwoPhaseCommitObservation,
+    ) -> Result<(), Violation> {
+        let (worker, node) = (moment.place.worker, moment.place.node);
+        match observation {
+            TwoPhaseCommitObservation::Read { transaction, shard, stamp, tombstone } => {
+                checks.transactions.read(*transaction, *shard, stamp, *tombstone);
+            }
+            TwoPhaseCommitObservation::Drawn { transaction, shard, clock } => {
+                checks.drawn(moment, *transaction, *shard, *clock)?;
+            }
+            TwoPhaseCommitObservation::Resolved { transaction, shard, clock, installed } => {
+                checks.resolved(moment, *transaction, (*shard, *clock), *installed)?;
+            }
+            TwoPhaseCommitObservation::Certified { transaction, own, stamp, writes } => {
+                checks.transactions.certified(*transaction, *own, stamp, writes);
+            }
+            TwoPhaseCommitObservation::Installed {
+                transaction,
+                shard,
+                stamp,
+                table,
+                key,
+                value,
+            } => {
+                checks.transactions.installed(*transaction, *shard, stamp);
+                checks.safe_clocks.installed(*shard, moment.place, stamp.clock);
+                let row = InstalledRow { transaction: *transaction, stamp, table: *table, key };
+                checks.install(moment, *shard, row, value.as_deref())?;
+                let Checks { rules, durable, .. } = checks;
+                let visible = rules.records.visible(*shard, worker, stamp.clock, durable);
+                moment.blame("P4", visible)?;
+            }
+            TwoPhaseCommitObservation::Appended { shard, ballot, index, safe, clocks } => {
+                checks.rules.records.appended(*shard, worker, *index, clocks);
+                let facts = EntryFacts { safe: *safe, ends: Vec::new() };
+                checks.appended(moment, *shard, (*ballot, *index), facts, clocks)?;
+            }
+            TwoPhaseCommitObservation::Led { shard, ballot, length } => {
+                checks.led(moment, *shard, *ballot, *length);
+            }
+            TwoPhaseCommitObservation::Serves { shard, ballot } => {
+                checks.leases.serves(*shard, *ballot);
+            }
+            TwoPhaseCommitObservation::Acted { shard, ballot } => {
+                checks.acted(moment, *shard, *ballot)?;
+            }
+            TwoPhaseCommitObservation::Recovered { transaction: _, shard, clock } => {
+                checks.safe_clocks.recovered(*shard, moment.place, *clock);
+            }
+            TwoPhaseCommitObservation::Told { transaction, .. } => {
+                let seen = checks.transactions.told(*transaction);
+                let told = checks.rules.records.told(*transaction, seen, &checks.durable);
+                moment.blame("P4", told)?;
+            }
+            TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } => {
+                let Checks { rules, durable, replay, .. } = checks;
+                let visible = rules.records.visible(*shard, worker, stamp.clock, durable);
+                moment.blame("P4", visible)?;
+                let newest = replay.applied(node, *shard, stamp, (*table, key), *won);
+                moment.blame("P5", newest)?;
+            }
+        }
+        Ok(())
+    }
+}
