@@ -9,7 +9,6 @@
 //! ```
 
 use super::decisions::Telling;
-use super::in_doubt::InDoubt;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
@@ -22,14 +21,14 @@ use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
+use shoal_types::{Aborted, Clock, Error, Result, ShardId, Stamp, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The transactions of this worker that wait for something.
 #[derive(Default)]
 pub(super) struct Coordinator {
-    transactions: BTreeMap<u64, CoordinatedTransaction>,
+    pub(super) transactions: BTreeMap<u64, CoordinatedTransaction>,
     /// No decision has been on its way for too long before this.
     pub(super) deciding_due: Option<Time>,
 }
@@ -46,23 +45,23 @@ impl Coordinator {
     }
 }
 
-enum CoordinatedTransaction {
+pub(super) enum CoordinatedTransaction {
     Executing(Rc<RemoteBranches>),
     Committing(CommitProgress),
 }
 
 /// A transaction whose body is done.
-struct CommitProgress {
-    remote_branches: Rc<RemoteBranches>,
+pub(super) struct CommitProgress {
+    pub(super) remote_branches: Rc<RemoteBranches>,
     ending: BodyEnd,
-    phase: CommitPhase,
-    plan: CommitPlan,
+    pub(super) phase: CommitPhase,
+    pub(super) plan: CommitPlan,
     /// Where the decision will be, if that is on a shard of this node: its place, and under which leadership.
-    home: Option<(usize, DecisionHome)>,
+    pub(super) home: Option<(usize, DecisionHome)>,
     /// Since when the decision is on its way.
-    deciding_since: Time,
+    pub(super) deciding_since: Time,
     /// Its branches on own shards, by their place in [`TwoPhaseCommit::leader_logs`].
-    own: Vec<(usize, OwnBranch)>,
+    pub(super) own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
     writers: usize,
     drawn: Vec<(ShardId, Clock)>,
@@ -70,17 +69,17 @@ struct CommitProgress {
     waiting: usize,
     /// Prepare records of own shards that are not durable yet.
     undurable: usize,
-    told: bool,
+    pub(super) told: bool,
 }
 
-enum OwnBranch {
+pub(super) enum OwnBranch {
     Reading(StoreBranch),
     Locked { locked: Locked<PooledSession>, clock: Clock, prepared: bool },
 }
 
 /// Which shards it writes, and so who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommitPlan {
+pub(super) enum CommitPlan {
     /// None: once it is validated it is over.
     ReadOnly,
     /// One of this node's, by its place in [`TwoPhaseCommit::leader_logs`].
@@ -92,7 +91,7 @@ enum CommitPlan {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommitPhase {
+pub(super) enum CommitPhase {
     /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
@@ -223,7 +222,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    fn wait(&mut self, it: CommitProgress) {
+    pub(super) fn wait(&mut self, it: CommitProgress) {
         let sequence = it.remote_branches.id.sequence;
         let before =
             self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Committing(it));
@@ -595,7 +594,12 @@ impl TwoPhaseCommit {
     }
 
     /// Gives a transaction up, everywhere.
-    fn abort(&mut self, it: CommitProgress, error: Error, effects: &mut TwoPhaseCommitEffects) {
+    pub(super) fn abort(
+        &mut self,
+        it: CommitProgress,
+        error: Error,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         let CommitProgress { remote_branches, own, .. } = it;
         for (at, branch) in own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch {
@@ -641,184 +645,6 @@ impl TwoPhaseCommit {
             now != (remote.node, remote.leadership)
         });
         moved.next().map(|remote| recovering(remote.shard))
-    }
-
-    /// The leadership of `shard` is another one: what its former leader was asked will not be answered. What is not decided
-    /// and needs that is given up; what is decided is told to the new leader.
-    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
-        self.runtime.lose_participant(shard);
-        self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
-        let error = recovering(shard);
-        let has_branch = |remote_branches: &RemoteBranches| {
-            remote_branches.remotes().iter().any(|remote| remote.shard == shard)
-        };
-        let (mut lost, mut executing) = (Vec::new(), Vec::new());
-        for (sequence, progress) in &self.coordinator.transactions {
-            match progress {
-                CoordinatedTransaction::Executing(it) if has_branch(it) => {
-                    executing.push(Rc::clone(it));
-                }
-                CoordinatedTransaction::Committing(it) if has_branch(&it.remote_branches) => {
-                    lost.push(*sequence);
-                }
-                CoordinatedTransaction::Executing(_) | CoordinatedTransaction::Committing(_) => {}
-            }
-        }
-        executing.iter().for_each(|remote_branches| remote_branches.lose(shard, &error));
-        for sequence in lost {
-            let Some(CoordinatedTransaction::Committing(it)) =
-                self.coordinator.transactions.remove(&sequence)
-            else {
-                continue;
-            };
-            match (it.phase, it.plan) {
-                // The decision does not need an answer any more.
-                (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => self.wait(it),
-                (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
-                    self.wait(it)
-                }
-                // It may have done all of it before it was gone.
-                (CommitPhase::Deciding | CommitPhase::Delegated, _) => {
-                    it.remote_branches.lose(shard, &error);
-                    self.abort(it, Unknown::Participant { shard }.into(), effects);
-                }
-                (CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating, _) => {
-                    it.remote_branches.lose(shard, &error);
-                    self.abort(it, error.clone(), effects);
-                }
-            }
-        }
-    }
-
-    /// This node is about to lay down the lead of the shard at this place: what is to be decided there never is, and what
-    /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
-    pub(super) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
-        let shard = self.leader_logs[at].lead.shard;
-        let transactions = self.coordinator.transactions.iter();
-        let touched = transactions.filter(|(_, progress)| match progress {
-            CoordinatedTransaction::Executing(_) => false,
-            CoordinatedTransaction::Committing(it) => {
-                it.home.is_some_and(|(home, _)| home == at)
-                    || it.own.iter().any(|(own, _)| *own == at)
-            }
-        });
-        let touched: Vec<u64> = touched.map(|(sequence, _)| *sequence).collect();
-        for sequence in touched {
-            let Some(CoordinatedTransaction::Committing(mut it)) =
-                self.coordinator.transactions.remove(&sequence)
-            else {
-                continue;
-            };
-            let is_home = it.home.is_some_and(|(home, _)| home == at);
-            match (it.phase, is_home) {
-                (CommitPhase::Deciding, true) => self.leave_deciding(at, it, effects),
-                (CommitPhase::Deciding, false) => {
-                    let transaction = it.remote_branches.id;
-                    let own = std::mem::take(&mut it.own);
-                    let (gone, kept) = own.into_iter().partition(|(own, _)| *own == at);
-                    it.own = kept;
-                    self.drop_own(transaction, gone, effects);
-                    self.wait(it);
-                }
-                _ => self.abort(it, recovering(shard), effects),
-            }
-        }
-    }
-
-    /// The decision is on its way in a stream that this node leads no more. Whether it is made the next leader will see.
-    fn leave_deciding(
-        &mut self,
-        at: usize,
-        it: CommitProgress,
-        effects: &mut TwoPhaseCommitEffects,
-    ) {
-        let CommitProgress { remote_branches, own, home, told, .. } = it;
-        let transaction = remote_branches.id;
-        let (_, home) = home.expect("it is decided at home");
-        let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
-        self.drop_own(transaction, gone, effects);
-        for (at, branch) in kept {
-            if let OwnBranch::Locked { locked, clock, prepared } = branch {
-                assert!(prepared, "P3: {transaction} is decided, and not prepared");
-                self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
-            }
-        }
-        self.inquire_at = Time::ZERO;
-        self.runtime.expect_resolved(transaction.sequence, 0);
-        if !told {
-            let error = Unknown::NotDurable { shard: home.shard }.into();
-            self.runtime.finish(&remote_branches, Err(error));
-        }
-    }
-
-    /// Releases own branches without a record.
-    fn drop_own(
-        &mut self,
-        transaction: TransactionId,
-        own: Vec<(usize, OwnBranch)>,
-        effects: &mut TwoPhaseCommitEffects,
-    ) {
-        for (at, branch) in own {
-            if let OwnBranch::Locked { locked, clock, .. } = branch {
-                self.drop_locked(at, transaction, (locked, clock), false, effects);
-            }
-        }
-    }
-
-    /// Ends what has waited too long for other shards, or for its decision to be durable.
-    pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let (expired, _) = self.runtime.expire(now, |_| false);
-        for branch in expired {
-            self.give_up_on(branch, effects);
-        }
-        if self.coordinator.deciding_due.is_none_or(|due| due > now) {
-            return;
-        }
-        let wait_max = self.runtime.worker_context.limits.shard_wait_max;
-        let (mut next, mut expired) = (None::<Time>, Vec::new());
-        for progress in self.coordinator.transactions.values_mut() {
-            let CoordinatedTransaction::Committing(it) = progress else { continue };
-            let (CommitPhase::Deciding, Some((_, home)), false) = (it.phase, it.home, it.told)
-            else {
-                continue;
-            };
-            let due = it.deciding_since + wait_max;
-            if due <= now {
-                it.told = true;
-                expired.push((Rc::clone(&it.remote_branches), home.shard));
-            } else {
-                next = Some(next.map_or(due, |next| next.min(due)));
-            }
-        }
-        self.coordinator.deciding_due = next;
-        for (remote_branches, shard) in expired {
-            self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
-        }
-    }
-
-    /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
-    fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut TwoPhaseCommitEffects) {
-        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
-        match self.coordinator.transactions.remove(&sequence) {
-            Some(CoordinatedTransaction::Committing(it)) => {
-                let error = match it.phase {
-                    // It may have done all of it, and the answers got lost.
-                    CommitPhase::Delegated | CommitPhase::Deciding => {
-                        Unknown::Participant { shard }.into()
-                    }
-                    CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => error,
-                };
-                self.abort(it, error, effects);
-            }
-            // Its body is told, and drops it.
-            Some(CoordinatedTransaction::Executing(remote_branches)) => {
-                remote_branches.time_out(shard, &error);
-                self.coordinator
-                    .transactions
-                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
-            }
-            None => {}
-        }
     }
 }
 

@@ -218,8 +218,8 @@ impl TwoPhaseCommit {
     fn begin_to_lead(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let replay = &self.prepared_replays[at];
         // What is drawn from now on comes after all that the streams have.
-        self.shared.replicas[at].store.raise_clock(replay.greatest);
         let (length, safe) = (replay.length, replay.safe);
+        self.shared.replicas[at].store.raise_clock(replay.greatest.max(safe));
         let state = self.leader_logs[at].leader_state.as_mut().expect("it leads");
         state.began = true;
         self.leader_logs[at].lead.begin(length, safe);

@@ -88,6 +88,7 @@
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
+//! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
 //! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
 //! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
@@ -99,6 +100,7 @@
 
 mod coordinator;
 mod decisions;
+mod failures;
 mod in_doubt;
 mod in_doubt_keys;
 mod leader_log;

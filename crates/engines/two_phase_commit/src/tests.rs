@@ -1,6 +1,6 @@
 //! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
 
-use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitRequest};
+use super::message::{BranchHeader, DecisionHome, Participant, TwoPhaseCommitRequest};
 use super::*;
 use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::{Partitioning, Topology};
@@ -51,6 +51,30 @@ impl Hand {
         hand.step(EngineEvent::Configured { configuration, incarnation });
         hand.step(EngineEvent::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
         hand
+    }
+
+    /// The shard of this node is led by that one, since this epoch.
+    fn configure(&mut self, leader: NodeId, since: u32) -> Vec<TwoPhaseCommitMessage> {
+        let configuration = self.worker.configuration.as_ref().expect("it is configured");
+        let mut configuration = Configuration::clone(configuration);
+        (configuration.epoch, configuration.shards[0].since) = (Epoch(since), Epoch(since));
+        configuration.shards[0].leader = leader;
+        configuration.shards[0].ballot = Ballot { epoch: Epoch(since), node: leader };
+        let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+        self.step(EngineEvent::Configured { configuration, incarnation })
+    }
+
+    /// It leads again since this epoch, and has inherited so many entries.
+    fn take_over(&mut self, since: u32, length: u64) -> Vec<TwoPhaseCommitMessage> {
+        self.configure(NodeId(0), since);
+        self.proposed = length;
+        let ballot = Ballot { epoch: Epoch(since), node: NodeId(0) };
+        self.step(EngineEvent::Leading { shard: HERE, ballot, length })
+    }
+
+    /// The other node says something.
+    fn hear(&mut self, message: TwoPhaseCommitMessage) -> Vec<TwoPhaseCommitMessage> {
+        self.step(EngineEvent::Received { from: OTHER, message })
     }
 
     /// What it says. How many entries it has proposed is counted.
@@ -456,4 +480,132 @@ fn a_participant_prepares_nothing_in_vain() {
     let proposed = hand.proposed;
     assert!(matches!(hand.ask(9, 2, prepare(b"a")), Some(TwoPhaseCommitReply::Refused { .. })));
     assert_eq!((hand.proposed, hand.value(b"a")), (proposed, Ok(None)));
+}
+
+const THERE: DecisionHome = DecisionHome { shard: ShardId(1), leadership: FIRST_EPOCH };
+
+/// An entry of a former leader that prepares transactions of the other node, by their numbers and clocks, to write these
+/// keys.
+fn prepared(records: &[(u64, u64, &[u8])]) -> Bytes {
+    let mut batch = record::OpenRecords::default();
+    for (sequence, clock, key) in records {
+        let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence: *sequence };
+        batch.prepare(transaction, Clock(*clock), THERE, |write| write(T, key, Some(b"new")));
+    }
+    batch.close(Epoch(2), Clock(4))
+}
+
+fn others(sequence: u64) -> TransactionId {
+    TransactionId { node: OTHER, worker: WorkerId(0), sequence }
+}
+
+fn decided(sequence: u64, committed: bool) -> TwoPhaseCommitMessage {
+    let participant = Participant { shard: HERE, leadership: Epoch(3) };
+    let (transaction, home) = (others(sequence), THERE.shard);
+    TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+}
+
+#[test]
+fn what_is_in_doubt_is_locked_before_its_shard_is_served_and_asked_for() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a"), (8, 6, b"b")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    let participant = Participant { shard: HERE, leadership: Epoch(3) };
+    let inquiry = |sequence| {
+        let (transaction, home) = (others(sequence), THERE);
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert_eq!(hand.take_over(3, 1), [inquiry(7), inquiry(8)]);
+    assert!(hand.value(b"a").is_err() && hand.value(b"b").is_err(), "they are locked");
+    assert_eq!(hand.hear(decided(7, true)), []);
+    assert_eq!(hand.hear(decided(8, false)), []);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.value(b"b"), Ok(None));
+    let (transaction, home, shard) = (others(7), THERE.shard, HERE);
+    let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard };
+    assert_eq!(hand.hear(decided(7, true)), [], "its outcome is not durable");
+    assert_eq!(hand.durable(), [acknowledgement.clone()]);
+    assert_eq!(hand.hear(decided(7, true)), [acknowledgement], "the last one may be lost");
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn of_two_in_doubt_on_one_key_the_first_is_resolved_before_the_shard_is_served() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a"), (8, 6, b"a")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    hand.take_over(3, 1);
+    let serves = |hand: &Hand| hand.worker.runtime.worker_context.own(HERE).is_some();
+    assert!(!serves(&hand));
+    // Known too early, and kept.
+    hand.hear(decided(8, true));
+    assert!(!serves(&hand) && hand.value(b"a").is_err());
+    hand.hear(decided(7, true));
+    assert!(serves(&hand));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+}
+
+#[test]
+fn no_answer_is_given_while_a_transaction_is_undecided() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let TwoPhaseCommitMessage::Request { header, .. } = &said[0] else { panic!("{said:?}") };
+    let transaction = header.transaction;
+    let participant = Participant { shard: ShardId(1), leadership: FIRST_EPOCH };
+    let home = DecisionHome { shard: HERE, leadership: FIRST_EPOCH };
+    let inquiry = |transaction| TwoPhaseCommitMessage::Inquiry { transaction, home, participant };
+    assert_eq!(hand.hear(inquiry(transaction)), []);
+    let answer = |transaction, committed| {
+        let home = HERE;
+        TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+    };
+    let unknown = TransactionId { sequence: 99, ..transaction };
+    assert_eq!(hand.hear(inquiry(unknown)), [answer(unknown, false)]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    assert_eq!(hand.hear(inquiry(transaction)), [], "the decision is not durable");
+    hand.durable();
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.hear(inquiry(transaction)), [answer(transaction, true)]);
+}
+
+#[test]
+fn a_later_leader_tells_what_is_decided_and_calls_the_rest_aborted() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let mut batch = record::OpenRecords::default();
+    batch.commit(others(7), Clock(5), &[ShardId(1)], |write| write(T, b"a", Some(b"new")));
+    let entry = batch.close(Epoch(2), Clock(5));
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    let participant = Participant { shard: ShardId(1), leadership: FIRST_EPOCH };
+    let answer = |sequence, committed| {
+        let (transaction, home) = (others(sequence), HERE);
+        TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+    };
+    let home = DecisionHome { shard: HERE, leadership: Epoch(2) };
+    let inquiry = |sequence| {
+        let transaction = others(sequence);
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert_eq!(hand.hear(inquiry(8)), [], "another one leads");
+    assert_eq!(hand.take_over(3, 1), [answer(7, true)]);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.hear(inquiry(8)), [answer(8, false)]);
+    let (transaction, shard) = (others(7), ShardId(1));
+    let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard };
+    assert_eq!(hand.hear(acknowledgement), []);
+    assert_eq!(hand.proposed, 2, "its end");
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn without_a_lease_nothing_is_served() {
+    let mut hand = Hand::new();
+    hand.worker.renew(Time(1));
+    assert_eq!(hand.ask(7, 1, prepare(b"a")), None);
+    hand.worker.renew(Time::MAX);
+    assert!(matches!(hand.ask(7, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
 }

@@ -85,8 +85,12 @@ impl Replies {
         durable: &Durable,
     ) -> super::RuleVerdict {
         let Some(value) = value else { return Ok(()) };
+        let versions = self.versions.entry((table, key.to_vec())).or_default();
+        if versions.iter().any(|version| (version.shard, &version.stamp) == (shard, stamp)) {
+            return Ok(()); // A later leader shows what its predecessor had installed.
+        }
         let version = DurableVersion { shard, stamp: stamp.clone(), value: value.to_vec() };
-        self.versions.entry((table, key.to_vec())).or_default().push(version);
+        versions.push(version);
         if self.requests == Some(table)
             && let Ok(Some((count, _))) = read_request_row(key, value)
         {
