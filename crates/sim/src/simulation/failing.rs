@@ -7,6 +7,7 @@ use crate::fault_schedule::{
     FaultSchedule, FaultTargets, Isolation, LostDirection, ScheduledFault,
 };
 use crate::recovery::ShardRecoveryStage;
+use crate::transaction_clocks::TransactionClocks;
 use crate::violation::Violation;
 use shoal_cluster::manager::Configuration;
 use shoal_engines::{Engine, WorkerPlace};
@@ -41,6 +42,7 @@ impl<E: Engine + 'static> Simulation<E> {
     pub fn heal(&mut self) {
         self.fault_schedule = None;
         self.network.heal(self.now);
+        self.cluster.transaction_clocks.iter_mut().for_each(TransactionClocks::calm);
         let Some(managers) = &mut self.managers else { return };
         managers.set_rough(false);
         let down = managers.down();

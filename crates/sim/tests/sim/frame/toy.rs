@@ -4,7 +4,7 @@
 use shoal_engines::engine::{EngineCounters, Setup, Task};
 use shoal_engines::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
 use shoal_store::Store;
-use shoal_types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
+use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Toy {
     met: bool,
     /// When the timer is to go off; every step has to ask for it again.
     wake_at: Option<Time>,
+    /// What the transaction clock told last.
+    times: Option<EventTimes>,
     counters: EngineCounters,
 }
 
@@ -67,8 +69,20 @@ impl Engine for Toy {
             started: false,
             met: true,
             wake_at: None,
+            times: None,
             counters,
         }
+    }
+
+    const USES_TRANSACTION_CLOCK: bool = true;
+
+    fn tell_times(&mut self, times: EventTimes) {
+        if let Some(before) = self.times.replace(times) {
+            assert!(before.now.time <= times.now.time, "{before:?} {times:?}");
+        }
+        assert!(times.arrived.time <= times.now.time, "{times:?}");
+        // The frame waited in front of a busy worker. There are no conflicts that this could be mistaken for.
+        self.counters.conflicts += u64::from(times.arrived.time < times.now.time);
     }
 
     fn step(&mut self, now: Time, event: EngineEvent<Hop>, effects: &mut EngineEffects<Hop>) {
