@@ -3,6 +3,7 @@
 use crate::local::InProcessCluster;
 use crate::report;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_cluster::topology::Regions;
 use shoal_types::{Database, Result, TableId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -41,6 +42,11 @@ impl RemoteDatabase {
             own,
             addresses: addresses.to_vec(),
         })
+    }
+
+    /// The datacenters of the cluster, and how far they are from each other.
+    pub fn regions(&self) -> Regions {
+        Regions::of(&self.cluster.topology())
     }
 }
 
