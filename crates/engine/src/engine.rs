@@ -22,7 +22,7 @@ use shoal_cluster::manager::{
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Ballot, Clock, Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -98,6 +98,15 @@ pub trait Engine: Sized {
         event: EngineEvent<Self::Message>,
         effects: &mut EngineEffects<Self::Message, Self::Observation>,
     );
+
+    /// Whether it orders transactions by real time, and so is [told](Engine::tell_times) the times of events.
+    const USES_TRANSACTION_CLOCK: bool = false;
+
+    /// The times of the event that is taken next, on the node's transaction clock. Said before each step of an engine that
+    /// [uses](Engine::USES_TRANSACTION_CLOCK) it, and to no other.
+    fn tell_times(&mut self, times: EventTimes) {
+        let _ = times;
+    }
 
     /// The database as code on this worker sees it.
     fn local(&self) -> LocalDatabase;

@@ -16,7 +16,7 @@ use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::stream::SocketStream;
 use bytes::{Bytes, BytesMut};
-use shoal_types::{ClusterId, NodeId};
+use shoal_types::{ClusterId, NodeId, Time};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -180,6 +180,8 @@ pub(crate) struct ConnectionTask {
     channel: Rc<ConnectionQueue>,
     /// The parts that have come of what is not whole yet.
     parts: BytesMut,
+    /// When the reader was given bytes last: frames of one read arrived together.
+    arrived: Time,
     /// TLS may hold back what it was given.
     must_flush: bool,
 }
@@ -192,7 +194,10 @@ impl ConnectionTask {
         loop_state: &LoopState,
     ) -> ConnectionTask {
         reader.allow(loop_state.config.limits.frame_bytes_max);
-        ConnectionTask { stream, reader, channel, parts: BytesMut::new(), must_flush: false }
+        // What came with the handshake arrives now.
+        let arrived = loop_state.clock.now();
+        let parts = BytesMut::new();
+        ConnectionTask { stream, reader, channel, parts, arrived, must_flush: false }
     }
 
     /// Moves frames until the connection ends, and says why it did.
@@ -266,6 +271,7 @@ impl ConnectionTask {
             match read {
                 Ok(0) => return Poll::Ready(ended(&self.reader)),
                 Ok(count) => {
+                    self.arrived = loop_state.clock.now();
                     self.reader.note_read(count, room);
                     loop_state.counters.bytes_in.add(count as u64);
                 }
@@ -330,6 +336,6 @@ impl ConnectionTask {
         channel.unread_frames.set(channel.unread_frames.get() + 1);
         channel.unread_bytes.set(channel.unread_bytes.get() + payload.len());
         loop_state.counters.frames_in.add(1);
-        loop_state.arrive(LoopArrival::Frame(Rc::clone(channel), payload));
+        loop_state.arrive(LoopArrival::Frame(Rc::clone(channel), payload, self.arrived));
     }
 }

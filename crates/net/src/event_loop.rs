@@ -405,7 +405,7 @@ impl<C: Core> EventLoop<'_, C> {
             LoopArrival::PeerUp(node, instance) => Some(CoreInput::PeerUp { node, instance }),
             LoopArrival::PeerDown(node) => Some(CoreInput::PeerDown { node }),
             LoopArrival::ClientGone(client) => Some(CoreInput::ClientGone { client }),
-            LoopArrival::Frame(channel, frame) => {
+            LoopArrival::Frame(channel, frame, arrived) => {
                 channel.taken(frame.len());
                 if !channel.is_told(&self.loop_state) {
                     channel.close(CloseReason::Identified);
@@ -424,11 +424,12 @@ impl<C: Core> EventLoop<'_, C> {
                             self.loop_state.note_drop(DropReason::Cut, 1);
                             return None;
                         }
-                        Some(CoreInput::FromPeer { node, frame })
+                        Some(CoreInput::FromPeer { node, frame, arrived })
                     }
                     // Who was closed has nothing to say any more.
                     ConnectionOrigin::Client(client) => {
-                        (!channel.is_ending()).then_some(CoreInput::FromClient { client, frame })
+                        let input = CoreInput::FromClient { client, frame, arrived };
+                        (!channel.is_ending()).then_some(input)
                     }
                     ConnectionOrigin::Operator(client) => {
                         (!channel.is_ending()).then_some(CoreInput::FromOperator { client, frame })

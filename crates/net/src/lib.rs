@@ -21,6 +21,7 @@
 //! | `connection.rs`, `peer_link.rs`, `loop_state.rs` | connections that stand; ways to peers; what a loop's tasks share |
 //! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
 //! | `clock.rs`, `loop_timer.rs` | the time, and being woken on time |
+//! | `system_time.rs`, `transaction_clock.rs` | real time with its error bound; the clock of transactions, which follows it |
 //! | `reason.rs`, `counters.rs`, `log.rs` | why things ended, how much was done |
 //! | `client.rs` | a client's end |
 //!
@@ -58,7 +59,9 @@ mod queue;
 mod reason;
 mod secret;
 mod stream;
+mod system_time;
 pub mod tls;
+mod transaction_clock;
 
 pub use clock::SystemClock;
 pub use cluster_id::SharedClusterId;
@@ -72,3 +75,4 @@ pub use mailbox::{Handle, UndeliveredCommand};
 pub use outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
 pub use reason::{CloseReason, DropReason};
 pub use secret::{SECRET_BYTES_MIN, Secret, SecretError};
+pub use transaction_clock::NodeTransactionClock;

@@ -10,7 +10,7 @@ use crate::outbox::ConnectedClient;
 use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use bytes::Bytes;
-use shoal_types::{ClusterId, NodeId, Random, WorkerId};
+use shoal_types::{ClusterId, NodeId, Random, Time, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -22,8 +22,8 @@ use tokio::task::{AbortHandle, spawn_local};
 /// What waits for the core.
 #[derive(Debug)]
 pub(crate) enum LoopArrival {
-    /// A frame, and from where.
-    Frame(Rc<ConnectionQueue>, Bytes),
+    /// A frame, from where, and when it was read.
+    Frame(Rc<ConnectionQueue>, Bytes, Time),
     PeerUp(NodeId, u64),
     PeerDown(NodeId),
     ClientGone(ConnectedClient),

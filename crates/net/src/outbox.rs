@@ -26,6 +26,8 @@ pub enum CoreInput<C> {
         node: NodeId,
         /// A part of the buffer it was read into: who keeps it for long keeps that, or copies it.
         frame: Bytes,
+        /// When it was read from the socket. It may have waited since.
+        arrived: Time,
     },
     /// From a client that was let in.
     FromClient {
@@ -33,6 +35,8 @@ pub enum CoreInput<C> {
         client: ConnectedClient,
         /// What it says.
         frame: Bytes,
+        /// When it was read from the socket. It may have waited since.
+        arrived: Time,
     },
     /// From a client that has proved to know the secret of peers: it may change the cluster, and nothing else.
     FromOperator {

@@ -25,7 +25,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::engine::Setup;
 use shoal_log::{LogLength, MemoryStorage, Stream};
-use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -209,6 +209,16 @@ impl<E: Engine> Worker<E> {
     /// Messages about streams that no replica of ours says.
     pub fn bad_messages(&self) -> u64 {
         self.bad_messages
+    }
+
+    /// The times of the event that is taken next, for an engine that uses the node's transaction clock. What brings about
+    /// an event says so before the step.
+    pub fn tell_times(&mut self, times: EventTimes) {
+        debug_assert!(
+            times.arrived.time <= times.now.time,
+            "it is taken before it arrived: {times:?}"
+        );
+        self.engine.tell_times(times);
     }
 
     /// Takes one event. The same state and the same event make the same effects.

@@ -11,13 +11,13 @@ use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures};
-use shoal_net::{Handle, Network, Panicked, PeerConfig, SharedClusterId};
+use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
 use shoal_node::{Membership, Worker, WorkerOrigin};
 use shoal_types::{NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -147,6 +147,7 @@ where
     let here = *node;
     let may_isolate = config.chaos;
     let joins = has_managers.then(|| identity.clone());
+    let transaction_clock = OnceLock::new();
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
         let mut manager_client = manager_client.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = WorkerOrigin {
@@ -165,6 +166,10 @@ where
             WorkerHost::new((here, worker), core, manager_inputs, (directory, stores));
         let others = setup.topology.nodes().iter().map(|node| node.id);
         let others = others.filter(|node| *node != here).collect();
+        worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
+            let clock = || NodeTransactionClock::new(worker_hosts.clock());
+            transaction_clock.get_or_init(clock).clone()
+        });
         worker_host.identity = joins.clone();
         worker_host.isolation =
             may_isolate.then(|| Isolation { worker_hosts: worker_hosts.clone(), others });

@@ -12,7 +12,7 @@ use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
 use shoal_engine::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
 use shoal_engine::engine::Task;
 use shoal_engine::{Engine, LocalDatabase, WorkerPlace};
-use shoal_net::{CoreInput, NetworkLimits, Outbox, SharedClusterId};
+use shoal_net::{CoreInput, NetworkLimits, NodeTransactionClock, Outbox, SharedClusterId};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
 use shoal_store::Store;
@@ -110,6 +110,10 @@ pub(crate) struct WorkerHost<E: Engine> {
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
+    /// The node's transaction clock, for an engine that uses it.
+    pub(crate) transaction_clock: Option<NodeTransactionClock>,
+    /// When the frame arrived that is being handled; now, where it is something else.
+    arrived: Time,
     slow: SlowLog,
     effects: WorkerEffects<E::Message, E::Observation>,
 }
@@ -134,6 +138,8 @@ impl<E: Engine> WorkerHost<E> {
             stores,
             isolation: None,
             malformed: 0,
+            transaction_clock: None,
+            arrived: Time::ZERO,
             slow: SlowLog::default(),
             effects: WorkerEffects::new(),
         }
@@ -141,6 +147,9 @@ impl<E: Engine> WorkerHost<E> {
 
     /// Has the worker take an event, and does what it wants.
     fn take(&mut self, now: Time, event: WorkerEvent<E::Message>, out: &mut Outbox) {
+        if let Some(transaction_clock) = &self.transaction_clock {
+            self.worker.tell_times(transaction_clock.times(now, self.arrived));
+        }
         self.worker.step(now, event, &mut self.effects);
         let mut effects = std::mem::take(&mut self.effects.effects);
         for effect in effects.drain(..) {
@@ -428,10 +437,23 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
     type Command = WorkerCommand;
 
     fn step(&mut self, now: Time, input: CoreInput<WorkerCommand>, out: &mut Outbox) {
+        self.arrived = match input {
+            CoreInput::FromPeer { arrived, .. } | CoreInput::FromClient { arrived, .. } => arrived,
+            CoreInput::Started
+            | CoreInput::FromOperator { .. }
+            | CoreInput::PeerUp { .. }
+            | CoreInput::PeerDown { .. }
+            | CoreInput::ClientGone { .. }
+            | CoreInput::Timer
+            | CoreInput::Nudged
+            | CoreInput::Command(_) => now,
+        };
         match input {
             CoreInput::Started => self.take(now, WorkerEvent::Start, out),
-            CoreInput::FromPeer { node, frame } => self.hear_peer(now, node, &frame, out),
-            CoreInput::FromClient { client, frame } => self.hear_client(now, client, &frame, out),
+            CoreInput::FromPeer { node, frame, .. } => self.hear_peer(now, node, &frame, out),
+            CoreInput::FromClient { client, frame, .. } => {
+                self.hear_client(now, client, &frame, out);
+            }
             CoreInput::FromOperator { client, frame } => self.hear_operator(client, &frame, out),
             CoreInput::Timer => self.take(now, WorkerEvent::Timer, out),
             CoreInput::Nudged => self.take(now, WorkerEvent::Nudged, out),

@@ -4,6 +4,7 @@ use crate::local::InProcessCluster;
 use crate::report;
 use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_cluster::topology::Regions;
 use shoal_types::{Call, Database, Result, TableId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -52,6 +53,11 @@ impl RemoteDatabase {
             future.as_mut().poll(context)
         })
         .await
+    }
+
+    /// The datacenters of the cluster, and how far they are from each other.
+    pub fn regions(&self) -> Regions {
+        Regions::of(&self.cluster.topology())
     }
 }
 

@@ -3,16 +3,20 @@
 
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
+use crate::transaction_clocks::{EventInstant, TransactionClocks};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_log::MemoryStorage;
 use shoal_node::{Membership, Worker, WorkerEvent, WorkerOrigin};
 use shoal_store::Store;
-use shoal_types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};
+use shoal_types::{Ballot, EventTimes, NodeId, Random, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The stream of randomness from which transaction clocks are drawn: no other part of the cluster draws from it.
+const TRANSACTION_CLOCKS: u64 = 1;
 
 /// A worker and its place in time.
 pub(crate) struct SimulatedWorker<E: Engine> {
@@ -21,8 +25,8 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     pub place: WorkerPlace,
     /// It has taken its first event.
     pub has_begun: bool,
-    /// What reached it while it was busy.
-    pub inbox: VecDeque<WorkerEvent<E::Message>>,
+    /// What reached it while it was busy, and when.
+    pub inbox: VecDeque<(Time, WorkerEvent<E::Message>)>,
     /// It takes no event before.
     pub busy_until: Time,
     /// What its steps have cost so far.
@@ -51,6 +55,8 @@ pub(crate) struct SimulatedWorker<E: Engine> {
 pub(crate) struct SimulatedCluster<E: Engine> {
     pub simulated_workers: Vec<SimulatedWorker<E>>,
     pub clocks: Vec<NodeClock>,
+    /// The nodes' transaction clocks, for an engine that uses them.
+    pub transaction_clocks: Option<TransactionClocks>,
     /// How slow each node is, in hundredths of what it could be.
     pub slowdown_percent: Vec<u64>,
     /// In which of its processes each node is.
@@ -103,6 +109,9 @@ impl<E: Engine> SimulatedCluster<E> {
         };
         let mut cluster = SimulatedCluster {
             simulated_workers: places.map(simulated_worker).collect(),
+            transaction_clocks: E::USES_TRANSACTION_CLOCK.then(|| {
+                TransactionClocks::draw(nodes.len(), Random::new(seed).fork(TRANSACTION_CLOCKS))
+            }),
             clocks,
             slowdown_percent: vec![100; nodes.len()],
             instances: vec![0; nodes.len()],
@@ -116,6 +125,15 @@ impl<E: Engine> SimulatedCluster<E> {
         };
         nodes.into_iter().for_each(|node| cluster.begin_instance(node, false));
         cluster
+    }
+
+    /// The times of an event that a node takes at the true time `now`, and that reached it at `arrived`; nothing for an engine
+    /// that does not use them.
+    pub fn event_times(&mut self, node: NodeId, now: Time, arrived: Time) -> Option<EventTimes> {
+        let transaction_clocks = self.transaction_clocks.as_mut()?;
+        let (clock, instance) = (self.clocks[node.0 as usize], self.instances[node.0 as usize]);
+        let (local, arrived) = (clock.local(now), clock.local(arrived));
+        Some(transaction_clocks.times(EventInstant { node, instance, now, local, arrived }))
     }
 
     /// Which worker a worker has.

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`queue`], [`clock`], [`network`], [`cpu`], [`fault_schedule`] | the parts of the world |
+//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], [`fault_schedule`] | the parts of the world |
 //! | [`simulation`] | the world: one thing happens after another |
 //! | [`clients`] | who uses the cluster, from within and from outside |
 //! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
@@ -43,6 +43,7 @@ pub mod scenario;
 pub mod simulation;
 pub mod subject;
 pub mod trace;
+mod transaction_clocks;
 mod violation;
 
 pub use distances::SimulatedRegions;

@@ -25,7 +25,7 @@
 //! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used),
 //! `discard.rs` (how what was certified is rolled back), `copy.rs` (how another replica gets all of it).
 //!
-//! This is the only crate with `unsafe`. Its contract with itself: all that can be reached through
+//! This is the only crate with `unsafe`, but for a system call in `net`. Its contract with itself: all that can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
 
 #[cfg(feature = "bare")]

@@ -1,9 +1,10 @@
 //! The words every part of Shoal shares.
 //!
-//! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
-//! keys, [`transaction`] says what a database and a transaction can do, [`procedure`] what is called by name, [`error`]
-//! says what can go wrong, [`wait`] what was waited for in vain, [`distance`] how far datacenters are from each other,
-//! [`arena`] keeps what bodies borrow, [`random`] is the only source of randomness below the sockets, [`wire`] turns all
+//! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, and so does real time where an engine
+//! goes by it ([`transaction_clock`]); [`mod@tuple`] makes keys, [`transaction`] says what a database and a transaction can
+//! do, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
+//! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`random`] is the only source of
+//! randomness below the sockets, [`wire`] turns all
 //! that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
@@ -20,6 +21,7 @@ pub mod random;
 pub mod stamp;
 pub mod time;
 pub mod transaction;
+pub mod transaction_clock;
 pub mod tuple;
 pub mod wait;
 pub mod wire;
@@ -38,4 +40,5 @@ pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;
 pub use transaction::{Database, Rows, Scan, Transaction};
+pub use transaction_clock::{EventTimes, TransactionTime};
 pub use wait::{Awaited, Cause, Wait};

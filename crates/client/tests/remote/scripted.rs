@@ -78,7 +78,7 @@ impl Core for Actor {
     type Command = ();
 
     fn step(&mut self, _: Time, input: CoreInput<()>, out: &mut Outbox) {
-        let CoreInput::FromClient { client, frame } = input else { return };
+        let CoreInput::FromClient { client, frame, .. } = input else { return };
         let mut plot = lock(&self.plot);
         if plot.hung.contains(&self.node) {
             return;

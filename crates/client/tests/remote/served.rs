@@ -74,12 +74,12 @@ impl Core for Served {
     fn step(&mut self, now: Time, input: CoreInput<()>, out: &mut Outbox) {
         match input {
             CoreInput::Started => self.event(now, WorkerEvent::Start, out),
-            CoreInput::FromPeer { node, frame } => {
+            CoreInput::FromPeer { node, frame, .. } => {
                 let message: WorkerMessage<shoal_mako::MakoMessage> =
                     decode(&frame).expect("peers make sense");
                 self.event(now, WorkerEvent::Received { from: node, message }, out);
             }
-            CoreInput::FromClient { client, frame } => self.client(now, client, &frame, out),
+            CoreInput::FromClient { client, frame, .. } => self.client(now, client, &frame, out),
             CoreInput::Timer => self.event(now, WorkerEvent::Timer, out),
             CoreInput::Nudged => self.event(now, WorkerEvent::Nudged, out),
             CoreInput::PeerUp { .. }

@@ -27,7 +27,7 @@ async fn enter(node: &Node, access: &Access) -> Result<ClientConnection, Connect
 
 fn heard(node: &Node) -> (ConnectedClient, Bytes) {
     node.wait(|happened| match &happened.input {
-        CoreInput::FromClient { client, frame } => Some((*client, frame.clone())),
+        CoreInput::FromClient { client, frame, .. } => Some((*client, frame.clone())),
         _ => None,
     })
 }

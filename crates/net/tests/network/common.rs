@@ -41,8 +41,14 @@ impl Core for Told {
         let input = match input {
             CoreInput::Command(order) => return order(at, out),
             CoreInput::Started => CoreInput::Started,
-            CoreInput::FromPeer { node, frame } => CoreInput::FromPeer { node, frame },
-            CoreInput::FromClient { client, frame } => CoreInput::FromClient { client, frame },
+            CoreInput::FromPeer { node, frame, arrived } => {
+                assert!(arrived <= at, "it is taken at {at}, and arrived at {arrived}");
+                CoreInput::FromPeer { node, frame, arrived }
+            }
+            CoreInput::FromClient { client, frame, arrived } => {
+                assert!(arrived <= at, "it is taken at {at}, and arrived at {arrived}");
+                CoreInput::FromClient { client, frame, arrived }
+            }
             CoreInput::FromOperator { client, frame } => CoreInput::FromOperator { client, frame },
             CoreInput::PeerUp { node, instance } => CoreInput::PeerUp { node, instance },
             CoreInput::PeerDown { node } => CoreInput::PeerDown { node },

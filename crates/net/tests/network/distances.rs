@@ -96,7 +96,7 @@ async fn talk_from_afar() {
         connection.sender.send(frame).await.expect("sent");
     }
     let (client, first) = node.wait(|happened| match &happened.input {
-        CoreInput::FromClient { client, frame } => Some((*client, frame.clone())),
+        CoreInput::FromClient { client, frame, .. } => Some((*client, frame.clone())),
         _ => None,
     });
     assert!(began.elapsed() >= DELAY, "{:?}", began.elapsed());

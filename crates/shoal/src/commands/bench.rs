@@ -5,11 +5,9 @@ use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
-use crate::{ask, duration, procedures, size, terminal};
+use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
 use shoal_client::{Db, Options};
-use shoal_cluster::topology::Regions;
-use shoal_net::client::Access;
 use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
@@ -397,14 +395,14 @@ impl Common {
             return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
-        let runtime = ask::runtime().map_err(|error| CommandError::Database(error.to_string()))?;
-        let topology = runtime.block_on(ask::topology(&self.connect, &Access::open("shoal")));
-        let regions = Regions::of(&topology.map_err(CommandError::Database)?);
+        let mut regions = None;
         let measured = self.measure("cluster", 0, || {
             let db = RemoteDatabase::connect(&self.connect, client_options(region), None)?;
+            regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;
+        let regions = regions.expect("it was measured on a cluster");
         self.report(&trial::told(measured, &regions, region))
     }
 

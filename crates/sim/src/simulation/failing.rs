@@ -8,6 +8,7 @@ use crate::fault_schedule::{
 };
 use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
+use crate::transaction_clocks::TransactionClocks;
 use crate::violation::Violation;
 use shoal_cluster::manager::Configuration;
 use shoal_engine::WorkerPlace;
@@ -42,6 +43,7 @@ impl<E: Simulated> Simulation<E> {
     pub fn heal(&mut self) {
         self.fault_schedule = None;
         self.network.heal(self.now);
+        self.cluster.transaction_clocks.iter_mut().for_each(TransactionClocks::calm);
         let Some(managers) = &mut self.managers else { return };
         managers.set_rough(false);
         let down = managers.down();

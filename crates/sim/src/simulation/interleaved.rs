@@ -15,7 +15,7 @@ use crate::violation::Violation;
 use shoal_engine::interleave::{at_next_point, take_back};
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
-use shoal_types::{Time, WorkerId};
+use shoal_types::{EventTimes, Time, WorkerId};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -35,9 +35,19 @@ pub(super) struct OtherWorker<E: Engine> {
 /// What is to happen to it.
 struct OtherScript<E: Engine> {
     worker: Worker<E>,
-    /// When each is due, in true time and on the node's clock.
-    items: Vec<(Time, Time, SimulationEvent<E::Message>)>,
+    items: Vec<OtherItem<E::Message>>,
     done: Option<OtherDone<E>>,
+}
+
+/// An event that is due for it.
+struct OtherItem<M> {
+    /// When, in true time.
+    due: Time,
+    /// The same on the node's clock,
+    local: Time,
+    /// and on its transaction clock, if it has one.
+    times: Option<EventTimes>,
+    event: SimulationEvent<M>,
 }
 
 /// What it did.
@@ -52,7 +62,8 @@ impl<E: Engine> OtherScript<E> {
         let first = observations.as_ref().map_or(0, Vec::len);
         let mut wanted = WorkerEffects { effects: Vec::new(), observations: observations.take() };
         let mut effects = Vec::new();
-        for (due, local, item) in self.items.drain(..) {
+        for OtherItem { due, local, times, event: item } in self.items.drain(..) {
+            times.into_iter().for_each(|times| self.worker.tell_times(times));
             self.worker.step(local, event(item), &mut wanted);
             effects.push((due, std::mem::take(&mut wanted.effects)));
         }
@@ -124,7 +135,8 @@ impl<E: Simulated> Simulation<E> {
                 |at: Time, item: &SimulationEvent<E::Message>| is_for(cluster, other, at, item);
             let Some((due, item)) = self.queue.take_where(until, fits) else { break };
             let local = self.cluster.clocks[place.node.0 as usize].local(due);
-            items.push((due, local, item));
+            let times = self.cluster.event_times(place.node, due, due);
+            items.push(OtherItem { due, local, times, event: item });
         }
         if items.is_empty() {
             return None;
@@ -147,8 +159,8 @@ impl<E: Simulated> Simulation<E> {
         let OtherScript { worker, items, done } = script.into_inner();
         self.cluster.simulated_workers[simulated_worker].worker = Some(worker);
         let Some(OtherDone { effects, seen }) = done else {
-            for (due, _, item) in items {
-                self.queue.push(due, item);
+            for OtherItem { due, event, .. } in items {
+                self.queue.push(due, event);
             }
             return None;
         };

@@ -596,9 +596,9 @@ impl<E: Simulated> Simulation<E> {
             return Ok(());
         }
         if state.busy_until <= self.now && state.inbox.is_empty() {
-            return self.step(simulated_worker, event);
+            return self.step(simulated_worker, self.now, event);
         }
-        state.inbox.push_back(event);
+        state.inbox.push_back((self.now, event));
         self.look_later(simulated_worker);
         Ok(())
     }
@@ -618,9 +618,9 @@ impl<E: Simulated> Simulation<E> {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         state.will_look = false;
         if state.busy_until <= self.now
-            && let Some(event) = state.inbox.pop_front()
+            && let Some((arrived, event)) = state.inbox.pop_front()
         {
-            self.step(simulated_worker, event)?;
+            self.step(simulated_worker, arrived, event)?;
         }
         if !self.cluster.simulated_workers[simulated_worker].inbox.is_empty() {
             self.look_later(simulated_worker);
@@ -628,10 +628,11 @@ impl<E: Simulated> Simulation<E> {
         Ok(())
     }
 
-    /// A worker takes an event.
+    /// A worker takes an event that reached it at `arrived`.
     fn step(
         &mut self,
         simulated_worker: usize,
+        arrived: Time,
         event: WorkerEvent<E::Message>,
     ) -> Result<(), Violation> {
         let place = self.cluster.simulated_workers[simulated_worker].place;
@@ -639,6 +640,7 @@ impl<E: Simulated> Simulation<E> {
         self.digest_event(simulated_worker, &event);
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
+        let times = self.cluster.event_times(place.node, self.now, arrived);
         let received = bytes::of_event(&event);
         let other = self.interleave(simulated_worker);
         let state = &mut self.cluster.simulated_workers[simulated_worker];
@@ -652,6 +654,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Told { .. } => {}
         }
         let worker = state.worker.as_mut().expect("only who lives takes a step");
+        times.into_iter().for_each(|times| worker.tell_times(times));
         worker.step(local, event, &mut self.effects);
         let acted = other.and_then(|other| self.end_interleaving(other));
         let state = &mut self.cluster.simulated_workers[simulated_worker];

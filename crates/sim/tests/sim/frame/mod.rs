@@ -128,6 +128,21 @@ fn work_takes_the_time_it_costs() {
 }
 
 #[test]
+fn a_frame_has_arrived_before_it_is_taken_by_the_transaction_clock() {
+    let waited = |cpu: Cpu| {
+        let options = Options { tokens: 50, timer: None };
+        let mut simulation = simulation(options, cpu, NodeClock::new(3, 200), 1);
+        simulation.run_until(Time(20 * MS)).unwrap();
+        let engines = simulation.metrics().engines;
+        (engines.conflicts, engines.certified)
+    };
+    let event = Duration::from_micros(10);
+    let (waited_for_busy, taken) = waited(Cpu { event, ..Cpu::FREE });
+    assert!(waited_for_busy > taken / 2, "{waited_for_busy} of {taken}");
+    assert_eq!(waited(Cpu::FREE).0, 0, "frames that a free worker takes have not waited");
+}
+
+#[test]
 #[ignore = "measures; run with --release --nocapture"]
 #[expect(clippy::disallowed_methods, reason = "this test is a measurement")]
 fn the_frame_is_quick() {

@@ -10,7 +10,7 @@ use shoal_sim::digest::Digest;
 use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
-use shoal_types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
+use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Toy {
     met: bool,
     /// When the timer is to go off; every step has to ask for it again.
     wake_at: Option<Time>,
+    /// What the transaction clock told last.
+    times: Option<EventTimes>,
     counters: EngineCounters,
 }
 
@@ -123,8 +125,20 @@ impl Engine for Toy {
             started: false,
             met: true,
             wake_at: None,
+            times: None,
             counters,
         }
+    }
+
+    const USES_TRANSACTION_CLOCK: bool = true;
+
+    fn tell_times(&mut self, times: EventTimes) {
+        if let Some(before) = self.times.replace(times) {
+            assert!(before.now.time <= times.now.time, "{before:?} {times:?}");
+        }
+        assert!(times.arrived.time <= times.now.time, "{times:?}");
+        // The frame waited in front of a busy worker. There are no conflicts that this could be mistaken for.
+        self.counters.conflicts += u64::from(times.arrived.time < times.now.time);
     }
 
     fn step(

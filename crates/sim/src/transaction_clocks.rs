@@ -1,0 +1,231 @@
+//! The transaction clocks of nodes, over system clocks that are wrong: each has an offset and a drift, is set ahead and
+//! back while all runs, and at times its kernel lies about by how much it may be wrong, or does not know.
+//!
+//! All of it is drawn from a source of its own, so that a seed means the same for engines that use no such clock.
+
+use crate::scenario::one_of;
+use shoal_types::transaction_clock::{EventTimes, SystemReading, TransactionClock};
+use shoal_types::{NodeId, Random, Time};
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+/// What all system clocks show at the beginning, but for their offsets: no offset leads before it.
+const BEGINNING_NS: u64 = 1_000_000 * 1_000 * MS;
+
+/// How system clocks are wrong.
+#[derive(Debug, Clone, Copy)]
+struct ClockErrors {
+    /// They are off by so much at most, either way, and are set by as much.
+    offset_ns_max: u64,
+    /// They gain or lose so much at most, in millionths.
+    drift_ppm_max: u64,
+    /// Of a thousand readings, before how many the clock is set.
+    set_permille: u64,
+    /// Of a hundred readings, how many have a bound that is too small.
+    lies_percent: u64,
+    /// Of a hundred readings, how many have none.
+    unknown_percent: u64,
+}
+
+/// The system's clock of one node: off the truth by an offset, which changes.
+#[derive(Debug, Clone)]
+struct SimulatedSystemClock {
+    /// The true time at which the offset was this.
+    since: Time,
+    offset_ns: i64,
+    drift_ppm: i64,
+}
+
+/// A node's clocks.
+#[derive(Debug, Clone)]
+struct NodeTransactionClock {
+    system: SimulatedSystemClock,
+    /// That of the node's process, and which process it is.
+    transaction: Option<(u32, TransactionClock)>,
+    /// When the system's clock was read last, on the node's local clock.
+    observed: Time,
+    random: Random,
+}
+
+/// The transaction clocks of a cluster.
+#[derive(Debug)]
+pub(crate) struct TransactionClocks {
+    errors: ClockErrors,
+    /// System clocks are read so often.
+    observe_every: Duration,
+    nodes: Vec<NodeTransactionClock>,
+}
+
+/// An event of a node: when it is taken, and when the frame arrived that brought it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventInstant {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its processes it is.
+    pub instance: u32,
+    /// The true time at which it is taken.
+    pub now: Time,
+    /// The same on the node's local clock.
+    pub local: Time,
+    /// When the frame arrived, on the node's local clock.
+    pub arrived: Time,
+}
+
+impl ClockErrors {
+    fn draw(random: &mut Random) -> ClockErrors {
+        ClockErrors {
+            offset_ns_max: one_of(random, &[0, MS / 10, 5 * MS, 100 * MS, 5000 * MS]),
+            drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
+            set_permille: one_of(random, &[0, 0, 5, 50]),
+            lies_percent: one_of(random, &[0, 0, 0, 2, 50]),
+            unknown_percent: one_of(random, &[0, 0, 10, 100]),
+        }
+    }
+}
+
+/// A number from `-max` to `max`.
+fn either_way(random: &mut Random, max: u64) -> i64 {
+    random.below(2 * max + 1) as i64 - max as i64
+}
+
+impl TransactionClocks {
+    /// Draws those of so many nodes.
+    pub(crate) fn draw(nodes: usize, mut random: Random) -> TransactionClocks {
+        let errors = ClockErrors::draw(&mut random);
+        let observe_every = Duration::from_nanos(one_of(&mut random, &[MS, 10 * MS, 100 * MS]));
+        let node = |number| {
+            let mut random = random.fork(number);
+            let offset_ns = either_way(&mut random, errors.offset_ns_max);
+            let drift_ppm = either_way(&mut random, errors.drift_ppm_max);
+            let system = SimulatedSystemClock { since: Time::ZERO, offset_ns, drift_ppm };
+            NodeTransactionClock { system, transaction: None, observed: Time::ZERO, random }
+        };
+        TransactionClocks { observe_every, nodes: (0..nodes as u64).map(node).collect(), errors }
+    }
+
+    /// From now on no clock is set, and none lies. They stay as wrong as they are.
+    pub(crate) fn calm(&mut self) {
+        (self.errors.set_permille, self.errors.lies_percent) = (0, 0);
+    }
+
+    /// The times of an event, as the node's transaction clock shows them.
+    pub(crate) fn times(&mut self, at: EventInstant) -> EventTimes {
+        let TransactionClocks { errors, observe_every, nodes } = self;
+        let node = &mut nodes[at.node.0 as usize];
+        if node.transaction.as_ref().is_none_or(|(instance, _)| *instance != at.instance) {
+            let reading = node.reading(errors, at);
+            node.transaction = Some((at.instance, TransactionClock::new(reading)));
+            node.observed = at.local;
+        } else if at.local - node.observed >= *observe_every {
+            let reading = node.reading(errors, at);
+            let (_, transaction) = node.transaction.as_mut().expect("it has one");
+            transaction.observe(reading);
+            node.observed = at.local;
+        }
+        let (_, transaction) = node.transaction.as_mut().expect("it has one");
+        let arrived = transaction.shown_at(at.arrived.min(at.local));
+        EventTimes { now: transaction.read(at.local), arrived }
+    }
+}
+
+impl NodeTransactionClock {
+    /// What the system's clock shows, and what the kernel says of that.
+    fn reading(&mut self, errors: &ClockErrors, at: EventInstant) -> SystemReading {
+        let random = &mut self.random;
+        if random.chance(errors.set_permille, 1000) {
+            let offset_ns = either_way(random, errors.offset_ns_max);
+            let drift_ppm = either_way(random, errors.drift_ppm_max);
+            self.system = SimulatedSystemClock { since: at.now, offset_ns, drift_ppm };
+        }
+        let offset_ns = self.system.offset_ns(at.now);
+        let least = offset_ns.unsigned_abs();
+        let error_bound_ns = match random.chance(errors.lies_percent, 100) {
+            true => random.below(least + 1),
+            false => least + random.below(least / 4 + MS),
+        };
+        let is_unknown = random.chance(errors.unknown_percent, 100);
+        SystemReading {
+            at: at.local,
+            time: Time((BEGINNING_NS + at.now.0).saturating_add_signed(offset_ns)),
+            error_bound: (!is_unknown).then(|| Duration::from_nanos(error_bound_ns)),
+        }
+    }
+}
+
+impl SimulatedSystemClock {
+    /// How far ahead of the truth it is.
+    fn offset_ns(&self, now: Time) -> i64 {
+        let passed = i128::from((now - self.since).as_nanos() as u64);
+        self.offset_ns + (passed * i128::from(self.drift_ppm) / 1_000_000) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times of a node that takes an event every millisecond, on a local clock that is true.
+    fn times_of(seed: u64, clocks: &mut TransactionClocks) -> Vec<(Time, EventTimes)> {
+        let node = NodeId((seed % 3) as u32);
+        let event = |turn: u64| {
+            let now = Time(turn * MS);
+            let instant = EventInstant {
+                node,
+                instance: 1,
+                now,
+                local: now,
+                arrived: Time(now.0.saturating_sub(1000)),
+            };
+            (Time(BEGINNING_NS + now.0), clocks.times(instant))
+        };
+        (0..2000).map(event).collect()
+    }
+
+    #[test]
+    fn clocks_go_forward_repeat_from_their_seed_and_are_wrong_in_every_way() {
+        let (mut wrong, mut unknown, mut lies, mut steps) = (0, 0, 0, 0);
+        for seed in 0..200 {
+            let mut clocks = TransactionClocks::draw(3, Random::new(seed));
+            let times = times_of(seed, &mut clocks);
+            let mut again = TransactionClocks::draw(3, Random::new(seed));
+            assert_eq!(times, times_of(seed, &mut again));
+            for pair in times.windows(2) {
+                let ([before, after], gone) = ([pair[0].1, pair[1].1], pair[1].0 - pair[0].0);
+                assert!(before.now.time <= after.now.time, "seed {seed}: {pair:?}");
+                assert!(after.arrived.time <= after.now.time, "seed {seed}: {pair:?}");
+                steps += u32::from(after.now.time - before.now.time > 2 * gone);
+            }
+            let honest = clocks.errors.lies_percent == 0;
+            for (truth, EventTimes { now, .. }) in times {
+                wrong +=
+                    u32::from(now.time.max(truth) - now.time.min(truth) > Duration::from_nanos(MS));
+                let Some((earliest, latest)) = now.interval() else {
+                    unknown += 1;
+                    continue;
+                };
+                let contains = earliest <= truth && truth <= latest;
+                assert!(contains || !honest, "seed {seed}: {earliest} {truth} {latest}");
+                lies += u32::from(!contains);
+            }
+        }
+        assert!(
+            wrong > 1000 && unknown > 1000 && lies > 1000 && steps > 10,
+            "{wrong} {unknown} {lies} {steps}"
+        );
+    }
+
+    #[test]
+    fn a_new_process_begins_with_what_the_system_shows() {
+        let mut clocks = TransactionClocks::draw(1, Random::new(4));
+        let mut event = |instance, now: u64| {
+            let now = Time(now);
+            let node = NodeId(0);
+            clocks.times(EventInstant { node, instance, now, local: now, arrived: now }).now.time
+        };
+        let (first, later) = (event(1, 0), event(1, 50 * MS));
+        assert!(later > first);
+        // The local clock of another process may show anything.
+        event(2, 60 * MS);
+    }
+}
