@@ -49,6 +49,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
     ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
     ("mako", "reuse-serials", "one transaction", &["one transaction", "client"], 300),
+    ("mako", "begin-again", "exactly once", &["one transaction", "client"], 300),
+    ("mako", "commit-past-failed-write", "atomicity", &["M5", "client", "atomicity"], 300),
     ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),

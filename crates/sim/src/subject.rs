@@ -73,6 +73,8 @@ impl AnyPlantedBug {
         ("reveal-at-once", AnyPlantedBug::Engine(PlantedBug::RevealAtOnce)),
         ("ignore-request-rows", AnyPlantedBug::Engine(PlantedBug::IgnoreRequestRows)),
         ("reuse-serials", AnyPlantedBug::Engine(PlantedBug::ReuseSerials)),
+        ("begin-again", AnyPlantedBug::Engine(PlantedBug::BeginAgain)),
+        ("commit-past-failed-write", AnyPlantedBug::Engine(PlantedBug::CommitPastFailedWrite)),
         ("serve-forgotten-sessions", AnyPlantedBug::Engine(PlantedBug::ServeForgottenSessions)),
         ("reuse-session-numbers", AnyPlantedBug::Engine(PlantedBug::ReuseSessionNumbers)),
         ("read-unsettled-epoch", AnyPlantedBug::Engine(PlantedBug::ReadUnsettledEpoch)),

@@ -122,16 +122,19 @@ fn request() -> impl Strategy<Value = ClientRequest> {
     let ending =
         prop::sample::select(vec![SessionEnd::Commit, SessionEnd::Confirm, SessionEnd::Rollback]);
     let call = (request_id(), ".{0,9}", short_bytes());
-    let parts = (0..5, number(), any::<u32>(), call, operation(), ending);
-    parts.prop_map(|(variant, session, number, call, operation, ending)| match variant {
+    let steps = (vec(operation(), 0..4), prop::option::of(ending));
+    let parts = (0..4, number(), any::<u32>(), call, steps);
+    parts.prop_map(|(variant, session, number, call, (operations, ending))| match variant {
         0 => {
             let (id, procedure, arguments) = call;
             ClientRequest::Call { id, procedure: procedure.into(), arguments }
         }
-        1 => ClientRequest::Begin { session },
-        2 => ClientRequest::Operation { session, serial: Some(session), number, operation },
-        3 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
-        _ => ClientRequest::End { session, serial: None, number, ending },
+        1 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
+        2 => ClientRequest::Register,
+        _ => {
+            let registration = session.rotate_left(7);
+            ClientRequest::Steps { registration, session, number, operations, ending }
+        }
     })
 }
 
@@ -139,9 +142,9 @@ fn reply() -> impl Strategy<Value = ClientReply> {
     let parts = (0..4, request_id(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
         0 => ClientReply::Called { id, result: answered.map(|_| bytes) },
-        1 => ClientReply::Began { session, result: answered.map(|_| session) },
+        1 => ClientReply::Registered { registration: session },
         2 => ClientReply::CallsOpened { token: session, result: answered.map(|_| id.session) },
-        _ => ClientReply::Done { session, serial: Some(session), number, result: answered },
+        _ => ClientReply::Done { session, number, result: answered },
     })
 }
 
@@ -215,20 +218,29 @@ fn forms_stay_as_they_are() {
         (Operation::Put { table, key: key.clone(), value: None }, &[2, 5, 1, b'k', 0]),
         (Operation::Insert { table, key, value: "v".into() }, &[3, 5, 1, b'k', 1, b'v']),
     ] {
-        let request = ClientRequest::Operation { session: 1, serial: None, number: 2, operation };
-        assert_eq!(encode(&request)[..], [&[2, 1, 0, 2][..], form].concat());
+        let operations = vec![operation.clone(), operation];
+        let steps = |operations, ending| {
+            let (registration, session, number) = (3, 1, 2);
+            ClientRequest::Steps { registration, session, number, operations, ending }
+        };
+        let names = [&[6][..], &3_u64.to_le_bytes(), &[1, 2]].concat();
+        let both = [&names[..], &[2], form, form, &[0]].concat();
+        assert_eq!(encode(&steps(operations, None))[..], both);
+        let end = [&names[..], &[0, 1, 1]].concat();
+        assert_eq!(encode(&steps(Vec::new(), Some(SessionEnd::Confirm)))[..], end);
     }
-    let end =
-        ClientRequest::End { session: 1, serial: Some(3), number: 2, ending: SessionEnd::Confirm };
-    assert_eq!(encode(&end)[..], [&[3, 1, 1][..], &3_u64.to_le_bytes(), &[2, 1]].concat());
     let rows = OperationResult::Rows(vec![("a".into(), Bytes::new())]);
-    let done = ClientReply::Done { session: 1, serial: Some(3), number: 2, result: Ok(rows) };
-    assert_eq!(
-        encode(&done)[..],
-        [&[2, 1, 1][..], &3_u64.to_le_bytes(), &[2, 0, 1, 1, 1, b'a', 0]].concat()
-    );
-    let began = ClientReply::Began { session: 1, result: Err(Error::reject("no")) };
-    assert_eq!(encode(&began)[..], [1, 1, 1, 1, 16, 2, b'n', b'o']);
+    let done = ClientReply::Done { session: 1, number: 2, result: Ok(rows) };
+    assert_eq!(encode(&done)[..], [5, 1, 2, 0, 1, 1, 1, b'a', 0]);
+    let failed = ClientReply::Done { session: 1, number: 2, result: Err(Error::reject("no")) };
+    assert_eq!(encode(&failed)[..], [5, 1, 2, 1, 1, 16, 2, b'n', b'o']);
+    assert_eq!(encode(&ClientRequest::Register)[..], [5]);
+    let registered = encode(&ClientReply::Registered { registration: 3 });
+    assert_eq!(registered[..], [&[4][..], &3_u64.to_le_bytes()].concat());
+    // Steps one by one, of earlier releases.
+    for former in [&[1, 1][..], &[2, 1, 0, 2, 0, 5, 1, b'k'], &[3, 1, 0, 2, 0]] {
+        assert!(decode::<ClientRequest>(&Bytes::copy_from_slice(former)).is_err());
+    }
 }
 
 #[test]
