@@ -17,11 +17,11 @@
 //! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
 //! | that its row cannot be read now | [`Unsettled`]: the client asks again |
 //!
-//! An interactive transaction has two names: `session`, which its client counts, and `serial`, which the worker counts and tells
-//! in every answer. Workers forget transactions that are over, so a copy of a beginning that arrives after that begins another
-//! one under the same session. A step that is asked for with a serial is done by no other transaction than that, and an
-//! answer of another one than the client heard of first is none to it; so what a client has read and what it
-//! commits are one transaction.
+//! An interactive transaction is named by the *registration* of the connection over which its client asks, which the worker
+//! grants, and by `session`, a number that the client counts. A session begins once under a registration, and under one that
+//! a worker has forgotten none begins. So a message that begins a transaction, writes and commits takes effect once,
+//! however often and however late copies of it arrive; and what a client has read and what it commits are one
+//! transaction. Why is argued in `execution/registrations.rs`.
 //!
 //! [`CallSessionOver`]: shoal_types::Aborted::CallSessionOver
 //! [`Forgotten`]: shoal_types::Unknown::Forgotten
@@ -75,36 +75,24 @@ pub enum ClientRequest {
         /// What it is called with.
         arguments: Bytes,
     },
-    /// Begin an interactive transaction, which the client calls `session`, a number it has never
-    /// used before here. Harmless if repeated.
-    Begin {
-        /// The client's name for it.
+    /// Register the connection over which this comes: interactive transactions begin under its registration. Harmless if
+    /// repeated: while the worker knows the connection, the registration stays the same.
+    Register,
+    /// Steps of an interactive transaction, in their order; the step with number 0 begins it. A step is done once, however
+    /// often it is asked for. Steps are done one after the other; those that come before their turn wait for it, up to
+    /// [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`]. A put or a delete that fails ends the transaction, so that a commit may
+    /// travel with writes that are not answered.
+    Steps {
+        /// What the worker granted to the connection.
+        registration: u64,
+        /// The client's number for the transaction, greater than any it has used over this connection before.
         session: u64,
-    },
-    /// An operation of an interactive transaction. Step `number` is done once, however often
-    /// it is asked for; the first has number 0. Steps are done and answered one after the other; those that come
-    /// before their turn wait for it, up to [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`].
-    Operation {
-        /// Which transaction.
-        session: u64,
-        /// The worker's name for it, as soon as its client was told.
-        serial: Option<u64>,
-        /// Which of its steps.
+        /// The number of the first of these steps.
         number: u32,
         /// What to do.
-        operation: Operation,
-    },
-    /// The last step of an interactive transaction; passed over if it comes before all others are answered. Harmless
-    /// if repeated.
-    End {
-        /// Which transaction.
-        session: u64,
-        /// The worker's name for it, as soon as its client was told.
-        serial: Option<u64>,
-        /// Which of its steps.
-        number: u32,
-        /// How to end.
-        ending: SessionEnd,
+        operations: Vec<Operation>,
+        /// How to end after that, if this is the end: the last step of all.
+        ending: Option<SessionEnd>,
     },
 }
 
@@ -137,20 +125,17 @@ pub enum ClientReply {
         /// What the procedure returned.
         result: Result<Bytes, Error>,
     },
-    /// To [`ClientRequest::Begin`].
-    Began {
-        /// The client's name for it.
-        session: u64,
-        /// The worker's name for it, its serial; or why it could not begin.
-        result: Result<u64, Error>,
+    /// To [`ClientRequest::Register`].
+    Registered {
+        /// The worker's name for the connection, which it has granted to no other and never will.
+        registration: u64,
     },
-    /// To [`ClientRequest::Operation`] and [`ClientRequest::End`]. After an error other than one that the
-    /// operation itself brings (a key that exists, a limit) the transaction is over.
+    /// To [`ClientRequest::Steps`]: what came of one of them, and that all puts and deletes before it are done. Told of
+    /// each step that brings something, of the last step in each message, and of a step that fails. After an error
+    /// other than one that a read or an insert itself brings (a key that exists, a limit) the transaction is over.
     Done {
         /// Which transaction.
         session: u64,
-        /// Its serial. Where it is not known here, the one that was asked for.
-        serial: Option<u64>,
         /// Which of its steps.
         number: u32,
         /// What came of it.

@@ -24,8 +24,12 @@ pub enum PlantedBug {
     IgnoreRequestRows,
     /// Calls whose sessions were forgotten are run (exactly once).
     ServeForgottenSessions,
-    /// All interactive transactions have the same serial (one transaction).
+    /// All connections are registered under the same serial (one transaction).
     ReuseSerials,
+    /// An interactive transaction that was forgotten begins again (exactly once).
+    BeginAgain,
+    /// A transaction goes on after a write of it failed that no task waits for, and commits without it (atomicity).
+    CommitPastFailedWrite,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
     /// A leader draws clocks while its shard is out (M12).

@@ -58,12 +58,12 @@ coded_enum!(RangeEnd {
     1 => Prefix(prefix),
 });
 
+// Steps one by one had the numbers from 1 to 3, and their replies 1 and 2: other releases may still say them.
 coded_enum!(ClientRequest {
     0 => Call { id, procedure as short, arguments },
-    1 => Begin { session as short },
-    2 => Operation { session as short, serial, number as short, operation },
-    3 => End { session as short, serial, number as short, ending },
     4 => OpenCalls { token, home as short },
+    5 => Register,
+    6 => Steps { registration, session as short, number as short, operations as short, ending },
 });
 
 coded_enum!(SessionEnd {
@@ -74,9 +74,9 @@ coded_enum!(SessionEnd {
 
 coded_enum!(ClientReply {
     0 => Called { id, result },
-    1 => Began { session as short, result },
-    2 => Done { session as short, serial, number as short, result },
     3 => CallsOpened { token, result },
+    4 => Registered { registration },
+    5 => Done { session as short, number as short, result },
 });
 
 coded_enum!(Relay {

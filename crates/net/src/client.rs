@@ -260,6 +260,18 @@ impl Sender {
         }
         self.frames.send(frame).await.map_err(|_| SendError::Ended)
     }
+
+    /// Sends a frame if there is room for it now, and gives it back if there is none, or it is too long, or the
+    /// connection has ended.
+    ///
+    /// # Errors
+    /// The frame.
+    pub fn try_send(&self, frame: Bytes) -> Result<(), Bytes> {
+        if frame.len() > self.frame_bytes_max {
+            return Err(frame);
+        }
+        self.frames.try_send(frame).map_err(|refused| refused.into_inner())
+    }
 }
 
 impl Receiver {

@@ -423,11 +423,9 @@ fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
 /// client no more than what it has read: a frame that is too long would cost it the connection.
 fn too_long(told: &ToClient, bytes: usize, max: usize) -> Option<ToClient> {
     match told {
-        &ToClient::Reply(ClientReply::Done { session, serial, number, result: Ok(_) })
-            if bytes > max =>
-        {
+        &ToClient::Reply(ClientReply::Done { session, number, result: Ok(_) }) if bytes > max => {
             let result = Err(Rejected::AnswerTooLong { bytes, max }.into());
-            Some(ToClient::Reply(ClientReply::Done { session, serial, number, result }))
+            Some(ToClient::Reply(ClientReply::Done { session, number, result }))
         }
         _ => None,
     }
@@ -477,9 +475,7 @@ mod tests {
 
     #[test]
     fn only_what_was_read_is_too_long_for_an_answer() {
-        let done = |result| {
-            ToClient::Reply(ClientReply::Done { session: 3, serial: Some(5), number: 7, result })
-        };
+        let done = |result| ToClient::Reply(ClientReply::Done { session: 3, number: 7, result });
         let read = done(Ok(OperationResult::Value(Some(Bytes::from_static(b"long")))));
         assert_eq!(too_long(&read, 100, 100), None);
         let refused = done(Err(Rejected::AnswerTooLong { bytes: 101, max: 100 }.into()));

@@ -118,7 +118,7 @@ pub struct Scenario {
     pub pause_ns_max: u64,
     /// Clients outside ask again after so long.
     pub patience_ns: u64,
-    /// Of a hundred calls of clients outside, of how many a copy comes very late.
+    /// Of a hundred requests of clients outside, of how many a copy comes very late.
     pub late_copies_percent: u32,
     /// Of a hundred messages of clients outside that get lost, how many break their connection; the others are sent again.
     pub broken_percent: u32,

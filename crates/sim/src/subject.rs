@@ -64,6 +64,8 @@ impl AnyPlantedBug {
         ("replay-in-arrival-order", AnyPlantedBug::Runtime(PlantedBug::ReplayInArrivalOrder)),
         ("ignore-request-rows", AnyPlantedBug::Runtime(PlantedBug::IgnoreRequestRows)),
         ("reuse-serials", AnyPlantedBug::Runtime(PlantedBug::ReuseSerials)),
+        ("begin-again", AnyPlantedBug::Runtime(PlantedBug::BeginAgain)),
+        ("commit-past-failed-write", AnyPlantedBug::Runtime(PlantedBug::CommitPastFailedWrite)),
         ("serve-forgotten-sessions", AnyPlantedBug::Runtime(PlantedBug::ServeForgottenSessions)),
         ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
         ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),

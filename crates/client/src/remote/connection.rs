@@ -5,17 +5,18 @@
 //!                                                           ├─► answers of calls, by request
 //!                                                           └─► directory
 //! ```
-//! Sessions belong to their connection: the node knows its client by it. So when it ends, they end. Numbers
-//! of sessions are given and sent under one lock, since a node takes the beginning of a session only
-//! while it has heard of none with a greater number.
+//! Sessions belong to their connection: the node knows its client by it. So when it ends, they end. Their names are
+//! made of what the worker has registered the connection under, once for all of them, and a number. Numbers are given
+//! and sent under one lock, in their order, since a worker begins few sessions with lower numbers than it has heard of.
+//! Where the worker does not know a session, it may have forgotten the connection: then that registers again.
 
 use super::environment::{EnvironmentConnection, Incoming, Outgoing};
 use super::lock;
-use super::session::{AfterReply, ClientSession};
+use super::session::{AfterReply, ClientSession, SessionName};
 use super::shared::ClientShared;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientReply, ClientRequest, FromClient, ToClient};
-use shoal_types::{Cause, NodeId, Time};
+use shoal_types::{Aborted, Cause, Error, NodeId, Time, Unknown};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,7 +45,23 @@ pub(super) struct NodeConnection {
 struct OpenSessions {
     /// The way to the node; none any more, when it has ended.
     outgoing: Option<Box<dyn Outgoing>>,
+    registration: Registration,
+    /// The greatest number that was given.
+    last_number: u64,
     sessions: BTreeMap<u64, SharedSession>,
+    /// Those that have no name before the connection is registered.
+    unnamed: Vec<SharedSession>,
+}
+
+/// Does the worker know the connection?
+#[derive(Debug, Clone, Copy)]
+enum Registration {
+    /// It was not asked for that, or has forgotten it.
+    None,
+    /// It was asked.
+    Asked,
+    /// It has granted this.
+    Granted(u64),
 }
 
 impl NodeConnection {
@@ -57,7 +74,13 @@ impl NodeConnection {
         let now = client_shared.world.now();
         let link = Arc::new(NodeConnection {
             place: WorkerPlace { node, worker },
-            book: Mutex::new(OpenSessions { outgoing: None, sessions: BTreeMap::new() }),
+            book: Mutex::new(OpenSessions {
+                outgoing: None,
+                registration: Registration::None,
+                last_number: 0,
+                sessions: BTreeMap::new(),
+                unnamed: Vec::new(),
+            }),
             ended: watch::Sender::new(None),
             heard_at: Mutex::new(now),
             probed_at: Mutex::new(now),
@@ -101,15 +124,15 @@ impl NodeConnection {
     pub(super) fn with<T>(
         &self,
         session: &SharedSession,
-        client_shared: &ClientShared,
         act: impl FnOnce(&mut ClientSession) -> T,
     ) -> T {
-        self.act(session, client_shared, |session, _| act(session))
+        self.act(session, |session, _| act(session))
     }
 
     /// Asks once more for what may not have been heard, and whether anybody is there.
     pub(super) fn ask_again(&self, session: &SharedSession, client_shared: &ClientShared) {
-        self.act(session, client_shared, ClientSession::send_again);
+        self.act(session, ClientSession::send_again);
+        lock(&self.book).register_again();
         self.probe(client_shared);
     }
 
@@ -126,7 +149,6 @@ impl NodeConnection {
     fn act<T>(
         &self,
         session: &SharedSession,
-        client_shared: &ClientShared,
         act: impl FnOnce(&mut ClientSession, &mut Vec<ClientRequest>) -> T,
     ) -> T {
         let mut out = Vec::new();
@@ -138,7 +160,7 @@ impl NodeConnection {
             steps.lose(cause);
             return result;
         }
-        book.send_all(session, &mut steps, client_shared, out);
+        book.send_all(session, &mut steps, out);
         result
     }
 
@@ -150,9 +172,10 @@ impl NodeConnection {
                 return;
             }
             self.ended.send_replace(Some(cause));
-            std::mem::take(&mut book.sessions)
+            let unnamed = std::mem::take(&mut book.unnamed);
+            std::mem::take(&mut book.sessions).into_values().chain(unnamed)
         };
-        sessions.into_values().for_each(|session| lock(&session).lose(cause));
+        sessions.for_each(|session| lock(&session).lose(cause));
     }
 
     /// A message has come.
@@ -179,11 +202,19 @@ impl NodeConnection {
             ToClient::Reply(ClientReply::CallsOpened { token, result }) => {
                 client_shared.opened.deliver(token, result);
             }
-            ToClient::Reply(ClientReply::Began { session, result }) => {
-                return self.replied(session, client_shared, |session| session.began(result));
+            ToClient::Reply(ClientReply::Registered { registration }) => {
+                lock(&self.book).registered(registration);
             }
-            ToClient::Reply(ClientReply::Done { session, serial, number, result }) => {
-                return self.replied(session, client_shared, |it| it.done(serial, number, result));
+            ToClient::Reply(ClientReply::Done { session, number, result }) => {
+                let is_unknown = matches!(
+                    result,
+                    Err(Error::Aborted(Aborted::UnknownSession { .. })
+                        | Error::Unknown(Unknown::Session { .. }))
+                );
+                if is_unknown {
+                    lock(&self.book).forget_registration();
+                }
+                return self.replied(session, |it| it.done(number, result));
             }
         }
         Ok(())
@@ -193,7 +224,6 @@ impl NodeConnection {
     fn replied(
         &self,
         number: u64,
-        client_shared: &ClientShared,
         reply: impl FnOnce(&mut ClientSession) -> AfterReply,
     ) -> std::result::Result<(), MalformedReply> {
         let mut book = lock(&self.book);
@@ -211,7 +241,7 @@ impl NodeConnection {
             }
             AfterReply::Nonsense => return Err(MalformedReply),
         }
-        book.send_all(&session, &mut steps, client_shared, Vec::new());
+        book.send_all(&session, &mut steps, Vec::new());
         Ok(())
     }
 }
@@ -223,18 +253,61 @@ impl OpenSessions {
         }
     }
 
+    /// Asks to be registered, once more if that was asked for already.
+    fn register(&mut self) {
+        self.registration = Registration::Asked;
+        self.send(FromClient::Request(ClientRequest::Register));
+    }
+
+    /// The worker may not have heard that it is to register the connection.
+    fn register_again(&mut self) {
+        match self.registration {
+            Registration::Asked => self.register(),
+            Registration::None | Registration::Granted(_) => {}
+        }
+    }
+
+    /// The worker has registered the connection: what waits for that is sent. That it was asked twice does not matter.
+    fn registered(&mut self, registration: u64) {
+        self.registration = Registration::Granted(registration);
+        for session in std::mem::take(&mut self.unnamed) {
+            let mut steps = lock(&session);
+            self.send_all(&session, &mut steps, Vec::new());
+        }
+    }
+
+    /// The worker may have forgotten the connection.
+    fn forget_registration(&mut self) {
+        if let Registration::Granted(_) = self.registration {
+            self.registration = Registration::None;
+        }
+    }
+
+    /// Gives a session its name, or has it wait for one.
+    fn name(&mut self, session: &SharedSession, steps: &mut ClientSession) {
+        if let Registration::Granted(registration) = self.registration {
+            self.last_number += 1;
+            steps.name(SessionName { registration, number: self.last_number });
+            self.sessions.insert(self.last_number, Arc::clone(session));
+            return;
+        }
+        if !self.unnamed.iter().any(|waiting| Arc::ptr_eq(waiting, session)) {
+            self.unnamed.push(Arc::clone(session));
+        }
+        if let Registration::None = self.registration {
+            self.register();
+        }
+    }
+
     /// Sends `out`, and all that the session can send after it.
     fn send_all(
         &mut self,
         session: &SharedSession,
         steps: &mut ClientSession,
-        client_shared: &ClientShared,
         mut out: Vec<ClientRequest>,
     ) {
-        if steps.wants_number() {
-            let number = client_shared.next_session();
-            steps.name(number);
-            self.sessions.insert(number, Arc::clone(session));
+        if steps.wants_name() {
+            self.name(session, steps);
         }
         steps.send(&mut out);
         out.into_iter().for_each(|request| self.send(FromClient::Request(request)));

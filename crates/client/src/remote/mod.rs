@@ -17,6 +17,7 @@
 //! | `cluster.rs` | [`Cluster`]: what users hold |
 //! | `options.rs`, `error.rs` | what it allows; why it could not connect |
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
+//! | `read_ahead.rs` | reads that were announced, which travel together |
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
@@ -46,6 +47,7 @@ mod directory;
 pub mod environment;
 mod error;
 mod options;
+mod read_ahead;
 mod refresh;
 mod region;
 mod request_ids;

@@ -1,7 +1,8 @@
 //! One interactive transaction, as its client keeps it: the steps that were not answered yet.
 //!
-//! The other side does steps in the order of their numbers, one at a time. Those that come before their turn wait
-//! for it there, as many as may, so that they travel together. What is lost on the way is sent again.
+//! The other side does steps in the order of their numbers, one at a time. Those that come before their turn wait for
+//! it there, as many as may, so that they travel together: writes with the commit or the next read, and the first of
+//! all with the beginning, which is step 0. What is lost on the way is sent again.
 //!
 //! ```text
 //!   number   0     1     2     3     4     5     6
@@ -10,19 +11,27 @@
 //! ```
 //! What always holds:
 //!
-//! - No commit is sent while a step before it is not answered: a put that failed has no task that waits for
-//!   it, and must not be left out of what commits.
-//! - A step is answered by the reply with its number, once; other replies are late ones.
-//! - All answers are of one transaction, the first that was heard of: the other side may have forgotten it and, by
-//!   a late copy, begun another one under the same name.
-//! - The first frame of a session is its beginning. A session that the other side does not know, though
-//!   nothing of it was answered, has not begun there, and begins anew under another number.
+//! - A commit is sent only when all steps before it are answered, but for puts and deletes: the other side commits
+//!   nothing once one of these has failed. An insert may fail and leave the transaction open.
+//! - A step is answered by the reply with its number, once, and a put or a delete also by a later one; other replies
+//!   are late.
+//! - All answers are of one transaction: the other side begins none twice under a registration and a number.
+//! - A session that the other side does not know begins anew, under another number, only while nothing of it was
+//!   answered and no commit was sent. If a commit was sent, its outcome is unknown.
 
 use shoal_engine::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
 use shoal_engine::operation::{Operation, OperationResult};
-use shoal_types::{Aborted, Cause, Error, Result};
+use shoal_types::{Aborted, Cause, Error, Result, Unknown};
 use std::collections::VecDeque;
+use std::ops::Range;
 use tokio::sync::oneshot;
+
+/// Bytes of the operations in one message, if there are several. More makes fewer messages; less lets the other side
+/// begin with the first while others are on their way.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// What an operation costs beside its bytes.
+const OPERATION_REST: usize = 32;
 
 /// Bytes of answers that may be under way at once, about: the other side closes a connection that leaves twice as
 /// much behind.
@@ -73,15 +82,20 @@ enum StepKind {
     End(SessionEnd),
 }
 
+/// The name of a session, for the worker that it runs at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SessionName {
+    /// What the worker granted to the connection.
+    pub(super) registration: u64,
+    /// The client's number.
+    pub(super) number: u64,
+}
+
 /// One interactive transaction at its client: the steps that were not answered yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClientSession {
-    /// Its name; `None` until something of it is sent.
-    number: Option<u64>,
-    /// The other side has said that it began.
-    began: bool,
-    /// What the other side calls it, once that was heard.
-    serial: Option<u64>,
+    /// `None` until something of it is sent.
+    name: Option<SessionName>,
     /// The number of the first step that is not answered.
     next: u32,
     /// Those that are not answered, in order.
@@ -90,18 +104,32 @@ pub(super) struct ClientSession {
     sent: usize,
     /// The longest answer so far.
     longest: Option<usize>,
-    /// A step for which no task waits has failed.
-    failed: Option<Error>,
     restarts: u32,
     over: bool,
     /// What ended it, if it did not come to its own end.
     ended_by: Option<StepError>,
+    message_bytes_max: usize,
 }
 
 impl ClientSession {
-    /// Its name, if something of it was sent.
+    /// One with no step yet, whose messages have to fit frames of so many bytes.
+    pub(super) fn new(frame_bytes_max: usize) -> ClientSession {
+        ClientSession {
+            name: None,
+            next: 0,
+            steps: VecDeque::new(),
+            sent: 0,
+            longest: None,
+            restarts: 0,
+            over: false,
+            ended_by: None,
+            message_bytes_max: MESSAGE_BYTES_MAX.min(frame_bytes_max / 2),
+        }
+    }
+
+    /// The number in its name, if something of it was sent.
     pub(super) fn number(&self) -> Option<u64> {
-        self.number
+        self.name.map(|name| name.number)
     }
 
     /// Nothing more will come of it.
@@ -115,20 +143,18 @@ impl ClientSession {
         sent.into_iter().any(|step| matches!(step.what, StepKind::End(SessionEnd::Commit)))
     }
 
-    /// A step for which no task waits has failed.
-    pub(super) fn failed(&self) -> Option<&Error> {
-        self.failed.as_ref()
-    }
-
     /// Is there anything to send, and no name to send it under?
-    pub(super) fn wants_number(&self) -> bool {
-        self.number.is_none() && !self.steps.is_empty() && !self.over
+    pub(super) fn wants_name(&self) -> bool {
+        self.name.is_none() && !self.steps.is_empty() && !self.over
     }
 
-    /// Gives it a name, greater than any before on its connection.
-    pub(super) fn name(&mut self, number: u64) {
-        assert!(self.number.is_none(), "session {number} has a name already");
-        self.number = Some(number);
+    /// Gives it a name, with a number that is greater than any before on its connection.
+    pub(super) fn name(&mut self, name: SessionName) {
+        assert!(
+            self.name.is_none(),
+            "it has a name already, and is to be called {name:?}: {self:?}"
+        );
+        self.name = Some(name);
     }
 
     /// Takes a write for which no task waits.
@@ -151,14 +177,14 @@ impl ClientSession {
     }
 
     fn push(&mut self, what: StepKind, waiter: Option<oneshot::Sender<StepReply>>) {
-        if self.over || self.failed.is_some() {
-            let failed = self.failed.clone().map(StepError::Error);
-            let unknown = || {
-                let session = self.number.unwrap_or(0);
-                StepError::Error(Aborted::UnknownSession { session }.into())
-            };
-            let fault = failed.or_else(|| self.ended_by.clone()).unwrap_or_else(unknown);
-            return waiter.into_iter().for_each(|waiter| tell(waiter, Err(fault.clone())));
+        if self.over {
+            let session = self.number().unwrap_or(0);
+            let unknown = || StepError::Error(Aborted::UnknownSession { session }.into());
+            let fault = self.ended_by.clone().unwrap_or_else(unknown);
+            if let Some(waiter) = waiter {
+                tell(waiter, Err(fault));
+            }
+            return;
         }
         self.steps.push_back(SentStep { what, waiter });
     }
@@ -171,8 +197,7 @@ impl ClientSession {
             return;
         }
         self.steps.truncate(self.sent);
-        self.failed = None;
-        if self.number.is_none() {
+        if self.name.is_none() {
             self.over = true;
         } else if !self.is_ending() {
             self.push(StepKind::End(SessionEnd::Rollback), None);
@@ -190,16 +215,16 @@ impl ClientSession {
 
     /// What can be sent now.
     pub(super) fn send(&mut self, out: &mut Vec<ClientRequest>) {
-        let Some(session) = self.number.filter(|_| !self.over) else { return };
-        if !self.began && self.sent == 0 && self.next == 0 && !self.steps.is_empty() {
-            out.push(ClientRequest::Begin { session });
+        if self.name.is_none() || self.over {
+            return;
         }
+        let first = self.sent;
         while let Some(step) = self.steps.get(self.sent)
             && (self.sent == 0 || self.may_go_ahead(&step.what))
         {
-            out.push(self.request(session, self.sent, step));
             self.sent += 1;
         }
+        self.ask(first..self.sent, out);
     }
 
     /// May this be sent after what was, which has at least one step? The first waits for no turn, and takes no room.
@@ -207,7 +232,7 @@ impl ClientSession {
         let waiting = self.steps.iter().take(self.sent).skip(1);
         let bytes: usize = waiting.map(|step| step.what.bytes()).sum();
         self.sent < STEPS_AHEAD_MAX
-            && what.goes_ahead()
+            && (what.goes_ahead() || !self.wants_answers(self.sent))
             && bytes + what.bytes() <= AHEAD_BYTES_MAX
             && self.answers_ahead() <= ANSWERS_BYTES_MAX
     }
@@ -218,134 +243,122 @@ impl ClientSession {
         reads * self.longest.unwrap_or(ANSWER_BYTES_FIRST)
     }
 
+    /// Does one of so many steps, from the front, want an answer of its own?
+    fn wants_answers(&self, steps: usize) -> bool {
+        self.steps.iter().take(steps).any(|step| step.what.wants_answer())
+    }
+
     /// All that may not have been heard, once more.
     pub(super) fn send_again(&mut self, out: &mut Vec<ClientRequest>) {
-        let Some(session) = self.number.filter(|_| !self.over) else { return };
-        if !self.began {
-            out.push(ClientRequest::Begin { session });
-        }
-        let steps = self.steps.iter().take(self.sent).enumerate();
-        out.extend(steps.map(|(at, step)| self.request(session, at, step)));
+        self.ask(0..self.sent, out);
     }
 
-    /// Asks for a step, so many after the first that is not answered.
-    fn request(&self, session: u64, at: usize, step: &SentStep) -> ClientRequest {
-        let ahead = u32::try_from(at).ok();
-        let number = ahead.and_then(|ahead| self.next.checked_add(ahead));
-        let (serial, number) = (self.serial, number.expect("a transaction has fewer steps"));
-        match &step.what {
-            StepKind::Operation(operation) => {
-                ClientRequest::Operation { session, serial, number, operation: operation.clone() }
-            }
-            StepKind::End(ending) => {
-                ClientRequest::End { session, serial, number, ending: *ending }
+    /// Asks for these steps, counted from the first that is not answered.
+    fn ask(&self, steps: Range<usize>, out: &mut Vec<ClientRequest>) {
+        let Some(SessionName { registration, number: session }) = self.name.filter(|_| !self.over)
+        else {
+            return;
+        };
+        let (mut operations, mut bytes, mut ending) = (Vec::new(), 0, None);
+        let mut number = self.number_of(steps.start);
+        for (at, step) in self.steps.iter().enumerate().take(steps.end).skip(steps.start) {
+            match &step.what {
+                StepKind::Operation(operation) => {
+                    let more = operation.bytes() + OPERATION_REST;
+                    if !operations.is_empty() && bytes + more > self.message_bytes_max {
+                        let operations = std::mem::take(&mut operations);
+                        out.push(ClientRequest::Steps {
+                            registration,
+                            session,
+                            number,
+                            operations,
+                            ending,
+                        });
+                        (number, bytes) = (self.number_of(at), 0);
+                    }
+                    bytes += more;
+                    operations.push(operation.clone());
+                }
+                StepKind::End(how) => ending = Some(*how),
             }
         }
-    }
-
-    /// A reply to its beginning.
-    pub(super) fn began(&mut self, result: Result<u64>) -> AfterReply {
-        match result {
-            Ok(serial) => {
-                self.began |= self.is_of(Some(serial));
-                AfterReply::Open
-            }
-            // Another one could not begin, which a late copy asked for.
-            Err(_) if self.began || self.next > 0 => AfterReply::Open,
-            Err(error) => {
-                self.finish(&StepError::Error(error));
-                AfterReply::Over
-            }
+        if !operations.is_empty() || ending.is_some() {
+            out.push(ClientRequest::Steps { registration, session, number, operations, ending });
         }
     }
 
-    /// Is a reply with this serial one of this transaction? The first that has any tells its own.
-    fn is_of(&mut self, serial: Option<u64>) -> bool {
-        serial.is_none_or(|serial| *self.serial.get_or_insert(serial) == serial)
+    /// The number of a step, so many after the first that is not answered.
+    fn number_of(&self, at: usize) -> u32 {
+        let number = u32::try_from(at).ok().and_then(|at| self.next.checked_add(at));
+        number.expect("a transaction has fewer steps")
     }
 
-    /// A reply to step `number`.
-    pub(super) fn done(
-        &mut self,
-        serial: Option<u64>,
-        number: u32,
-        result: Result<OperationResult>,
-    ) -> AfterReply {
-        if number < self.next || !self.is_of(serial) {
+    /// A reply to step `number`, and to the puts and deletes before it.
+    pub(super) fn done(&mut self, number: u32, result: Result<OperationResult>) -> AfterReply {
+        if number < self.next {
             return AfterReply::Open;
         }
-        if (number - self.next) as usize >= self.sent {
+        let before = (number - self.next) as usize;
+        if before >= self.sent {
             return AfterReply::Nonsense;
         }
-        if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = &result {
-            // Whichever step asked: what is not known there has done none of them.
-            let has_begun = self.began || self.next > 0;
-            if !has_begun && !self.is_given_up() && self.restarts < RESTARTS_MAX {
-                return AfterReply::Anew;
-            }
-            let fault = StepError::Error(error.clone());
-            self.finish(&fault);
-            return AfterReply::Over;
+        if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = result {
+            return self.not_there(error);
         }
-        if number != self.next {
+        let fits = |answer: &OperationResult| self.steps[before].what.fits(answer);
+        if self.wants_answers(before) || result.as_ref().is_ok_and(|answer| !fits(answer)) {
             return AfterReply::Nonsense;
         }
-        if result.as_ref().is_ok_and(|answer| !self.steps[0].what.fits(answer)) {
-            return AfterReply::Nonsense;
-        }
-        self.began = true;
-        if self.steps[0].what.reads()
+        self.next = self.number_of(before + 1);
+        self.sent -= before + 1;
+        let step = self.steps.drain(..=before).next_back().expect("it was sent");
+        if step.what.reads()
             && let Ok(answer) = &result
         {
             self.longest = self.longest.max(Some(answer.bytes()));
         }
-        self.next += 1;
-        self.sent -= 1;
-        let step = self.steps.pop_front().expect("it was sent");
         let is_end = matches!(step.what, StepKind::End(_));
-        let is_over = is_end || matches!(result, Err(Error::Aborted(_) | Error::Unknown(_)));
-        match (step.waiter, result) {
-            (Some(waiter), result) => {
-                let fault = result.clone().err().map(StepError::Error);
-                tell(waiter, result.map_err(StepError::Error));
-                if let Some(fault) = fault.filter(|_| is_over) {
-                    self.finish(&fault);
-                }
-            }
-            (None, Err(error)) => {
-                self.fail(error, is_over);
-            }
-            (None, Ok(_)) => {}
+        // A write that failed spoils all that follow: the other side has ended it.
+        let is_over = match &result {
+            Ok(_) => is_end,
+            Err(Error::Aborted(_) | Error::Unknown(_)) => true,
+            Err(Error::Rejected(_)) => is_end || !step.what.wants_answer(),
+        };
+        let fault = result.clone().err().map(StepError::Error).filter(|_| is_over);
+        if let Some(waiter) = step.waiter {
+            tell(waiter, result.map_err(StepError::Error));
+        }
+        if let Some(fault) = fault {
+            self.finish(&fault);
         }
         self.over |= is_over;
         if self.over { AfterReply::Over } else { AfterReply::Open }
     }
 
-    /// A step has failed for which no task waits: those after it must not count.
-    fn fail(&mut self, error: Error, is_over: bool) {
-        let fault = StepError::Error(error.clone());
-        self.failed = Some(error);
-        if is_over {
-            return self.finish(&fault);
+    /// The other side does not know it: so it has done none of the steps, or has forgotten how it ended.
+    fn not_there(&mut self, error: Error) -> AfterReply {
+        if let Some(session) = self.number().filter(|_| self.is_committing()) {
+            self.finish(&StepError::Error(Unknown::Session { session }.into()));
+            return AfterReply::Over;
         }
-        let unsent = self.steps.split_off(self.sent);
-        let under_way = self.steps.iter_mut().filter_map(|step| step.waiter.take());
-        let waiters: Vec<_> = under_way.collect();
-        let waiters = waiters.into_iter().chain(unsent.into_iter().filter_map(|step| step.waiter));
-        waiters.for_each(|waiter| tell(waiter, Err(fault.clone())));
+        if self.next == 0 && !self.is_given_up() && self.restarts < RESTARTS_MAX {
+            return AfterReply::Anew;
+        }
+        self.finish(&StepError::Error(error));
+        AfterReply::Over
     }
 
     /// It has not begun: from the first step, under a name that is yet to be given.
     pub(super) fn restart(&mut self) {
-        assert!(!self.began && self.next == 0, "{self:?} had begun");
-        (self.number, self.serial) = (None, None);
+        assert!(self.next == 0 && !self.is_committing(), "{self:?} had begun");
+        self.name = None;
         self.restarts += 1;
         self.sent = 0;
     }
 
     /// Its connection is gone.
     pub(super) fn lose(&mut self, cause: Cause) {
-        let fault = match self.number.filter(|_| self.is_committing()) {
+        let fault = match self.number().filter(|_| self.is_committing()) {
             Some(session) => StepError::CommitLost(session),
             None => StepError::Lost(cause),
         };
@@ -382,7 +395,12 @@ impl StepKind {
         }
     }
 
-    /// May it be sent while steps before it are not answered?
+    /// Does it bring something of its own, so that it is answered by itself?
+    fn wants_answer(&self) -> bool {
+        !matches!(self, StepKind::Operation(Operation::Put { .. }))
+    }
+
+    /// May it be sent while steps that want answers have none?
     fn goes_ahead(&self) -> bool {
         match self {
             StepKind::Operation(_) | StepKind::End(SessionEnd::Rollback) => true,

@@ -24,8 +24,6 @@ pub(super) struct ClientShared {
     pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
     /// By the tokens of those who ask for sessions for calls.
     pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
-    /// Numbers of sessions: none is used twice in this process.
-    sessions: AtomicU64,
     /// Frames that made no sense.
     malformed: AtomicU64,
 }
@@ -61,14 +59,8 @@ impl ClientShared {
             founding,
             answers: PendingAnswers::default(),
             opened: PendingAnswers::default(),
-            sessions: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
         }
-    }
-
-    /// A number for a session, greater than any before.
-    pub(super) fn next_session(&self) -> u64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A node tells where everything is. Says whether it is of our cluster: others are not believed.

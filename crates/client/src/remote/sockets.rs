@@ -1,8 +1,12 @@
 //! The surroundings of a client on a machine: tokio's clock and tasks, and connections over sockets.
 //!
 //! ```text
-//!   Outgoing ──► encode ──► frames ──► writer ──► socket ──► reader ──► decode ──► Incoming
+//!   Outgoing ──► encode ──────────────────► socket ──► reader ──► decode ──► Incoming
+//!                  └─► frames ──► writer ──►
 //! ```
+//! The writer sends what the socket has no room for at once; while something waits there, all that comes after it waits
+//! behind it.
+//!
 //! Frames that wait to be sent are not bounded here but by what is under way: a session or a call has a
 //! bounded number of them.
 
@@ -22,6 +26,7 @@ use shoal_net::client::{Access, ClientConnection, Receiver, SendError, Sender};
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Cause, ClusterId, NodeId, Random, Time};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -127,35 +132,56 @@ struct SocketFrames {
 impl MessageCarrier for SocketFrames {
     fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
         let (frames, outgoing) = mpsc::unbounded_channel();
-        tokio::spawn(write(self.sender, outgoing, incoming.clone()));
+        let (sender, waiting) = (self.sender.clone(), Arc::<AtomicUsize>::default());
+        let writer = write(self.sender, outgoing, Arc::clone(&waiting), incoming.clone());
+        tokio::spawn(writer);
         tokio::spawn(read(self.receiver, incoming));
-        Box::new(WriteQueue(frames))
+        Box::new(WriteQueue { sender, frames, waiting })
     }
 }
 
-/// Frames for the writer.
+/// The way to the socket, used by one thread at a time.
 #[derive(Debug)]
-struct WriteQueue(mpsc::UnboundedSender<Bytes>);
+struct WriteQueue {
+    sender: Sender,
+    /// For the writer.
+    frames: mpsc::UnboundedSender<Bytes>,
+    /// Frames that the writer has not handed over.
+    waiting: Arc<AtomicUsize>,
+}
 
 impl Outgoing for WriteQueue {
     fn send(&self, what: FromClient) {
+        let mut frame = encode(&what);
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            match self.sender.try_send(frame) {
+                Ok(()) => return,
+                Err(refused) => frame = refused,
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         // If the writer has gone, the reader will say why.
-        let _ = self.0.send(encode(&what));
+        let _ = self.frames.send(frame);
     }
 }
 
 /// Sends frames until there are no more, or the connection has ended.
-async fn write(sender: Sender, mut frames: mpsc::UnboundedReceiver<Bytes>, incoming: Incoming) {
+async fn write(
+    sender: Sender,
+    mut frames: mpsc::UnboundedReceiver<Bytes>,
+    waiting: Arc<AtomicUsize>,
+    incoming: Incoming,
+) {
     while let Some(frame) = frames.recv().await {
         match sender.send(frame).await {
-            Ok(()) => {}
+            Ok(()) => waiting.fetch_sub(1, Ordering::Release),
             // The reader says why.
             Err(SendError::Ended) => return,
             Err(SendError::TooLong(bytes)) => {
                 incoming.lose();
                 panic!("a frame of {bytes} bytes was to be sent, and no limit had refused it");
             }
-        }
+        };
     }
 }
 

@@ -1,14 +1,15 @@
 //! A transaction on a cluster: its operations, and its end.
 //!
 //! Writes need no answer: they wait here until the next operation that has one, or the commit, and travel
-//! with it. Reads that are awaited together travel together as well. Nothing is sent before it has
+//! with it. So a transaction that only writes is one message. Reads that are awaited together travel together as well. Nothing is sent before it has
 //! to be, and what there is to send says where to: the transaction runs at the leader of the first key
 //! that it names.
 
 use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
 use super::lock;
-use super::session::{StepError, StepReply};
+use super::read_ahead::ReadAhead;
+use super::session::{ClientSession, StepError, StepReply};
 use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
 use shoal_cluster::topology::Homes;
@@ -61,6 +62,8 @@ pub struct ClusterTransaction {
     /// The shard of the first key it named that has one.
     first: OnceLock<ShardId>,
     writes: Mutex<BufferedWrites>,
+    /// Reads that were announced.
+    ahead: Mutex<ReadAhead>,
     /// What ended it, before it was to end.
     over: OnceLock<Error>,
     /// What was read.
@@ -94,10 +97,13 @@ impl ClusterTransaction {
             inner: Arc::clone(inner),
             _permit: permit,
             patience,
-            session: SharedSession::default(),
+            session: Arc::new(Mutex::new(ClientSession::new(
+                inner.options.access.limits.frame_bytes_max,
+            ))),
             link: OnceCell::new(),
             first: OnceLock::new(),
             writes: Mutex::default(),
+            ahead: Mutex::default(),
             over: OnceLock::new(),
             values: Arena::default(),
             rows: Arena::default(),
@@ -112,7 +118,17 @@ impl ClusterTransaction {
     pub async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         check_key(table, key)?;
         self.name(table, key)?;
-        match self.perform(Operation::Get { table, key: Bytes::copy_from_slice(key) }).await? {
+        let key = Bytes::copy_from_slice(key);
+        let ahead = lock(&self.ahead).take(table, &key);
+        let result = match ahead {
+            Some(told) => {
+                self.check()?;
+                let until = self.until();
+                self.wait(&self.link(until).await?, told, until).await?
+            }
+            None => self.perform(Operation::Get { table, key }).await?,
+        };
+        match result {
             OperationResult::Value(value) => Ok(value.map(|value| &self.values.keep(value)[..])),
             OperationResult::Rows(_)
             | OperationResult::Page(_)
@@ -131,9 +147,16 @@ impl ClusterTransaction {
         self.get(table, key).await
     }
 
-    /// Says which keys will be read soon. A hint that changes nothing.
+    /// Says which keys will be read soon. They are read together, with the next operation that has an answer: so they take one
+    /// round trip instead of one each.
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        let _ = keys;
+        let mut ahead = lock(&self.ahead);
+        for (table, key) in keys {
+            // What cannot be read is refused when it is asked for.
+            if check_key(*table, key).is_ok() && self.name(*table, key).is_ok() {
+                ahead.want(*table, Bytes::copy_from_slice(key));
+            }
+        }
     }
 
     /// The rows that `scan` asks for, in its order. Until this transaction commits, no other can add,
@@ -183,6 +206,7 @@ impl ClusterTransaction {
     pub async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_write(table, key, value)?;
         let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        lock(&self.ahead).forget(table, &key);
         self.perform(Operation::Insert { table, key, value }).await.map(drop)
     }
 
@@ -231,7 +255,7 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, &self.inner.client_shared, |session| {
+        let told = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
@@ -281,7 +305,10 @@ impl ClusterTransaction {
 
     fn write(&self, table: TableId, key: &[u8], value: Option<Bytes>) -> Result<()> {
         self.check()?;
-        lock(&self.writes).add((table, Bytes::copy_from_slice(key)), value)
+        let key = Bytes::copy_from_slice(key);
+        // What was read ahead is not what a read would see now.
+        lock(&self.ahead).forget(table, &key);
+        lock(&self.writes).add((table, key), value)
     }
 
     fn take_writes(&self) -> impl Iterator<Item = Operation> + use<> {
@@ -297,9 +324,11 @@ impl ClusterTransaction {
         self.check()?;
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, &self.inner.client_shared, |session| {
+        let told = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
-            session.perform(operation)
+            let told = session.perform(operation);
+            lock(&self.ahead).ask(session);
+            told
         });
         self.wait(&link, told, until).await
     }
@@ -400,7 +429,7 @@ impl ClusterTransaction {
             let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
             Wait { node, awaited, cause: self.cause(Cause::Silent), waited }
         };
-        let committing = link.with(&self.session, &self.inner.client_shared, |session| {
+        let committing = link.with(&self.session, |session| {
             if !session.is_committing() {
                 session.give_up();
                 return None;
@@ -430,8 +459,8 @@ impl ClusterTransaction {
         };
         let error = match fault {
             StepError::Error(error @ Error::Rejected(_)) => {
-                // One that no task waited for spoils all that follow.
-                let spoiled = lock(&self.session).failed().is_some();
+                // That of a put or a delete spoils all that follow.
+                let spoiled = lock(&self.session).is_over();
                 return if spoiled { self.over(error) } else { error };
             }
             StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
@@ -497,6 +526,9 @@ impl shoal_types::Transaction for ClusterTransaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         ClusterTransaction::get(self, table, key).await
     }
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        ClusterTransaction::prefetch(self, keys);
+    }
     async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         ClusterTransaction::scan(self, table, scan).await
     }
@@ -517,7 +549,7 @@ impl shoal_types::Transaction for ClusterTransaction {
 impl Drop for ClusterTransaction {
     fn drop(&mut self) {
         let Some(link) = self.link.get() else { return };
-        link.with(&self.session, &self.inner.client_shared, |session| {
+        link.with(&self.session, |session| {
             if !session.is_committing() {
                 session.give_up();
             }

@@ -17,11 +17,11 @@ fn quick() -> ClusterOptions {
 }
 
 fn is_end(asked: &Asked, wanted: SessionEnd) -> bool {
-    matches!(asked.what, ClientRequest::End { ending, .. } if ending == wanted)
+    asked.ending() == Some(wanted)
 }
 
 fn is_step(asked: &Asked) -> bool {
-    matches!(asked.what, ClientRequest::Operation { .. })
+    asked.has_operations()
 }
 
 fn named(wait: Wait) -> (Option<NodeId>, Awaited, Cause) {
@@ -181,9 +181,9 @@ fn a_connection_that_is_cut_in_the_middle_of_a_commit_leaves_it_unknown_and_once
 #[test]
 fn a_change_of_leaders_is_followed() {
     let cluster = Scripted::start(3, |asked| match (asked.node, &asked.what) {
-        (NodeId(0), ClientRequest::Begin { session }) => {
+        (NodeId(0), ClientRequest::Steps { session, number, .. }) => {
             let result = Err(Aborted::NotServing { node: NodeId(0) }.into());
-            Do::Reply(ClientReply::Began { session: *session, result })
+            Do::Reply(ClientReply::Done { session: *session, number: *number, result })
         }
         (NodeId(0), _) => Do::Nothing,
         _ => Do::Naturally,
@@ -230,7 +230,6 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
         // What was not asked for.
         Do::Reply(ClientReply::Done {
             session: 1,
-            serial: None,
             number: 7,
             result: Ok(shoal_engine::operation::OperationResult::Done),
         }),

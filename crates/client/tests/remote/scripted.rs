@@ -5,7 +5,9 @@ use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
 use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::{ClientReply, ClientRequest, Directory, FromClient, ToClient};
+use shoal_engine::client::{
+    ClientReply, ClientRequest, Directory, FromClient, SessionEnd, ToClient,
+};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_net::{Core, CoreInput, Network, Outbox, listen};
 use shoal_types::wire::{decode, encode};
@@ -13,10 +15,13 @@ use shoal_types::{CallSession, Time, WorkerId};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// What every connection is registered under.
+const REGISTRATION: u64 = 9;
+
 /// What a node does about a frame.
 #[derive(Debug, Clone)]
 pub enum Do {
-    /// What comes naturally: sessions begin, reads find nothing, all else succeeds.
+    /// What comes naturally: reads find nothing, all else succeeds.
     Naturally,
     /// It answers.
     Reply(ClientReply),
@@ -36,6 +41,21 @@ pub struct Asked {
     pub node: NodeId,
     pub worker: WorkerId,
     pub what: ClientRequest,
+}
+
+impl Asked {
+    /// How it ends a transaction, if it does.
+    pub fn ending(&self) -> Option<SessionEnd> {
+        match self.what {
+            ClientRequest::Steps { ending, .. } => ending,
+            _ => None,
+        }
+    }
+
+    /// Has it operations of a transaction?
+    pub fn has_operations(&self) -> bool {
+        matches!(&self.what, ClientRequest::Steps { operations, .. } if !operations.is_empty())
+    }
 }
 
 /// What a node does about a request.
@@ -93,6 +113,13 @@ impl Core for Actor {
             }
             FromClient::Status | FromClient::Isolate(_) => return,
         };
+        if what == ClientRequest::Register {
+            if plot.cut_off.iter().all(|(node, _)| *node != self.node) {
+                let reply = ClientReply::Registered { registration: REGISTRATION };
+                out.to_client(client, encode(&ToClient::Reply(reply)));
+            }
+            return;
+        }
         let asked = Asked { node: self.node, worker: self.worker, what };
         let opens = matches!(asked.what, ClientRequest::OpenCalls { .. });
         if opens {
@@ -115,8 +142,8 @@ impl Core for Actor {
         }
         match (plot.script)(&asked) {
             Do::Naturally => {
-                let reply = naturally(asked.what);
-                out.to_client(client, encode(&ToClient::Reply(reply)));
+                let replies = naturally(asked.what).into_iter();
+                replies.for_each(|reply| out.to_client(client, encode(&ToClient::Reply(reply))));
             }
             Do::Reply(reply) => out.to_client(client, encode(&ToClient::Reply(reply))),
             Do::Replies(replies) => {
@@ -130,25 +157,29 @@ impl Core for Actor {
     }
 }
 
-fn naturally(what: ClientRequest) -> ClientReply {
+fn naturally(what: ClientRequest) -> Vec<ClientReply> {
     match what {
-        ClientRequest::Begin { session } => ClientReply::Began { session, result: Ok(session) },
-        ClientRequest::Operation { session, number, operation, .. } => {
-            let answer = match operation {
-                Operation::Get { .. } => OperationResult::Value(None),
-                Operation::Scan { .. } => OperationResult::Rows(Vec::new()),
-                Operation::Put { .. } | Operation::Insert { .. } => OperationResult::Done,
-            };
-            ClientReply::Done { session, serial: Some(session), number, result: Ok(answer) }
+        ClientRequest::Steps { session, number, operations, ending, .. } => {
+            let last = number + operations.len() as u32 - u32::from(ending.is_none());
+            let answers = (number..).zip(operations).filter_map(|(number, operation)| {
+                let answer = match operation {
+                    Operation::Get { .. } => OperationResult::Value(None),
+                    Operation::Scan { .. } => OperationResult::Rows(Vec::new()),
+                    Operation::Put { .. } if number < last => return None,
+                    Operation::Put { .. } | Operation::Insert { .. } => OperationResult::Done,
+                };
+                Some((number, answer))
+            });
+            let end = ending.map(|_| (last, OperationResult::Done));
+            let done = |(number, answer)| ClientReply::Done { session, number, result: Ok(answer) };
+            answers.chain(end).map(done).collect()
         }
-        ClientRequest::End { session, number, .. } => ClientReply::Done {
-            session,
-            serial: Some(session),
-            number,
-            result: Ok(OperationResult::Done),
-        },
-        ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Ok("done".into()) },
-        ClientRequest::OpenCalls { .. } => unreachable!("answered without a script"),
+        ClientRequest::Call { id, .. } => {
+            vec![ClientReply::Called { id, result: Ok("done".into()) }]
+        }
+        ClientRequest::Register | ClientRequest::OpenCalls { .. } => {
+            unreachable!("answered without a script")
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
-use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId};
+use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId, Unknown};
 use shoal_engine::client::{ClientReply, ClientRequest, SessionEnd};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::Random;
@@ -15,23 +15,30 @@ fn quick() -> ClusterOptions {
 
 /// What was asked, in short.
 fn short(asked: &[Asked]) -> Vec<String> {
+    let operation = |operation: &Operation| match operation {
+        Operation::Get { key, .. } => format!("get {}", key.escape_ascii()),
+        Operation::Put { key, value: Some(_), .. } => format!("put {}", key.escape_ascii()),
+        Operation::Put { key, value: None, .. } => format!("delete {}", key.escape_ascii()),
+        Operation::Scan { .. } => "scan".to_owned(),
+        Operation::Insert { key, .. } => format!("insert {}", key.escape_ascii()),
+    };
     let text = |asked: &Asked| match &asked.what {
-        ClientRequest::Begin { .. } => "begin".to_owned(),
-        ClientRequest::Operation { number, operation, .. } => match operation {
-            Operation::Get { key, .. } => format!("{number} get {}", key.escape_ascii()),
-            Operation::Put { key, value: Some(_), .. } => {
-                format!("{number} put {}", key.escape_ascii())
-            }
-            Operation::Put { key, value: None, .. } => {
-                format!("{number} delete {}", key.escape_ascii())
-            }
-            Operation::Scan { .. } => format!("{number} scan"),
-            Operation::Insert { key, .. } => format!("{number} insert {}", key.escape_ascii()),
-        },
-        ClientRequest::End { number, ending, .. } => format!("{number} {ending:?}"),
-        ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => "call".to_owned(),
+        ClientRequest::Steps { number, operations, ending, .. } => {
+            let steps = operations.iter().map(operation);
+            let steps = steps.chain(ending.map(|ending| format!("{ending:?}")));
+            format!("{number}: {}", steps.collect::<Vec<_>>().join(", "))
+        }
+        ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } | ClientRequest::Register => {
+            "call".to_owned()
+        }
     };
     asked.iter().map(text).collect()
+}
+
+/// A reply to the first step of a message.
+fn refuse(asked: &Asked, error: impl Into<Error>) -> Do {
+    let ClientRequest::Steps { session, number, .. } = asked.what else { return Do::Nothing };
+    Do::Reply(ClientReply::Done { session, number, result: Err(error.into()) })
 }
 
 #[test]
@@ -52,32 +59,74 @@ fn writes_travel_with_the_next_operation_that_has_an_answer() {
         empty.commit().await.expect("nothing to commit");
     });
     let asked = short(&cluster.asked());
-    assert_eq!(asked, ["begin", "0 put a", "1 delete b", "2 get c", "3 put d", "4 Commit"]);
+    assert_eq!(asked, ["0: put a, delete b, get c", "3: put d, Commit"]);
+}
+
+#[test]
+fn a_transaction_that_only_writes_is_one_message_and_one_with_a_read_two() {
+    let cluster = Scripted::start(1, |_| Do::Naturally);
+    block_on(async {
+        let db = cluster.connect().await;
+        let people = db.table("people").expect("a table");
+        db.transact(async |tx| tx.put(people, b"a", b"1")).await.expect("committed");
+        db.transact(async |tx| tx.add(people, b"b", 1).await.map(drop)).await.expect("committed");
+    });
+    let asked = short(&cluster.asked());
+    assert_eq!(asked, ["0: put a, Commit", "0: get b", "1: put b, Commit"]);
+}
+
+#[test]
+fn reads_that_were_announced_travel_together() {
+    let cluster = Scripted::start(1, |_| Do::Naturally);
+    block_on(async {
+        let db = cluster.connect().await;
+        let people = db.table("people").expect("a table");
+        let tx = db.begin().expect("room");
+        tx.prefetch(&[
+            (people, b"a"),
+            (people, b"b"),
+            (people, b""),
+            (people, b"c"),
+            (people, b"d"),
+        ]);
+        assert!(cluster.asked().is_empty(), "nothing has to be sent yet");
+        tx.put(people, b"d", b"1").expect("put");
+        assert_eq!(tx.get(people, b"b").await, Ok(None));
+        assert_eq!(tx.get(people, b"a").await, Ok(None));
+        tx.put(people, b"c", b"1").expect("put");
+        assert_eq!(tx.get(people, b"c").await, Ok(None), "asked anew, as the nodes have no memory");
+        tx.commit().await.expect("committed");
+    });
+    let asked = short(&cluster.asked());
+    assert_eq!(asked, ["0: put d, get b, get a, get c", "4: put c, get c", "6: Commit"]);
 }
 
 #[test]
 fn reads_that_are_awaited_together_are_sent_together() {
-    // None is done before all have come; then they are asked for again, and done in their order.
-    let (mut seen, mut next) = (0, 0);
+    // None is answered before all have come.
+    let mut held = Vec::new();
     let cluster = Scripted::start(1, move |asked| {
-        let ClientRequest::Operation { number, .. } = asked.what else { return Do::Naturally };
-        seen += 1;
-        if seen <= 3 || number != next {
-            return Do::Nothing;
-        }
-        next += 1;
-        Do::Naturally
+        let ClientRequest::Steps { session, number, ending: None, .. } = asked.what else {
+            return Do::Naturally;
+        };
+        let result = Ok(OperationResult::Value(None));
+        held.push(ClientReply::Done { session, number, result });
+        if held.len() < 3 && session > 1 { Do::Nothing } else { Do::Replies(held.split_off(0)) }
     });
     block_on(async {
-        let db = cluster.connect_with(quick()).await;
+        let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
+        // The connection is registered then.
+        let first = db.begin().expect("room");
+        assert!(first.get(people, b"0").await.is_ok());
         let tx = db.begin().expect("room");
         let (a, b, c) =
             tokio::join!(tx.get(people, b"a"), tx.get(people, b"b"), tx.get(people, b"c"));
         assert!(a.is_ok() && b.is_ok() && c.is_ok());
     });
     let asked = short(&cluster.asked());
-    assert_eq!(asked[..4], ["begin", "0 get a", "1 get b", "2 get c"]);
+    let together: Vec<&String> = asked.iter().filter(|it| !it.contains("get 0")).collect();
+    assert_eq!(together[..3], ["0: get a", "1: get b", "2: get c"]);
 }
 
 #[test]
@@ -90,12 +139,9 @@ fn dropping_rolls_back_without_waiting() {
         tx.get(people, b"a").await.expect("read");
         tx.put(people, b"b", b"1").expect("put");
         drop(tx);
-        let is_rollback = |asked: &Asked| {
-            matches!(asked.what, ClientRequest::End { ending: SessionEnd::Rollback, .. })
-        };
-        cluster.until(is_rollback).await;
+        cluster.until(|asked| asked.ending() == Some(SessionEnd::Rollback)).await;
     });
-    assert_eq!(short(&cluster.asked()), ["begin", "0 get a", "1 Rollback"]);
+    assert_eq!(short(&cluster.asked()), ["0: get a", "1: Rollback"]);
 }
 
 #[test]
@@ -107,32 +153,20 @@ fn a_transaction_that_is_gone_with_the_client_is_rolled_back_too() {
         let tx = db.begin().expect("room");
         tx.get(people, b"a").await.expect("read");
         drop((db, tx));
-        cluster.until(|asked| matches!(asked.what, ClientRequest::End { .. })).await;
+        cluster.until(|asked| asked.ending().is_some()).await;
     });
 }
 
 #[test]
 fn what_a_node_without_a_lease_passed_over_is_asked_again() {
-    // It hears nothing at first, and knows a session only from its beginning.
-    let (mut times, mut begun) = (0, None);
+    // It hears nothing at first, and has forgotten the connection then.
+    let mut times = 0;
     let cluster = Scripted::start(1, move |asked| {
         times += 1;
-        if times <= 2 {
-            return Do::Nothing;
-        }
-        match asked.what {
-            // As if a later one had begun meanwhile.
-            ClientRequest::Begin { .. } if times == 3 => Do::Nothing,
-            ClientRequest::Begin { session } => {
-                begun = Some(session);
-                Do::Naturally
-            }
-            ClientRequest::Operation { session, number, .. }
-            | ClientRequest::End { session, number, .. }
-                if begun != Some(session) =>
-            {
-                let result = Err(Aborted::UnknownSession { session }.into());
-                Do::Reply(ClientReply::Done { session, serial: None, number, result })
+        match (times, &asked.what) {
+            (1 | 2, _) => Do::Nothing,
+            (3, ClientRequest::Steps { session, .. }) => {
+                refuse(asked, Aborted::UnknownSession { session: *session })
             }
             _ => Do::Naturally,
         }
@@ -146,7 +180,7 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
     });
     let asked = cluster.asked();
     let begun = asked.iter().filter_map(|asked| match asked.what {
-        ClientRequest::Begin { session } => Some(session),
+        ClientRequest::Steps { session, number: 0, .. } => Some(session),
         _ => None,
     });
     let begun: Vec<u64> = begun.collect();
@@ -154,21 +188,29 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
 }
 
 #[test]
-fn a_write_that_is_refused_spoils_the_transaction() {
-    let full = Error::from(Rejected::MemoryFull { bytes: 9, max: 9 });
-    let refusal = full.clone();
-    let cluster = Scripted::start(1, move |asked| match &asked.what {
-        ClientRequest::Operation { session, number, operation: Operation::Put { .. }, .. } => {
-            let (session, number) = (*session, *number);
-            Do::Reply(ClientReply::Done {
-                session,
-                serial: Some(session),
-                number,
-                result: Err(refusal.clone()),
-            })
+fn a_commit_that_a_node_does_not_know_is_unknown_and_not_run_again() {
+    let cluster = Scripted::start(1, |asked| match asked.what {
+        ClientRequest::Steps { session, ending: Some(_), .. } => {
+            refuse(asked, Unknown::Session { session })
         }
         _ => Do::Naturally,
     });
+    block_on(async {
+        let db = cluster.connect().await;
+        let people = db.table("people").expect("a table");
+        for session in 1..3 {
+            let outcome = db.transact(async |tx| tx.put(people, b"a", b"1")).await;
+            assert_eq!(outcome, Err(Unknown::Session { session }.into()));
+        }
+    });
+    assert_eq!(cluster.asked().len(), 2);
+}
+
+#[test]
+fn a_write_that_is_refused_spoils_the_transaction() {
+    let full = Error::from(Rejected::MemoryFull { bytes: 9, max: 9 });
+    let refusal = full.clone();
+    let cluster = Scripted::start(1, move |asked| refuse(asked, refusal.clone()));
     block_on(async {
         let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
@@ -177,36 +219,21 @@ fn a_write_that_is_refused_spoils_the_transaction() {
         assert_eq!(tx.commit().await, Err(full.clone()));
         let outcome = db.transact(async |tx| tx.put(people, b"a", b"1")).await;
         assert_eq!(outcome, Err(full.clone()));
-        cluster.until(|asked| matches!(asked.what, ClientRequest::End { .. })).await;
     });
-    let asked = cluster.asked();
-    let commits = |asked: &&Asked| {
-        matches!(asked.what, ClientRequest::End { ending: SessionEnd::Commit, .. })
-    };
-    assert_eq!(asked.iter().find(commits).map(|asked| &asked.what), None);
+    assert_eq!(short(&cluster.asked()), ["0: put a, Commit", "0: put a, Commit"], "and not again");
 }
 
 #[test]
 fn an_overloaded_node_is_left_in_peace() {
     let overloaded = Aborted::Overloaded { open: 9, limit: "open_max", max: 9 };
-    let cluster = Scripted::start(1, move |asked| match asked.what {
-        ClientRequest::Begin { session } => {
-            Do::Reply(ClientReply::Began { session, result: Err(overloaded.into()) })
-        }
-        _ => Do::Nothing,
-    });
+    let cluster = Scripted::start(1, move |asked| refuse(asked, overloaded));
     block_on(async {
         let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
         let outcome = db.transact(async |tx| tx.get(people, b"a").await.map(drop)).await;
         assert_eq!(outcome, Err(overloaded.into()));
     });
-    let begins = cluster
-        .asked()
-        .iter()
-        .filter(|asked| matches!(asked.what, ClientRequest::Begin { .. }))
-        .count();
-    assert_eq!(begins, 1);
+    assert_eq!(cluster.asked().len(), 1);
 }
 
 #[test]
@@ -229,21 +256,18 @@ fn it_runs_where_its_first_key_is_led() {
 /// What it is asked, told back.
 fn echo(what: ClientRequest) -> Option<ClientReply> {
     match what {
-        ClientRequest::Operation {
-            session, number, operation: Operation::Get { key, .. }, ..
-        } => Some(ClientReply::Done {
-            session,
-            serial: Some(session),
-            number,
-            result: Ok(OperationResult::Value(Some(key))),
-        }),
+        ClientRequest::Steps { session, number, operations, .. } => match operations.first() {
+            Some(Operation::Get { key, .. }) => Some(ClientReply::Done {
+                session,
+                number,
+                result: Ok(OperationResult::Value(Some(key.clone()))),
+            }),
+            _ => None,
+        },
         ClientRequest::Call { id, arguments, .. } => {
             Some(ClientReply::Called { id, result: Ok(arguments) })
         }
-        ClientRequest::Operation { .. }
-        | ClientRequest::OpenCalls { .. }
-        | ClientRequest::Begin { .. }
-        | ClientRequest::End { .. } => None,
+        ClientRequest::OpenCalls { .. } | ClientRequest::Register => None,
     }
 }
 

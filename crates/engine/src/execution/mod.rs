@@ -21,8 +21,8 @@
 //! `participant_table.rs` is the participant's side, which acts on each request once.
 //!
 //! Read in this order: `worker_context.rs`, `remote_branches.rs`, `transaction.rs`, `local_database.rs`, `request_retransmission.rs`,
-//! `participant_table.rs`, `procedure_calls.rs`, `call_sessions.rs`, `request_rows.rs` and `interactive.rs` (clients from outside), `runtime.rs`
-//! (all of it together).
+//! `participant_table.rs`, `procedure_calls.rs`, `call_sessions.rs`, `request_rows.rs`, `registrations.rs` and `interactive.rs` (clients from
+//! outside), `runtime.rs` (all of it together).
 
 pub mod admission;
 mod call_sessions;
@@ -30,6 +30,7 @@ mod interactive;
 mod local_database;
 pub mod participant_table;
 mod procedure_calls;
+mod registrations;
 pub mod remote_branches;
 pub mod request_retransmission;
 pub(crate) mod request_rows;

@@ -5,7 +5,7 @@
 //! promise, is on the front page of [`call_sessions`](super::call_sessions).
 
 use super::call_sessions::{CallEnd, CallSessions, CallStart};
-use super::interactive::{InteractiveSessions, SessionStep, StepRequest};
+use super::interactive::{InteractiveSessions, SessionSteps};
 use super::local_database::LocalDatabase;
 use super::request_rows::{
     REQUESTS_TABLE, drop_rows, look_up, request_key, request_row, unsettled,
@@ -68,11 +68,11 @@ impl ProcedureCalls {
         }))
     }
 
-    /// How many interactive transactions are known, and listed as over; call sessions, and calls that run.
+    /// How many interactive transactions are known, and connections registered; call sessions, and calls that run.
     pub(crate) fn sizes(&self) -> [usize; 4] {
-        let ([sessions, over], [known, running]) =
+        let ([sessions, registered], [known, running]) =
             (self.sessions.sizes(), self.granted.borrow().sizes());
-        [sessions, over, known, running]
+        [sessions, registered, known, running]
     }
 
     /// When there may be something to collect.
@@ -106,14 +106,13 @@ impl ProcedureCalls {
         let home = match &request {
             ClientRequest::OpenCalls { home, .. } => *home,
             ClientRequest::Call { id, .. } => id.session.home,
-            ClientRequest::Begin { .. }
-            | ClientRequest::Operation { .. }
-            | ClientRequest::End { .. } => {
+            ClientRequest::Register | ClientRequest::Steps { .. } => {
                 return self.interactive(from.client, request);
             }
         };
         if let Err(error) = self.check(&request, home) {
-            self.worker_context.local_command(from.refused(&request, error));
+            let refused = from.refused(&request, error);
+            refused.into_iter().for_each(|reply| self.worker_context.local_command(reply));
             return None;
         }
         let leader = self.worker_context.leader(home);
@@ -139,9 +138,7 @@ impl ProcedureCalls {
                     .local_command(from.told(ClientReply::CallsOpened { token, result }));
                 None
             }
-            ClientRequest::Begin { .. }
-            | ClientRequest::Operation { .. }
-            | ClientRequest::End { .. } => None,
+            ClientRequest::Register | ClientRequest::Steps { .. } => None,
         }
     }
 
@@ -161,17 +158,10 @@ impl ProcedureCalls {
 
     fn interactive(&mut self, from: ClientId, request: ClientRequest) -> Option<Task> {
         match request {
-            ClientRequest::Begin { session } => return self.sessions.begin(from, session),
-            ClientRequest::Operation { session, serial, number, operation } => {
-                let asked = StepRequest { session, serial, number };
-                self.sessions.step(from, asked, SessionStep::Operation(operation));
-            }
-            ClientRequest::End { session, serial, number, ending } => {
-                self.sessions.step(
-                    from,
-                    StepRequest { session, serial, number },
-                    SessionStep::End(ending),
-                );
+            ClientRequest::Register => self.sessions.register(from),
+            ClientRequest::Steps { registration, session, number, operations, ending } => {
+                let steps = SessionSteps { registration, session, number, operations, ending };
+                return self.sessions.take(from, steps);
             }
             ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => {}
         }
@@ -244,19 +234,16 @@ impl Caller {
         }
     }
 
-    /// A request cannot be served here.
-    fn refused(self, request: &ClientRequest, error: Error) -> LocalCommand {
-        self.told(match *request {
+    /// A request cannot be served here. Interactive transactions are refused by their sessions.
+    fn refused(self, request: &ClientRequest, error: Error) -> Option<LocalCommand> {
+        let reply = match *request {
             ClientRequest::OpenCalls { token, .. } => {
                 ClientReply::CallsOpened { token, result: Err(error) }
             }
             ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Err(error) },
-            ClientRequest::Begin { session } => ClientReply::Began { session, result: Err(error) },
-            ClientRequest::Operation { session, serial, number, .. }
-            | ClientRequest::End { session, serial, number, .. } => {
-                ClientReply::Done { session, serial, number, result: Err(error) }
-            }
-        })
+            ClientRequest::Register | ClientRequest::Steps { .. } => return None,
+        };
+        Some(self.told(reply))
     }
 }
 

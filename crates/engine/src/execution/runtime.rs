@@ -93,7 +93,7 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// How much each table of what all engines share holds.
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
-        let [sessions, sessions_over, calls_known, calls_running] = self.calls.sizes();
+        let [sessions, registered, calls_known, calls_running] = self.calls.sizes();
         let [requests, requests_due] = self.outbox.sizes();
         vec![
             ("tasks", self.tasks.size()),
@@ -104,7 +104,7 @@ impl<M: RuntimeMessage> Runtime<M> {
             ("transactions not confirmed by participants", self.unresolved.len()),
             ("numbers of transactions not over", self.worker_context.sequences.borrow().len()),
             ("interactive transactions", sessions),
-            ("interactive transactions that are over", sessions_over),
+            ("registered connections", registered),
             ("call sessions", calls_known),
             ("calls that run", calls_running),
         ]

@@ -66,8 +66,9 @@ pub struct Limits {
     /// An interactive transaction that is open for so long is given up: memory that it may look at
     /// cannot be freed. Default 30 s.
     pub session_open_max: Duration,
-    /// A worker remembers its last answers to at least so many clients whose last interactive transaction is over.
-    /// Default 16 384.
+    /// Connections without an open interactive transaction that a worker keeps registered, with the last answer to each.
+    /// One more, and the one without for longest has to register again, which takes a round trip; a transaction that it
+    /// asked to begin and to commit in one message then ends as unknown. Default 16 384, more than a worker has clients.
     pub answers_remembered: usize,
     /// Sessions of clients that call procedures, which a worker keeps for each shard that its node leads; a client has as
     /// many as it makes calls on the shard at once. One more, and the oldest is over: its client has to ask for another,

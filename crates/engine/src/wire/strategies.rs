@@ -116,16 +116,19 @@ fn request() -> impl Strategy<Value = ClientRequest> {
     let ending =
         prop::sample::select(vec![SessionEnd::Commit, SessionEnd::Confirm, SessionEnd::Rollback]);
     let call = (request_id(), ".{0,9}", short_bytes());
-    let parts = (0..5, number(), any::<u32>(), call, operation(), ending);
-    parts.prop_map(|(variant, session, number, call, operation, ending)| match variant {
+    let steps = (vec(operation(), 0..4), prop::option::of(ending));
+    let parts = (0..4, number(), any::<u32>(), call, steps);
+    parts.prop_map(|(variant, session, number, call, (operations, ending))| match variant {
         0 => {
             let (id, procedure, arguments) = call;
             ClientRequest::Call { id, procedure: procedure.into(), arguments }
         }
-        1 => ClientRequest::Begin { session },
-        2 => ClientRequest::Operation { session, serial: Some(session), number, operation },
-        3 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
-        _ => ClientRequest::End { session, serial: None, number, ending },
+        1 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
+        2 => ClientRequest::Register,
+        _ => {
+            let registration = session.rotate_left(7);
+            ClientRequest::Steps { registration, session, number, operations, ending }
+        }
     })
 }
 
@@ -133,9 +136,9 @@ fn reply() -> impl Strategy<Value = ClientReply> {
     let parts = (0..4, request_id(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
         0 => ClientReply::Called { id, result: answered.map(|_| bytes) },
-        1 => ClientReply::Began { session, result: answered.map(|_| session) },
+        1 => ClientReply::Registered { registration: session },
         2 => ClientReply::CallsOpened { token: session, result: answered.map(|_| id.session) },
-        _ => ClientReply::Done { session, serial: Some(session), number, result: answered },
+        _ => ClientReply::Done { session, number, result: answered },
     })
 }
 

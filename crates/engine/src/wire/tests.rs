@@ -71,20 +71,29 @@ fn forms_stay_as_they_are() {
         (Operation::Put { table, key: key.clone(), value: None }, &[2, 5, 1, b'k', 0]),
         (Operation::Insert { table, key, value: "v".into() }, &[3, 5, 1, b'k', 1, b'v']),
     ] {
-        let request = ClientRequest::Operation { session: 1, serial: None, number: 2, operation };
-        assert_eq!(encode(&request)[..], [&[2, 1, 0, 2][..], form].concat());
+        let operations = vec![operation.clone(), operation];
+        let steps = |operations, ending| {
+            let (registration, session, number) = (3, 1, 2);
+            ClientRequest::Steps { registration, session, number, operations, ending }
+        };
+        let names = [&[6][..], &3_u64.to_le_bytes(), &[1, 2]].concat();
+        let both = [&names[..], &[2], form, form, &[0]].concat();
+        assert_eq!(encode(&steps(operations, None))[..], both);
+        let end = [&names[..], &[0, 1, 1]].concat();
+        assert_eq!(encode(&steps(Vec::new(), Some(SessionEnd::Confirm)))[..], end);
     }
-    let end =
-        ClientRequest::End { session: 1, serial: Some(3), number: 2, ending: SessionEnd::Confirm };
-    assert_eq!(encode(&end)[..], [&[3, 1, 1][..], &3_u64.to_le_bytes(), &[2, 1]].concat());
     let rows = OperationResult::Rows(vec![("a".into(), Bytes::new())]);
-    let done = ClientReply::Done { session: 1, serial: Some(3), number: 2, result: Ok(rows) };
-    assert_eq!(
-        encode(&done)[..],
-        [&[2, 1, 1][..], &3_u64.to_le_bytes(), &[2, 0, 1, 1, 1, b'a', 0]].concat()
-    );
-    let began = ClientReply::Began { session: 1, result: Err(Error::reject("no")) };
-    assert_eq!(encode(&began)[..], [1, 1, 1, 1, 16, 2, b'n', b'o']);
+    let done = ClientReply::Done { session: 1, number: 2, result: Ok(rows) };
+    assert_eq!(encode(&done)[..], [5, 1, 2, 0, 1, 1, 1, b'a', 0]);
+    let failed = ClientReply::Done { session: 1, number: 2, result: Err(Error::reject("no")) };
+    assert_eq!(encode(&failed)[..], [5, 1, 2, 1, 1, 16, 2, b'n', b'o']);
+    assert_eq!(encode(&ClientRequest::Register)[..], [5]);
+    let registered = encode(&ClientReply::Registered { registration: 3 });
+    assert_eq!(registered[..], [&[4][..], &3_u64.to_le_bytes()].concat());
+    // Steps one by one, of earlier releases.
+    for former in [&[1, 1][..], &[2, 1, 0, 2, 0, 5, 1, b'k'], &[3, 1, 0, 2, 0]] {
+        assert!(decode::<ClientRequest>(&Bytes::copy_from_slice(former)).is_err());
+    }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::engine::Setup;
+use shoal_engine::operation::Operation;
 use shoal_engine::{Engine, Procedures};
 use shoal_mako::{Mako, MakoOptions};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
-use shoal_types::{Database, NodeId, Time, Transaction, WorkerId};
+use shoal_types::{Database, NodeId, TableId, Time, Transaction, WorkerId};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ fn worker() -> Worker<Mako> {
     Worker::new(WorkerId(0), NodeId(0), &setup, shared, origin)
 }
 
-/// When a client is told that its transaction has begun, while a worker is nudged every `gap_ns`: each
+/// When a client is told of the first step of its transaction, while a worker is nudged every `gap_ns`: each
 /// time before its timer, if that is due as well.
 fn begun_at(gap_ns: u64) -> Option<Time> {
     let mut worker = worker();
-    let mut timer = None;
+    let (mut timer, registration) = (None, Cell::new(0));
     let mut step = |now, event, timer: &mut Option<Time>| {
         let mut effects = WorkerEffects::new();
         worker.step(now, event, &mut effects);
@@ -40,9 +41,10 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 WorkerEffect::Timer { at } => {
                     *timer = Some(timer.map_or(at, |before| at.min(before)));
                 }
-                WorkerEffect::Reply { reply, .. } => {
-                    begun = matches!(reply, ClientReply::Began { result: Ok(_), .. });
-                }
+                WorkerEffect::Reply { reply, .. } => match reply {
+                    ClientReply::Registered { registration: granted } => registration.set(granted),
+                    reply => begun = matches!(reply, ClientReply::Done { result: Ok(_), .. }),
+                },
                 WorkerEffect::Send { .. }
                 | WorkerEffect::Nudge { .. }
                 | WorkerEffect::Tell { .. }
@@ -53,8 +55,13 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
     };
     let mut now = Time(1000);
     step(now, WorkerEvent::Start, &mut timer);
-    let request = ClientRequest::Begin { session: 1 };
-    let mut begun = step(now, WorkerEvent::Client { from: ClientId(1), request }, &mut timer);
+    let client = |request| WorkerEvent::Client { from: ClientId(1), request };
+    step(now, client(ClientRequest::Register), &mut timer);
+    let operation = Operation::Put { table: TableId(0), key: "k".into(), value: None };
+    let (session, number, operations) = (1, 0, vec![operation]);
+    let registration = registration.get();
+    let steps = ClientRequest::Steps { registration, session, number, operations, ending: None };
+    let mut begun = step(now, client(steps), &mut timer);
     let end = now + Duration::from_millis(1);
     while !begun && now < end {
         now.0 += gap_ns;

@@ -1,4 +1,4 @@
-//! Copies of calls, and of beginnings, that come late, when much has happened since.
+//! Copies of calls, and of steps of interactive transactions, that come late, when much has happened since.
 
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
@@ -111,22 +111,30 @@ impl<E: Engine> Alone<E> {
         }
     }
 
-    /// Begins the first interactive transaction of a client: its serial.
-    fn begin(&mut self, from: ClientId) -> u64 {
-        match self.ask_as(from, ClientRequest::Begin { session: 1 }) {
-            ClientReply::Began { session: 1, result } => result.expect("it serves"),
+    /// Registers a client.
+    fn register(&mut self, from: ClientId) -> u64 {
+        match self.ask_as(from, ClientRequest::Register) {
+            ClientReply::Registered { registration } => registration,
             other => panic!("{other:?}"),
         }
     }
 
-    /// The answer to a step of it, and the serial that this names.
-    fn done(
-        &mut self,
-        from: ClientId,
-        request: ClientRequest,
-    ) -> (Option<u64>, Result<OperationResult>) {
-        match self.ask_as(from, request) {
-            ClientReply::Done { session: 1, serial, result, .. } => (serial, result),
+    /// The first answer to steps of a transaction, if there is one.
+    fn take(&mut self, from: ClientId, steps: ClientRequest) -> (u32, Result<OperationResult>) {
+        match self.ask_as(from, steps) {
+            ClientReply::Done { session: _, number, result } => (number, result),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What another client reads of the stock, in a transaction of its own.
+    fn stock(&mut self, reader: ClientId, registration: u64, session: u64) -> Option<Bytes> {
+        let read = steps((registration, session), 0, vec![get()], None);
+        let (_, result) = self.take(reader, read);
+        let end = steps((registration, session), 1, Vec::new(), Some(SessionEnd::Commit));
+        assert_eq!(self.take(reader, end), (1, Ok(OperationResult::Done)));
+        match result {
+            Ok(OperationResult::Value(value)) => value,
             other => panic!("{other:?}"),
         }
     }
@@ -205,36 +213,89 @@ fn rows_are_kept_for_a_while_and_few_of_them<E: Engine>(options: E::Options) {
     assert!(most <= 8, "{most} rows");
 }
 
-/// The transaction is given up and forgotten; then a copy of its beginning arrives, before the answer has reached its client.
-fn what_began_once_more_is_another_transaction<E: Engine>(options: E::Options) {
+fn steps(
+    (registration, session): (u64, u64),
+    number: u32,
+    operations: Vec<Operation>,
+    ending: Option<SessionEnd>,
+) -> ClientRequest {
+    ClientRequest::Steps { registration, session, number, operations, ending }
+}
+
+fn get() -> Operation {
+    Operation::Get { table: TableId(0), key: Bytes::from_static(b"s") }
+}
+
+fn put(value: &'static str) -> Operation {
+    let (key, value) = (Bytes::from_static(b"s"), Some(Bytes::from(value)));
+    Operation::Put { table: TableId(0), key, value }
+}
+
+/// A transaction that is begun and committed by one message, of which copies come: at once, after the client's next one, and
+/// after the connection was forgotten and registered anew.
+fn a_message_that_commits_takes_effect_once<E: Engine>(options: E::Options) {
     let mut alone = Alone::<E>::new(options);
     let (client, other) = (ClientId(1), ClientId(2));
-    let (session, key) = (1, Bytes::from_static(b"s"));
-    let get = Operation::Get { table: TableId(0), key: key.clone() };
-    let read =
-        |serial| ClientRequest::Operation { session, serial, number: 0, operation: get.clone() };
-    let put = Operation::Put { table: TableId(0), key, value: Some("1".into()) };
-    let write =
-        |serial| ClientRequest::Operation { session, serial, number: 1, operation: put.clone() };
-    let end =
-        |serial, number| ClientRequest::End { session, serial, number, ending: SessionEnd::Commit };
-    let first = alone.begin(client);
-    let nothing = Ok(OperationResult::Value(None));
-    assert_eq!(alone.done(client, read(None)), (Some(first), nothing.clone()));
-    alone.wait(Duration::from_secs(11));
-    alone.begin(other);
-    assert_eq!(alone.done(other, end(None, 0)).1, Ok(OperationResult::Done));
+    let registration = alone.register(client);
+    assert_eq!(alone.register(client), registration, "asked for again");
+    let write = |registration, session, value| {
+        steps((registration, session), 0, vec![put(value)], Some(SessionEnd::Commit))
+    };
+    let committed = (1, Ok(OperationResult::Done));
+    let unknown = |session| (0, Err(Unknown::Session { session }.into()));
+    assert_eq!(alone.take(client, write(registration, 1, "1")), committed);
+    assert_eq!(alone.take(client, write(registration, 1, "1")), committed, "a copy");
+    assert_eq!(alone.take(client, write(registration, 2, "2")), committed);
+    assert_eq!(alone.take(client, write(registration, 1, "1")), unknown(1), "it was forgotten");
 
-    let second = alone.begin(client);
-    assert_ne!(first, second);
-    assert_eq!(alone.done(client, read(None)), (Some(second), nothing));
-    // What was read by the first is not written by the second.
-    let unknown = Err(Aborted::UnknownSession { session }.into());
-    assert_eq!(alone.done(client, write(Some(first))), (Some(first), unknown));
-    let unknown = Err(Unknown::Session { session }.into());
-    assert_eq!(alone.done(client, end(Some(first), 1)), (Some(first), unknown));
-    assert_eq!(alone.done(client, write(Some(second))), (Some(second), Ok(OperationResult::Done)));
-    assert_eq!(alone.done(client, end(Some(second), 2)), (Some(second), Ok(OperationResult::Done)));
+    let reader = alone.register(other);
+    assert_eq!(alone.stock(other, reader, 1), Some("2".into()));
+    // That was one connection too many.
+    for session in [1, 2, 3] {
+        assert_eq!(alone.take(client, write(registration, session, "1")), unknown(session));
+    }
+    let anew = alone.register(client);
+    assert_ne!(anew, registration);
+    let late = alone.take(client, write(registration, 3, "1"));
+    assert_eq!(late, unknown(3), "under the name that was forgotten");
+    assert_eq!(alone.take(client, write(anew, 4, "4")), committed);
+    let other_anew = alone.register(other);
+    assert_eq!(alone.stock(other, other_anew, 2), Some("4".into()));
+}
+
+/// A transaction is given up and forgotten; then copies of its messages arrive.
+fn what_was_given_up_does_not_begin_again<E: Engine>(options: E::Options) {
+    let mut alone = Alone::<E>::new(options);
+    let (client, other) = (ClientId(1), ClientId(2));
+    let registration = alone.register(client);
+    let name = (registration, 1);
+    let nothing = (0, Ok(OperationResult::Value(None)));
+    assert_eq!(alone.take(client, steps(name, 0, vec![get()], None)), nothing);
+    alone.wait(Duration::from_secs(11));
+    let commit = || steps(name, 1, vec![put("1")], Some(SessionEnd::Commit));
+    let (1, Err(Error::Aborted(Aborted::Idle { .. }))) = alone.take(client, commit()) else {
+        panic!("it was given up");
+    };
+    let reader = alone.register(other);
+    assert_eq!(alone.stock(other, reader, 1), None);
+    let aborted = (0, Err(Aborted::UnknownSession { session: 1 }.into()));
+    assert_eq!(alone.take(client, steps(name, 0, vec![get()], None)), aborted);
+    let unknown = (1, Err(Unknown::Session { session: 1 }.into()));
+    assert_eq!(alone.take(client, commit()), unknown);
+}
+
+/// A write that fails leaves nothing of what came with it.
+fn a_write_that_fails_fails_the_commit_behind_it<E: Engine>(options: E::Options) {
+    let mut alone = Alone::<E>::new(options);
+    let client = ClientId(1);
+    let registration = alone.register(client);
+    let wrong = Operation::Put { table: TableId(9), key: "k".into(), value: Some("1".into()) };
+    let operations = vec![put("1"), wrong, put("2")];
+    let message = steps((registration, 1), 0, operations, Some(SessionEnd::Commit));
+    let refused = (1, Err(shoal_types::Rejected::UnknownTable { table: TableId(9) }.into()));
+    assert_eq!(alone.take(client, message.clone()), refused);
+    assert_eq!(alone.take(client, message), refused, "asked for again");
+    assert_eq!(alone.stock(client, registration, 2), None);
 }
 
 /// Every test for every engine.
@@ -254,8 +315,18 @@ macro_rules! engines {
             }
 
             #[test]
-            fn what_began_once_more_is_another_transaction() {
-                super::what_began_once_more_is_another_transaction::<$engine>($options);
+            fn a_message_that_commits_takes_effect_once() {
+                super::a_message_that_commits_takes_effect_once::<$engine>($options);
+            }
+
+            #[test]
+            fn what_was_given_up_does_not_begin_again() {
+                super::what_was_given_up_does_not_begin_again::<$engine>($options);
+            }
+
+            #[test]
+            fn a_write_that_fails_fails_the_commit_behind_it() {
+                super::a_write_that_fails_fails_the_commit_behind_it::<$engine>($options);
             }
         }
     )* };

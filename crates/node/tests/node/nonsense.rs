@@ -8,7 +8,7 @@
 
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::client::{self, ClientId, ClientRequest, Relay, requests_table};
+use shoal_engine::client::{self, ClientId, ClientReply, ClientRequest, Relay, requests_table};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_engine::{Engine, ProcedureTransaction, Procedures, TransactionId};
@@ -102,26 +102,20 @@ fn transaction(random: &mut Random) -> TransactionId {
 }
 
 /// A client's request; what it asks of is not what the honest work asks of.
-fn request(random: &mut Random) -> ClientRequest {
+fn request(random: &mut Random, registered: &[u64]) -> ClientRequest {
     let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
-    let serial = Some(random.below(3)).filter(|it| *it > 0);
+    let endings =
+        [client::SessionEnd::Commit, client::SessionEnd::Confirm, client::SessionEnd::Rollback];
     match random.below(6) {
-        0 => ClientRequest::Begin { session },
+        0 => ClientRequest::Register,
         4 => ClientRequest::OpenCalls { token: session, home: shard(random) },
-        1 | 2 => ClientRequest::Operation { session, serial, number, operation: operation(random) },
-        3 => {
-            let endings = [
-                client::SessionEnd::Commit,
-                client::SessionEnd::Confirm,
-                client::SessionEnd::Rollback,
-            ];
-            ClientRequest::End {
-                session,
-                serial,
-                number,
-                ending: *random.pick(&endings).expect("some"),
-            }
-        }
+        1..=3 => ClientRequest::Steps {
+            registration: random.pick(registered).copied().unwrap_or(session),
+            session,
+            number,
+            operations: (0..random.below(4)).map(|_| operation(random)).collect(),
+            ending: random.pick(&endings).copied().filter(|_| random.chance(1, 3)),
+        },
         _ => ClientRequest::Call {
             id: RequestId { session: call_session(random), number: random.below(9) },
             procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
@@ -144,9 +138,9 @@ fn call_session(random: &mut Random) -> CallSession {
 fn relay(random: &mut Random) -> Relay {
     let client = ClientId(random.below(4));
     match random.chance(1, 2) {
-        true => Relay::Request { from: client, request: request(random) },
+        true => Relay::Request { from: client, request: request(random, &[]) },
         false => {
-            let reply = client::ClientReply::Began { session: random.below(4), result: Ok(0) };
+            let reply = ClientReply::Registered { registration: random.below(4) };
             Relay::Reply { to: client, reply }
         }
     }
@@ -555,6 +549,8 @@ struct Cluster<E: Forge> {
     lies: bool,
     quiet: bool,
     nonsense: u64,
+    /// What connections of clients are registered under.
+    registered: Vec<u64>,
 }
 
 impl<E: Forge> Cluster<E> {
@@ -584,6 +580,7 @@ impl<E: Forge> Cluster<E> {
             lies,
             quiet: false,
             nonsense: 0,
+            registered: Vec::new(),
             topology: Arc::clone(&topology),
         };
         for node in topology.nodes() {
@@ -639,6 +636,9 @@ impl<E: Forge> Cluster<E> {
                     let after = at.max(self.now) - self.now;
                     self.send(after, to, WorkerEvent::Timer);
                 }
+                WorkerEffect::Reply { reply: ClientReply::Registered { registration }, .. } => {
+                    self.registered.push(registration);
+                }
                 WorkerEffect::Nudge { .. }
                 | WorkerEffect::Reply { .. }
                 | WorkerEffect::Tell { .. }
@@ -651,7 +651,7 @@ impl<E: Forge> Cluster<E> {
     fn disturb(&mut self, to: Place, event: &Cause<E>) {
         if self.random.chance(1, 12) {
             let (from, to) = (ClientId(self.random.below(4)), self.anybody());
-            let request = request(&mut self.random);
+            let request = request(&mut self.random, &self.registered);
             self.nonsense += 1;
             self.step(to, WorkerEvent::Client { from, request });
         }

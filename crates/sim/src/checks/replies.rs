@@ -4,7 +4,8 @@
 //! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
 //! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
 //! answered, so is the row that keeps it from taking effect again. There is one such row for a call. And the
-//! answers that name the same interactive transaction say the same of each step, however often they are given.
+//! answers that name the same interactive transaction say the same of each step, however often they are given and however
+//! late: a copy of a step runs nothing anew.
 
 use super::durable::Durable;
 use bytes::Bytes;
@@ -46,8 +47,8 @@ struct ReplySession {
     asked: BTreeMap<u32, ReplyStep>,
     /// The keys that it writes itself, and what, once that was done.
     own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
-    /// What was answered, by serial and step.
-    answers: BTreeMap<(Option<u64>, u32), OperationResult>,
+    /// What was answered, by step.
+    answers: BTreeMap<u32, OperationResult>,
 }
 
 /// A reply that its client must not be told, and why.
@@ -124,22 +125,12 @@ impl Replies {
 
     /// A client asks for something, perhaps again.
     pub fn asked(&mut self, client: ClientId, request: &ClientRequest) {
-        let (session, number, step) = match request {
-            ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => return,
-            ClientRequest::Begin { session } => {
-                self.sessions.entry((client, *session)).or_default();
-                return;
-            }
-            ClientRequest::Operation { session, number, operation, .. } => {
-                (session, number, ReplyStep::Operation(operation.clone()))
-            }
-            ClientRequest::End { session, number, ending, .. } => {
-                (session, number, ReplyStep::End(*ending))
-            }
+        let ClientRequest::Steps { session, number, operations, ending, .. } = request else {
+            return;
         };
-        if let Some(session) = self.sessions.get_mut(&(client, *session)) {
-            session.asked.insert(*number, step);
-        }
+        let steps = operations.iter().map(|operation| ReplyStep::Operation(operation.clone()));
+        let steps = (*number..).zip(steps.chain(ending.map(ReplyStep::End)));
+        self.sessions.entry((client, *session)).or_default().asked.extend(steps);
     }
 
     /// A connection has ended: nothing is told over it any more.
@@ -162,33 +153,26 @@ impl Replies {
             ClientReply::Called { id, result: Ok(result), .. } if by_watermark => {
                 self.called(*id, result, durable).map_err(WrongReply::NotDurable)
             }
-            ClientReply::Done { session: number, serial, number: step, result: Ok(answer) } => {
+            ClientReply::Done { session: number, number: step, result: Ok(answer) } => {
                 let name = (client, *number);
                 let Some(mut session) = self.sessions.remove(&name) else { return Ok(()) };
-                let mut verdict = Ok(());
-                let mut is_over = false;
                 let of = |what| format!("{client:?}, session {number}, step {step}: {what}");
-                let before = session.answers.entry((*serial, *step)).or_insert(answer.clone());
-                if before != answer {
-                    return Err(WrongReply::Contradicts(of(format!(
-                        "{before:?}, then {answer:?}"
-                    ))));
-                }
-                // What was answered before comes again when it is asked for again.
-                if let Some(asked) = session.asked.remove(step) {
-                    is_over = matches!(asked, ReplyStep::End(_));
-                    verdict = self.done(&mut session, asked, answer, by_watermark, durable);
-                }
-                if !is_over {
-                    self.sessions.insert(name, session);
-                }
+                let before = session.answers.entry(*step).or_insert(answer.clone());
+                let verdict = match before == answer {
+                    false => {
+                        let what = of(format!("{before:?}, then {answer:?}"));
+                        return Err(WrongReply::Contradicts(what));
+                    }
+                    true => self.done_up_to(&mut session, *step, answer, by_watermark, durable),
+                };
+                self.sessions.insert(name, session);
                 verdict.map_err(|what| WrongReply::NotDurable(of(what)))
             }
             // Errors show that something is in the way, and nothing of it.
             ClientReply::Called { .. }
             | ClientReply::CallsOpened { .. }
             | ClientReply::Done { .. }
-            | ClientReply::Began { .. } => Ok(()),
+            | ClientReply::Registered { .. } => Ok(()),
         }
     }
 
@@ -198,6 +182,26 @@ impl Replies {
         let row = request_row(id.number, result);
         self.is_durable(table, &key, &row, true, durable)
             .map_err(|what| format!("{id:?} was answered: {what}"))
+    }
+
+    /// A step is answered, and with it the puts and deletes before it. What was answered before comes again when it is asked
+    /// for again.
+    fn done_up_to(
+        &self,
+        session: &mut ReplySession,
+        step: u32,
+        answer: &OperationResult,
+        by_watermark: bool,
+        durable: &Durable,
+    ) -> super::RuleVerdict {
+        let later = session.asked.split_off(&step);
+        for (_, before) in std::mem::replace(&mut session.asked, later) {
+            if let ReplyStep::Operation(Operation::Put { table, key, value }) = before {
+                session.own.insert((table, key), value);
+            }
+        }
+        let Some(asked) = session.asked.remove(&step) else { return Ok(()) };
+        self.done(session, asked, answer, by_watermark, durable)
     }
 
     fn done(

@@ -22,8 +22,8 @@ pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
         WorkerEvent::Client { request: ClientRequest::Call { arguments, .. }, .. } => {
             arguments.len() as u64
         }
-        WorkerEvent::Client { request: ClientRequest::Operation { operation, .. }, .. } => {
-            operation.bytes() as u64
+        WorkerEvent::Client { request: ClientRequest::Steps { operations, .. }, .. } => {
+            operations.iter().map(|operation| operation.bytes() as u64).sum()
         }
         _ => 0,
     }

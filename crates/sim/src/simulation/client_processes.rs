@@ -54,13 +54,13 @@ impl ConnectedProcess {
     /// Counts what is asked for again.
     fn count(&mut self, number: ConnectionNumber, request: &ClientRequest) {
         let is_again = match request {
-            ClientRequest::OpenCalls { .. } | ClientRequest::Begin { .. } => false,
+            ClientRequest::OpenCalls { .. } | ClientRequest::Register => false,
             ClientRequest::Call { id, .. } => self.last_call.replace(*id) == Some(*id),
-            ClientRequest::Operation { session, number: step, .. }
-            | ClientRequest::End { session, number: step, .. } => {
+            ClientRequest::Steps { session, number: first, operations, ending, .. } => {
                 let Some(connected) = self.connections.get_mut(&number) else { return };
-                let is_again = (*session, *step + 1) <= connected.last_step;
-                connected.last_step = connected.last_step.max((*session, *step + 1));
+                let is_again = (*session, *first + 1) <= connected.last_step;
+                let steps = operations.len() as u32 + u32::from(ending.is_some());
+                connected.last_step = connected.last_step.max((*session, *first + steps));
                 is_again
             }
         };

@@ -1,5 +1,7 @@
-//! Copies of clients' calls that come very late: while other requests are served that were made long after, and at the end,
-//! when every client has had its answers.
+//! Copies of clients' requests that come very late: while other requests are served that were made long after, and at
+//! the end, when every client has had its answers. Steps of interactive transactions come over one connection, which
+//! neither repeats nor outlives anything; they are copied all the same, since a client asks for them again, and its
+//! node promises that a copy runs nothing.
 //!
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
@@ -31,18 +33,17 @@ impl LateCopies {
         LateCopies { percent: 0, held: Vec::new(), random }
     }
 
-    /// A request is sent. If it is a call, perhaps a copy of it is held back, and perhaps one that was comes now.
+    /// A request is sent: perhaps a copy of it is held back, and perhaps one that was comes now.
     pub(super) fn pass(&mut self, request: Copied) -> Option<Copied> {
-        // Steps of an interactive transaction come over one connection, which neither repeats nor outlives anything.
-        let is_copied =
-            matches!(request.2, ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. });
-        if self.percent == 0 || !is_copied || !self.random.chance(self.percent.into(), 100) {
+        if self.percent == 0 || !self.random.chance(self.percent.into(), 100) {
             return None;
         }
+        let comes = self.held.len() >= HELD_MAX || self.random.chance(1, 4);
+        let at = self.random.below(self.held.len().max(1) as u64) as usize;
+        // It comes before the request that is sent, so that is not the one.
+        let late = (comes && !self.held.is_empty()).then(|| self.held.swap_remove(at));
         self.held.push(request);
-        let comes = self.held.len() > HELD_MAX || self.random.chance(1, 4);
-        let at = self.random.below(self.held.len() as u64) as usize;
-        comes.then(|| self.held.swap_remove(at))
+        late
     }
 
     /// All that are held back, in any order.
@@ -54,12 +55,12 @@ impl LateCopies {
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// From now on, of a hundred calls of clients outside so many are copied, and the copies come late, by any time.
+    /// From now on, of a hundred requests of clients outside so many are copied, and the copies come late, by any time.
     pub fn copy_late(&mut self, percent: u32) {
         self.late.percent = percent;
     }
 
-    /// All late copies of calls come now, one after the other.
+    /// All late copies of requests come now, one after the other.
     pub fn deliver_late(&mut self) {
         let all = self.late.take_all();
         for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {

@@ -6,19 +6,21 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use shoal_engine::client::ClientReply;
 use shoal_types::{Random, Rejected, TableId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const TABLE: TableId = TableId(0);
+
+const FRAME_BYTES_MAX: usize = 1 << 20;
 
 /// What the other side knows of a session: it does one step at a time, and keeps those that come early.
 #[derive(Debug, Default)]
 struct There {
     next: u32,
-    busy: Option<StepKind>,
-    ahead: BTreeMap<u32, StepKind>,
-    admitted: bool,
+    /// The step under way, and whether it is told of in any case.
+    busy: Option<(StepKind, bool)>,
+    ahead: BTreeMap<u32, (StepKind, bool)>,
     over: bool,
-    said: Vec<ClientReply>,
+    said: BTreeMap<u32, ClientReply>,
     /// What was done, in order.
     done: Vec<Operation>,
     ended: Option<SessionEnd>,
@@ -31,6 +33,8 @@ struct World {
     here: Vec<ClientSession>,
     /// The names that each has had.
     names: Vec<Vec<u64>>,
+    /// Sessions that never begin.
+    refused: BTreeSet<u64>,
     asks: VecDeque<ClientRequest>,
     replies: VecDeque<ClientReply>,
     last_number: u64,
@@ -42,8 +46,9 @@ impl World {
         World {
             random: Random::new(seed),
             there: BTreeMap::new(),
-            here: (0..sessions).map(|_| ClientSession::default()).collect(),
+            here: (0..sessions).map(|_| session()).collect(),
             names: vec![Vec::new(); sessions],
+            refused: BTreeSet::new(),
             asks: VecDeque::new(),
             replies: VecDeque::new(),
             last_number: 0,
@@ -54,9 +59,9 @@ impl World {
     /// As a link does after it has done something with a session.
     fn flush(&mut self, at: usize, mut out: Vec<ClientRequest>) {
         let session = &mut self.here[at];
-        if session.wants_number() {
+        if session.wants_name() {
             self.last_number += 1;
-            session.name(self.last_number);
+            session.name(name(self.last_number));
             self.names[at].push(self.last_number);
         }
         session.send(&mut out);
@@ -81,72 +86,53 @@ impl World {
         if self.lossy && self.random.chance(1, 6) {
             return;
         }
-        let (number, step, what) = match ask {
-            ClientRequest::Begin { session } => return self.begin(session),
-            ClientRequest::Operation { session, serial: _, number, operation } => {
-                (session, number, StepKind::Operation(operation))
-            }
-            ClientRequest::End { session, serial: _, number, ending } => {
-                (session, number, StepKind::End(ending))
-            }
-            ClientRequest::OpenCalls { .. } | ClientRequest::Call { .. } => {
-                unreachable!("a session calls nothing")
-            }
+        let ClientRequest::Steps { registration, session, number, operations, ending } = ask else {
+            unreachable!("a session asks for steps only: {ask:?}");
         };
-        let unknown = |error| {
-            let reply = ClientReply::Done {
-                session: number,
-                serial: None,
-                number: step,
-                result: Err(error),
-            };
-            Some(reply)
-        };
-        let not_here = match what {
-            StepKind::End(SessionEnd::Commit) => {
-                Error::Unknown(shoal_types::Unknown::Session { session: number })
+        assert_eq!(registration, name(session).registration);
+        if !self.there.contains_key(&session) {
+            // As if the connection were forgotten. Where no step wants an answer, a commit may be sent ahead, and would be unknown.
+            let reads = operations.iter().any(Operation::reads);
+            if self.lossy && reads && self.random.chance(1, 10) {
+                self.refused.insert(session);
             }
-            _ => Aborted::UnknownSession { session: number }.into(),
-        };
-        let reply = match self.there.get_mut(&number) {
-            None => unknown(not_here),
-            Some(there) if step < there.next => there.said.get(step as usize).cloned(),
-            Some(there) if there.over => unknown(not_here).filter(|_| step == there.next),
-            Some(there) => {
-                there.ahead.entry(step).or_insert(what);
-                there.turn();
-                None
+            if self.refused.contains(&session) {
+                let result = Err(Aborted::UnknownSession { session }.into());
+                self.replies.push_back(ClientReply::Done { session, number, result });
+                return;
             }
-        };
-        self.replies.extend(reply);
-    }
-
-    fn begin(&mut self, number: u64) {
-        if let Some(there) = self.there.get(&number) {
-            if there.next == 0 && there.admitted {
-                self.replies.push_back(ClientReply::Began { session: number, result: Ok(number) });
+            if number > 0 {
+                return;
             }
-        } else if self.there.range(number..).next().is_none() {
-            self.there.insert(number, There::default());
         }
+        let there = self.there.entry(session).or_default();
+        let (count, has_end) = (operations.len(), ending.is_some());
+        let operations = operations
+            .into_iter()
+            .zip(1..)
+            .map(|(operation, at)| (StepKind::Operation(operation), at == count && !has_end));
+        let ending = ending.map(|ending| (StepKind::End(ending), true));
+        for (number, (what, told)) in (number..).zip(operations.chain(ending)) {
+            let done = ClientReply::Done { session, number, result: Ok(OperationResult::Done) };
+            if number < there.next {
+                let said = there.said.get(&number).cloned();
+                self.replies.extend(said.or(told.then_some(done)));
+            } else if !there.over {
+                there.ahead.entry(number).or_insert((what, told));
+            }
+        }
+        there.turn();
     }
 
     /// The other side does something it has been asked for.
     fn work(&mut self) -> bool {
-        let busy: Vec<u64> = self
-            .there
-            .iter()
-            .filter(|(_, there)| there.wants_work())
-            .map(|(number, _)| *number)
-            .collect();
-        let Some(number) = self.random.pick(&busy).copied() else { return false };
-        let there = self.there.get_mut(&number).expect("listed");
-        if !there.admitted {
-            there.admitted = true;
-            self.replies.push_back(ClientReply::Began { session: number, result: Ok(number) });
-            return true;
-        }
-        let result = match there.busy.take().expect("busy") {
+        let busy = self.there.iter().filter(|(_, there)| there.busy.is_some());
+        let busy: Vec<u64> = busy.map(|(number, _)| *number).collect();
+        let Some(session) = self.random.pick(&busy).copied() else { return false };
+        let there = self.there.get_mut(&session).expect("listed");
+        let (what, told) = there.busy.take().expect("busy");
+        let wants_answer = what.wants_answer();
+        let result = match what {
             StepKind::Operation(operation) => {
                 there.done.push(operation.clone());
                 answer(&operation)
@@ -156,33 +142,29 @@ impl World {
                 Ok(OperationResult::Done)
             }
         };
-        there.over |= matches!(result, Err(Error::Aborted(_)));
-        let reply =
-            ClientReply::Done { session: number, serial: Some(number), number: there.next, result };
+        there.over |= match &result {
+            Ok(_) => false,
+            Err(error) => !wants_answer || matches!(error, Error::Aborted(_)),
+        };
+        if told || wants_answer || result.is_err() {
+            let reply = ClientReply::Done { session, number: there.next, result };
+            there.said.insert(there.next, reply.clone());
+            self.replies.push_back(reply);
+        }
         there.next += 1;
-        there.said.push(reply.clone());
         there.turn();
-        self.replies.push_back(reply);
         true
     }
 
     /// A reply comes back.
     fn take(&mut self) -> bool {
         let Some(reply) = self.replies.pop_front() else { return false };
-        let (ClientReply::Began { session, .. } | ClientReply::Done { session, .. }) = reply else {
-            unreachable!("nobody calls");
+        let ClientReply::Done { session, number, result } = reply else {
+            unreachable!("a session asks for steps only: {reply:?}");
         };
         let named = |here: &ClientSession| here.number() == Some(session) && !here.is_over();
         let Some(at) = self.here.iter().position(named) else { return true };
-        let next = match reply {
-            ClientReply::Began { result, .. } => self.here[at].began(result),
-            ClientReply::Done { serial, number, result, .. } => {
-                self.here[at].done(serial, number, result)
-            }
-            ClientReply::CallsOpened { .. } | ClientReply::Called { .. } => {
-                unreachable!("a session calls nothing")
-            }
-        };
+        let next = self.here[at].done(number, result);
         assert_ne!(next, AfterReply::Nonsense, "{:?}", self.here[at]);
         if next == AfterReply::Anew {
             self.here[at].restart();
@@ -223,10 +205,23 @@ impl There {
             self.busy = self.ahead.remove(&self.next);
         }
     }
+}
 
-    fn wants_work(&self) -> bool {
-        !self.over && (!self.admitted || self.busy.is_some())
-    }
+fn session() -> ClientSession {
+    ClientSession::new(FRAME_BYTES_MAX)
+}
+
+/// The name with that number.
+fn name(number: u64) -> SessionName {
+    SessionName { registration: 7, number }
+}
+
+/// The only message in `out`: the number of its first step, how many operations it has, and its end.
+fn message(out: &[ClientRequest]) -> (u32, usize, Option<SessionEnd>) {
+    let [ClientRequest::Steps { number, operations, ending, .. }] = out else {
+        panic!("not one message: {out:?}");
+    };
+    (*number, operations.len(), *ending)
 }
 
 fn key(number: u64) -> Bytes {
@@ -303,24 +298,132 @@ proptest! {
 }
 
 #[test]
+fn a_transaction_that_only_writes_is_one_message() {
+    let mut world = World::new(1, 1);
+    (0..3).for_each(|number| world.here[0].write(put(number)));
+    let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
+    let asks: Vec<ClientRequest> = world.asks.iter().cloned().collect();
+    assert_eq!(message(&asks), (0, 3, Some(SessionEnd::Commit)));
+    assert!(world.here[0].is_committing());
+    world.settle();
+    assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
+    assert_eq!(world.done(0).said.len(), 1, "one reply");
+}
+
+#[test]
+fn a_commit_travels_with_writes_and_not_before_what_is_read_is_answered() {
+    let mut session = session();
+    session.name(name(1));
+    let (mut read, mut out) = (session.perform(get(1)), Vec::new());
+    session.write(put(2));
+    let mut end = session.end(SessionEnd::Commit);
+    session.send(&mut out);
+    assert_eq!(message(&out), (0, 2, None), "the read and the write");
+    assert!(!session.is_committing());
+    out.clear();
+    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    session.send(&mut out);
+    assert_eq!(message(&out), (2, 0, Some(SessionEnd::Commit)), "the write is not answered");
+    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Open);
+    assert_eq!(session.done(2, Ok(OperationResult::Done)), AfterReply::Over);
+    assert!(matches!(read.try_recv(), Ok(Ok(_))) && matches!(end.try_recv(), Ok(Ok(_))));
+
+    let mut session = self::session();
+    session.name(name(1));
+    drop(session.perform(Operation::Insert { table: TABLE, key: key(1), value: key(1) }));
+    drop(session.end(SessionEnd::Commit));
+    session.send(&mut Vec::new());
+    assert!(!session.is_committing(), "an insert may fail, and the transaction goes on");
+}
+
+#[test]
+fn messages_fit_frames_and_the_window() {
+    let large = |number| {
+        let value = Some(Bytes::from(vec![0; MESSAGE_BYTES_MAX / 2]));
+        Operation::Put { table: TABLE, key: key(number), value }
+    };
+    let mut session = session();
+    session.name(name(1));
+    (0..5).for_each(|number| session.write(large(number)));
+    (5..200).for_each(|number| session.write(put(number)));
+    let (mut end, mut out) = (session.end(SessionEnd::Commit), Vec::new());
+    session.send(&mut out);
+    let lengths = out.iter().map(|message| match message {
+        ClientRequest::Steps { operations, .. } => operations.len(),
+        _ => 0,
+    });
+    let lengths: Vec<usize> = lengths.collect();
+    assert_eq!(lengths[..4], [1; 4], "two do not fit one message: {lengths:?}");
+    assert_eq!((lengths.iter().sum(), session.is_committing()), (STEPS_AHEAD_MAX, false));
+    // Every message is answered, so that the next can follow.
+    let mut number = STEPS_AHEAD_MAX as u32 - 1;
+    for count in [STEPS_AHEAD_MAX, STEPS_AHEAD_MAX, 201 - 3 * STEPS_AHEAD_MAX] {
+        assert_eq!(session.done(number, Ok(OperationResult::Done)), AfterReply::Open);
+        out.clear();
+        session.send(&mut out);
+        let (first, operations, ending) = message(&out);
+        assert_eq!((first, operations + usize::from(ending.is_some())), (number + 1, count));
+        number += count as u32;
+    }
+    assert_eq!(session.done(number, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
+
+    let mut session = ClientSession::new(1000);
+    session.name(name(1));
+    (0..30).for_each(|number| session.write(put(number)));
+    out.clear();
+    session.send(&mut out);
+    assert!(out.len() > 1, "frames are short: {out:?}");
+}
+
+#[test]
 fn nothing_commits_behind_a_write_that_failed() {
     let mut world = World::new(1, 1);
     let full = Operation::Put { table: TABLE, key: "full".into(), value: Some("".into()) };
     world.here[0].write(put(1));
-    world.here[0].write(full);
+    world.here[0].write(full.clone());
     let mut read = world.here[0].perform(get(2));
     let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
-    assert_eq!(world.asks.len(), 4, "all but the commit is sent ahead: {:?}", world.asks);
     world.settle();
     let refused = Err(StepError::Error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()));
     assert_eq!(read.try_recv(), Ok(refused.clone()));
     assert_eq!(end.try_recv(), Ok(refused.clone()));
-    assert!(world.here[0].failed().is_some() && !world.here[0].is_over());
+    assert!(world.here[0].is_over());
     let mut late = world.act(0, |session| session.perform(get(3)));
-    assert_eq!(late.try_recv(), Ok(refused), "and all that comes after");
-    world.act(0, ClientSession::give_up);
+    assert_eq!(late.try_recv(), Ok(refused.clone()), "and all that comes after");
+    assert_eq!(world.done(0).ended, None);
+
+    let mut world = World::new(1, 1);
+    world.here[0].write(full);
+    world.here[0].write(put(1));
+    let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
+    assert!(world.here[0].is_committing(), "all of it travels together");
     world.settle();
-    assert_eq!(world.done(0).ended, Some(SessionEnd::Rollback));
+    assert_eq!((end.try_recv(), world.done(0).ended), (Ok(refused), None));
+    assert_eq!(world.done(0).done.len(), 1, "what follows is not done");
+}
+
+#[test]
+fn a_commit_that_the_other_side_does_not_know_is_unknown() {
+    let unknown_there = Error::from(Aborted::UnknownSession { session: 1 });
+    let unknown = StepError::Error(shoal_types::Unknown::Session { session: 1 }.into());
+    let mut session = session();
+    session.name(name(1));
+    session.write(put(1));
+    let mut end = session.end(SessionEnd::Commit);
+    session.send(&mut Vec::new());
+    // An answer to a copy of an earlier message, which did not commit.
+    assert_eq!(session.done(0, Err(unknown_there)), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Err(unknown.clone())));
+
+    let mut session = self::session();
+    session.name(name(1));
+    session.write(put(1));
+    let mut end = session.end(SessionEnd::Commit);
+    session.send(&mut Vec::new());
+    let StepError::Error(error) = unknown.clone() else { unreachable!("made above") };
+    assert_eq!(session.done(0, Err(error)), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Err(unknown)));
 }
 
 #[test]
@@ -338,19 +441,19 @@ fn what_ends_it_there_ends_it_for_all_who_wait() {
 
 #[test]
 fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
-    let mut session = ClientSession::default();
+    let mut session = session();
     drop(session.perform(get(1)));
     let mut end = session.end(SessionEnd::Commit);
-    session.name(1);
+    session.name(name(1));
     session.send(&mut Vec::new());
     let refused = Err(Aborted::UnknownSession { session: 1 }.into());
-    assert_eq!(session.done(None, 0, refused), AfterReply::Anew);
+    assert_eq!(session.done(0, refused), AfterReply::Anew);
     session.restart();
-    session.name(2);
+    session.name(name(2));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 1, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Over);
     assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 }
 
@@ -398,65 +501,20 @@ fn a_connection_that_is_lost_leaves_only_commits_unknown() {
 }
 
 #[test]
-fn replies_that_nobody_would_give_are_nonsense() {
-    let mut session = ClientSession::default();
-    assert_eq!(
-        session.done(None, 0, Ok(OperationResult::Done)),
-        AfterReply::Nonsense,
-        "nothing was asked"
-    );
-    let _read = session.perform(get(1));
-    session.name(1);
+fn replies_that_make_no_sense_are_found_out() {
+    let nothing = || Ok(OperationResult::Value(None));
+    let mut session = session();
+    let done = || Ok(OperationResult::Done);
+    assert_eq!(session.done(0, done()), AfterReply::Nonsense, "nothing was asked");
+    let _reads = [session.perform(get(1)), session.perform(get(2))];
+    session.name(name(1));
     session.send(&mut Vec::new());
-    assert_eq!(
-        session.done(None, 1, Ok(OperationResult::Value(None))),
-        AfterReply::Nonsense,
-        "not asked yet"
-    );
-    assert_eq!(
-        session.done(None, 0, Ok(OperationResult::Rows(Vec::new()))),
-        AfterReply::Nonsense,
-        "of a get"
-    );
-    assert_eq!(session.done(None, 0, Ok(OperationResult::Value(None))), AfterReply::Open);
-    assert_eq!(
-        session.done(None, 0, Ok(OperationResult::Value(None))),
-        AfterReply::Open,
-        "a repetition"
-    );
-}
-
-#[test]
-fn answers_of_another_transaction_are_none() {
-    let (mut session, mut out) = (ClientSession::default(), Vec::new());
-    let mut read = session.perform(get(1));
-    session.name(1);
-    session.send(&mut out);
-    let asks = [ClientRequest::Begin { session: 1 }, session.request(1, 0, &session.steps[0])];
-    assert_eq!(out, asks, "with no serial, since none was told");
-    assert_eq!(session.began(Ok(7)), AfterReply::Open);
-    // The other side had forgotten this one, and a copy of its beginning began another.
-    let value = |value: &'static str| Ok(OperationResult::Value(Some(value.into())));
-    assert_eq!(session.began(Ok(8)), AfterReply::Open);
-    assert_eq!(session.done(Some(8), 0, value("of another")), AfterReply::Open);
-    assert!(read.try_recv().is_err());
-    assert_eq!(session.done(Some(7), 0, value("its own")), AfterReply::Open);
-    assert_eq!(read.try_recv(), Ok(Ok(OperationResult::Value(Some("its own".into())))));
-    let not_begun = Err(Aborted::NotServing { node: shoal_types::NodeId(0) }.into());
-    assert_eq!(session.began(not_begun), AfterReply::Open, "the other could not begin");
-    let mut end = session.end(SessionEnd::Commit);
-    out.clear();
-    session.send(&mut out);
-    let ending = SessionEnd::Commit;
-    assert_eq!(out, [ClientRequest::End { session: 1, serial: Some(7), number: 1, ending }]);
-    assert_eq!(
-        session.done(Some(8), 1, Ok(OperationResult::Done)),
-        AfterReply::Open,
-        "of the other"
-    );
-    let unknown = Error::from(shoal_types::Unknown::Session { session: 1 });
-    assert_eq!(session.done(Some(7), 1, Err(unknown.clone())), AfterReply::Over);
-    assert_eq!(end.try_recv(), Ok(Err(StepError::Error(unknown))));
+    assert_eq!(session.done(2, nothing()), AfterReply::Nonsense, "not asked yet");
+    assert_eq!(session.done(1, nothing()), AfterReply::Nonsense, "the first is not answered");
+    let rows = Ok(OperationResult::Rows(Vec::new()));
+    assert_eq!(session.done(0, rows), AfterReply::Nonsense, "of a get");
+    assert_eq!(session.done(0, nothing()), AfterReply::Open);
+    assert_eq!(session.done(0, nothing()), AfterReply::Open, "a repetition");
 }
 
 /// All that a node that errs or lies may reply.
@@ -479,7 +537,7 @@ proptest! {
     fn mad_replies_are_withstood(
         moves in prop::collection::vec((0..9_u8, 0..6_u32, any_result()), 1..120)
     ) {
-        let (mut session, mut numbers, mut out) = (ClientSession::default(), 0, Vec::new());
+        let (mut session, mut numbers, mut out) = (session(), 0, Vec::new());
         let mut waiting = Vec::new();
         for (number, (what, step, result)) in (0..).zip(moves) {
             let next = match what {
@@ -499,11 +557,9 @@ proptest! {
                     session.give_up();
                     AfterReply::Open
                 }
-                4 => session.began(result.map(|_| u64::from(step))),
                 _ => {
                     let number = session.next.saturating_add(step).saturating_sub(1);
-                    let serial = (what > 5).then_some(u64::from(what));
-                    session.done(serial, number, result)
+                    session.done(number, result)
                 },
             };
             match next {
@@ -513,9 +569,9 @@ proptest! {
                 AfterReply::Nonsense => session.lose(Cause::Malformed),
                 AfterReply::Over => prop_assert!(session.is_over()),
             }
-            if session.wants_number() {
+            if session.wants_name() {
                 numbers += 1;
-                session.name(numbers);
+                session.name(name(numbers));
             }
             session.send(&mut out);
             session.send_again(&mut out);
@@ -530,28 +586,25 @@ proptest! {
 
 #[test]
 fn who_never_knows_a_session_is_not_asked_for_ever() {
-    let mut session = ClientSession::default();
+    let mut session = session();
     let mut read = session.perform(get(1));
     let refused = || Err(Aborted::UnknownSession { session: 9 }.into());
     for number in 1..=u64::from(RESTARTS_MAX) {
-        session.name(number);
+        session.name(name(number));
         session.send(&mut Vec::new());
-        assert_eq!(session.done(None, 0, refused()), AfterReply::Anew);
+        assert_eq!(session.done(0, refused()), AfterReply::Anew);
         session.restart();
     }
-    session.name(100);
+    session.name(name(100));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 0, refused()), AfterReply::Over);
+    assert_eq!(session.done(0, refused()), AfterReply::Over);
     assert!(matches!(read.try_recv(), Ok(Err(StepError::Error(_)))));
 
-    let mut session = ClientSession::default();
+    let mut session = self::session();
     drop(session.perform(get(1)));
-    session.name(1);
+    session.name(name(1));
     session.send(&mut Vec::new());
     session.give_up();
-    assert_eq!(
-        session.done(None, 0, refused()),
-        AfterReply::Over,
-        "what is given up need not begin"
-    );
+    let told = session.done(0, refused());
+    assert_eq!(told, AfterReply::Over, "what is given up need not begin");
 }

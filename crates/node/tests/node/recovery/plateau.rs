@@ -128,16 +128,18 @@ impl Cluster {
         let node = self.leader(SHARDS[0]);
         let key = Bytes::copy_from_slice(&(name % ACCOUNTS).to_be_bytes());
         let operation = Operation::Put { table: TableId(1), key, value: Some("put".into()) };
-        self.ask(node, client, ClientRequest::Begin { session });
-        self.ask(
-            node,
-            client,
-            ClientRequest::Operation { session, serial: None, number: 0, operation },
-        );
-        if name.is_multiple_of(2) {
-            let ending = SessionEnd::Commit;
-            self.ask(node, client, ClientRequest::End { session, serial: None, number: 1, ending });
-        }
+        self.replies.clear();
+        self.ask(node, client, ClientRequest::Register);
+        self.run(self.now + 100 * MS);
+        let registered = self.replies.drain(..).find_map(|(_, reply)| match reply {
+            ClientReply::Registered { registration } => Some(registration),
+            _ => None,
+        });
+        let Some(registration) = registered else { return };
+        let ending = name.is_multiple_of(2).then_some(SessionEnd::Commit);
+        let operations = vec![operation];
+        let steps = ClientRequest::Steps { registration, session, number: 0, operations, ending };
+        self.ask(node, client, steps);
     }
 
     /// Transactions on both shards, at all nodes that are up.
