@@ -175,16 +175,26 @@ impl Db {
     ) -> Result<T> {
         let mut retries = None;
         loop {
-            let tx = BlockingTransaction::on(self.pool.take()?);
-            let error = match body(&tx) {
-                Ok(value) => match tx.commit() {
-                    Ok(()) => return Ok(value),
-                    Err(error) => error,
-                },
-                Err(error) => tx.doubt(error),
-            };
-            retries.get_or_insert_with(|| self.retries()).pause_blocking(error)?;
+            match self.attempt(&mut body)? {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    retries.get_or_insert_with(|| self.retries()).pause_blocking(error)?;
+                }
+            }
         }
+    }
+
+    /// Runs `body` once, and commits it. What stopped it stands inside; an error outside says that it did not begin.
+    #[inline]
+    fn attempt<T>(
+        &self,
+        body: &mut impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
+    ) -> Result<Result<T>> {
+        let tx = BlockingTransaction::on(self.pool.take()?);
+        Ok(match body(&tx) {
+            Ok(value) => tx.commit().map(|()| value),
+            Err(error) => Err(tx.doubt(error)),
+        })
     }
 
     /// Calls a procedure by name, as one transaction, which is retried as in [`transact`](Db::transact). The future can be
@@ -195,10 +205,15 @@ impl Db {
     /// [`transact`](Db::transact).
     pub async fn call(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
         let procedure = self.procedures().get(procedure)?;
-        self.transact(async move |tx: &mut Transaction<'_>| {
-            procedure.run_at_once(tx.blocking(), arguments)
-        })
-        .await
+        let mut retries = None;
+        loop {
+            match self.attempt(&mut |tx| procedure.run_at_once(tx, arguments))? {
+                Ok(result) => return Ok(result),
+                Err(error) => {
+                    retries.get_or_insert_with(|| self.retries()).pause(error).await?;
+                }
+            }
+        }
     }
 
     /// [`call`](Db::call) for callers without an async runtime.

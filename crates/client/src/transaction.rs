@@ -55,10 +55,6 @@ impl<'db> Transaction<'db> {
         self.inner.commit()
     }
 
-    pub(crate) fn blocking(&self) -> &BlockingTransaction<'db> {
-        &self.inner
-    }
-
     pub(crate) fn doubt(self, error: Error) -> Error {
         self.inner.doubt(error)
     }

@@ -11,6 +11,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `config.rs` | what a node is told, and the file it stands in |
+//! | `builder.rs` | a node with procedures of its user's own |
 //! | `server.rs`, `protocol.rs` | starting a node, and its end; the commit protocols to choose from |
 //! | `worker_host.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
@@ -28,6 +29,7 @@
 //!   counted, and closes a client.
 //! - What streams have stored is in memory: a node that restarts has lost it, and says so.
 
+mod builder;
 mod config;
 mod envelope;
 mod health;
@@ -40,6 +42,7 @@ mod slow;
 mod status;
 mod worker_host;
 
+pub use builder::ServerBuilder;
 pub use config::{ConfigError, NodeConfig, ValueError};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 pub use protocol::Protocol;

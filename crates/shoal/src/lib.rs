@@ -1,16 +1,33 @@
 //! Shoal: a transactional key-value store. The library.
 //!
-//! [`Db`] is the whole interface; everything else here appears in its operations.
+//! [`Db`] is the whole interface of a client; everything else at the root of this crate appears in its operations.
+//! [`server`] is for programs that are nodes of a cluster themselves.
 
 pub use bytes::Bytes;
 pub use shoal_client::{
-    Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan,
-    TableId, Transaction, Unknown, limits,
+    Aborted, Access, BlockingTransaction, ClientTls, Cluster, ClusterOptions, ClusterTransaction,
+    Conflict, ConnectError, Db, Error, Options, Procedure, ProcedureTransaction, Procedures,
+    Rejected, RequestId, Result, Rows, Scan, Secret, ShardId, TableId, Transaction, Unknown,
+    limits,
 };
 pub use shoal_types::{KeyExcerpt, tuple};
 
+/// A node of a cluster within a program of one's own, which adds procedures that its clients call by name.
+/// `examples/procedures.rs` shows one, and its client.
+pub mod server {
+    pub use shoal_server::{
+        ConfigError, NodeConfig, Server, ServerBuilder, ServerEnd, ServerStartError,
+    };
+}
+
+/// What a procedure can say ahead of what it touches.
+pub mod footprint {
+    pub use shoal_types::procedure::{Access, Footprint, FootprintKey, FootprintRange, Shape};
+}
+
 /// What procedures that run on any database are written against.
 pub mod traits {
+    pub use shoal_types::procedure::Call;
     pub use shoal_types::transaction::{Database, ScanEnd, Transaction};
 }
 

@@ -49,6 +49,11 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// Where nodes fail, so many residents of each play come after others have died.
 pub const SPARES: usize = 6;
 
+/// Of the seeds from here on, in one of so many of an engine that follows epochs a node without replicas coordinates
+/// transactions, and hosts half of the residents. Seeds below are recorded for what they found, and stay as they are.
+const COORDINATORS_FROM: u64 = 10_000_000;
+const COORDINATOR_ONE_IN: u64 = 4;
+
 /// While clients play, it is looked so often whether nodes have come back.
 const LOOKS: u64 = 40;
 
@@ -200,6 +205,10 @@ impl<E: Subject> PreparedRun<E> {
         if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
             scenario.lose(&mut lot);
         }
+        let may_have = E::FOLLOWS_EPOCHS && seed >= COORDINATORS_FROM;
+        if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
+            scenario.shape.coordinators = 1;
+        }
         let catalog = Catalog::new();
         let all_scenario_clients = scenario.cast.iter().map(|cast| cast.scenario_clients(&catalog));
         let all_scenario_clients =
@@ -271,6 +280,18 @@ impl<E: Subject> PreparedRun<E> {
         let shard = *self.random.pick(&shards).expect("one is not lost");
         let worker = WorkerId(self.random.below(topology.workers().into()) as u32);
         WorkerPlace { node: self.simulation.leader(shard), worker }
+    }
+
+    /// Where a resident lives.
+    fn residence(&mut self) -> WorkerPlace {
+        let place = self.somewhere();
+        let topology = self.simulation.topology();
+        let coordinator =
+            topology.nodes().iter().find(|node| topology.shards_of(node.id).len() == 0);
+        match coordinator.map(|node| node.id) {
+            Some(node) if self.random.chance(1, 2) => WorkerPlace { node, ..place },
+            _ => place,
+        }
     }
 
     /// All phases.
@@ -389,7 +410,7 @@ impl<E: Subject> PreparedRun<E> {
         let mut outsiders = 0;
         for (cast, scenario_work) in scenario.cast.iter().zip(self.all_scenario_clients.clone()) {
             for number in 0..cast.residents {
-                let place = self.somewhere();
+                let place = self.residence();
                 let db = self.simulation.local(place);
                 let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
                 let task = scenario_clients.resident(db, number, seed, self.stage.clone());

@@ -15,7 +15,7 @@ use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
 use crate::run::SPARES;
-use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{DatacenterId, Partitioning, Topology};
 use shoal_types::{Database, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
 use shoal_workloads::micro::Micro;
@@ -42,6 +42,8 @@ pub struct ClusterShape {
     pub workers: u32,
     /// A node has a replica of every shard; otherwise each replica has its own node.
     pub compact: bool,
+    /// Nodes besides, without replicas, which coordinate transactions.
+    pub coordinators: u32,
 }
 
 /// What clients do.
@@ -216,7 +218,8 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterShape { datacenters, shards, voters, learners, workers, compact } = self.shape;
+        let ClusterShape { datacenters, shards, voters, learners, workers, compact, coordinators } =
+            self.shape;
         let compact = if compact { ", compact" } else { "" };
         write!(f, "{shards} shards × {voters} voters + {learners} learners, {workers} workers, ")?;
         write!(
@@ -224,6 +227,9 @@ impl fmt::Display for Scenario {
             "{datacenters} datacenters{compact}; round trip {} µs; ",
             self.round_trip_ns / 1000
         )?;
+        if coordinators > 0 {
+            write!(f, "{coordinators} coordinators without replicas; ")?;
+        }
         if self.changes != EpochChanges::default() {
             write!(f, "an epoch every {} µs; ", self.changes.every_ns / 1000)?;
         }
@@ -277,6 +283,7 @@ impl ClusterShape {
             learners: one_of(random, &[0, 0, 1, 2]),
             workers: one_of(random, &[1, 1, 2, 2, 3]),
             compact: random.chance(1, 2),
+            coordinators: 0,
         }
     }
 
@@ -285,12 +292,15 @@ impl ClusterShape {
     /// # Panics
     /// If there is no such topology.
     pub fn topology(&self, tables: Vec<(String, Partitioning)>) -> Arc<Topology> {
-        let ClusterShape { datacenters, shards, voters, learners, workers, compact } = *self;
+        let ClusterShape { datacenters, shards, voters, learners, workers, compact, .. } = *self;
         let topology = if compact {
             Topology::compact(datacenters, shards, voters, learners, workers)
         } else {
             Topology::symmetric(datacenters, shards, voters, learners, workers)
         };
+        let topology = (0..self.coordinators).fold(topology, |topology, number| {
+            topology.with_node(format!("c{number}"), DatacenterId(number % datacenters))
+        });
         let topology = topology.with_tables(tables);
         Arc::new(topology.unwrap_or_else(|error| panic!("no cluster has these tables: {error}")))
     }

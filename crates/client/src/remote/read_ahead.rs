@@ -5,7 +5,7 @@
 
 use super::session::{ClientSession, StepReply};
 use bytes::Bytes;
-use shoal_engines::operation::Operation;
+use shoal_engine::operation::Operation;
 use shoal_types::TableId;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;

@@ -1,6 +1,10 @@
 //! Tasks and threads: futures can be spawned, transactions and clones of a database can be sent.
 
-use shoal_client::{Db, Error, Result, Scan, TableId, Transaction};
+use bytes::Bytes;
+use shoal_client::{
+    Db, Error, ProcedureTransaction, Procedures, Result, Scan, TableId, Transaction,
+};
+use shoal_types::Transaction as _;
 use std::thread;
 
 fn db() -> (Db, TableId) {
@@ -115,4 +119,38 @@ fn clones_are_the_same_database() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     assert_eq!(sum(&db, table), THREADS * ROUNDS);
+}
+
+/// Adds one to the key that it is called with.
+async fn count(tx: &ProcedureTransaction<'_>, key: &[u8]) -> Result<Bytes> {
+    let sum = tx.add(tx.table("t")?, key, 1).await?;
+    Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
+}
+
+#[test]
+fn calls_run_as_tasks_of_many_threads_and_each_takes_effect_once() {
+    const TASKS: i64 = 8;
+    const ROUNDS: i64 = 100;
+    let (db, table) = db();
+    let db = db.with_procedures(Procedures::new().with("count", count));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().expect("a runtime");
+    runtime.block_on(async {
+        let call = |_| {
+            let db = db.clone();
+            tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    db.call("count", b"a").await?;
+                }
+                Ok::<(), Error>(())
+            })
+        };
+        for task in (0..TASKS).map(call).collect::<Vec<_>>() {
+            task.await.expect("no panic").expect("attempts enough");
+        }
+    });
+    assert_eq!(sum(&db, table), TASKS * ROUNDS);
+    let next = db.call_blocking("count", b"a").expect("nobody is in the way");
+    assert_eq!(next, (TASKS * ROUNDS + 1).to_le_bytes()[..]);
+    assert!(Db::memory().call_blocking("count", b"a").is_err(), "it knows none");
 }

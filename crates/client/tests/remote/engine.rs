@@ -10,6 +10,7 @@ use shoal_client::{
 use shoal_engine::{ProcedureTransaction, Procedures};
 use shoal_types::{Random, Result, Transaction};
 use shoal_workloads::micro::Micro;
+use shoal_workloads::procedures;
 use shoal_workloads::workload::Workload;
 use std::sync::Arc;
 
@@ -23,12 +24,12 @@ async fn refuse(_: &ProcedureTransaction<'_>, reason: &[u8]) -> Result<Bytes> {
     Err(Error::reject(String::from_utf8_lossy(reason)))
 }
 
-fn procedures() -> Procedures {
+fn counting() -> Procedures {
     Procedures::new().with("increment", increment).with("refuse", refuse)
 }
 
 fn reef(nodes: u32, workers: u16) -> Reef {
-    Reef::start(nodes, workers, &["counters", "people"], procedures())
+    Reef::start(nodes, workers, &["counters", "people"], counting())
 }
 
 #[test]
@@ -263,11 +264,21 @@ fn a_procedure_that_refuses_and_one_that_there_is_not() {
 /// A workload runs as it does on the embedded database, on tasks that move between threads.
 #[test]
 fn a_workload_runs_unchanged() {
+    play_micro(|micro| micro);
+}
+
+/// Its transactions are calls that take effect once.
+#[test]
+fn a_workload_that_calls_runs_unchanged() {
+    play_micro(Micro::calling);
+}
+
+fn play_micro(how: impl Fn(Micro) -> Micro) {
     const CLIENTS: usize = 8;
-    let reef = Reef::start(3, 2, &["micro"], Procedures::new());
+    let reef = Reef::start(3, 2, &["micro"], procedures::register(Procedures::new()));
     block_on(async {
         let db = reef.connect().await;
-        let micro = Micro::new(&db, 64).expect("a workload");
+        let micro = how(Micro::new(&db, 64).expect("a workload"));
         for part in 0..micro.load_parts() {
             micro.load(&db, part, 7, &mut |_| {}).await.expect("loaded");
         }

@@ -147,6 +147,15 @@ impl Topology {
         self.with_plans(plans).map_err(TopologyError::nowhere)
     }
 
+    /// The same cluster with one more node, which holds no replica. It can coordinate transactions.
+    #[must_use]
+    pub fn with_node(mut self, name: impl Into<String>, datacenter: DatacenterId) -> Topology {
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { id, name: name.into(), datacenter, address: None });
+        self.hosted.push(Vec::new());
+        self
+    }
+
     pub(super) fn with_plans(mut self, plans: Vec<TablePlan>) -> Result<Topology, Complaint> {
         self.tables = validate::tables(plans, self.shards())?;
         let names = self.tables.iter().map(|table| table.name.clone());

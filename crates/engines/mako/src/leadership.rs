@@ -37,7 +37,7 @@ impl Mako {
         incarnation: Incarnation,
         effects: &mut MakoEffects,
     ) {
-        if self.leaderships.is_empty() {
+        if self.runtime.worker_context.incarnation.get() == Incarnation::default() {
             self.runtime.worker_context.sequences.borrow_mut().begin_instance(incarnation);
         }
         self.runtime.worker_context.incarnation.set(incarnation);
@@ -64,6 +64,10 @@ impl Mako {
             self.lose_participant(shard, effects);
         }
         self.gossip.aim(&self.runtime.worker_context);
+        if self.leader_shards.is_empty() {
+            // It has no replica whose lead would let transactions in: it coordinates as soon as it knows who leads.
+            self.runtime.worker_context.admission.serve(true);
+        }
     }
 
     /// This worker's stream of `shard` is prepared under `ballot`.

@@ -23,6 +23,10 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 
+/// A coordinator without a replica is told how far shards are for so many times as long as its last request may wait: its
+/// transaction waits for its own shards after that.
+const ASKER_WAITS: u32 = 2;
+
 /// What an open branch holds.
 pub(super) enum MakoBranch {
     /// It executes.
@@ -62,6 +66,11 @@ impl Mako {
         let (Some(at), true) = (at, self.runtime.is_ours(from, header, at.is_some())) else {
             return;
         };
+        if self.runtime.worker_context.holds_nothing(from) {
+            let limits = &self.runtime.worker_context.limits;
+            let until = self.runtime.worker_context.now.get() + ASKER_WAITS * limits.shard_wait_max;
+            self.gossip.is_asked(from, until);
+        }
         let serves = self.leader_shards[at].serves();
         // Where its transaction may hold locks on other shards, it is refused (`unanswered.rs`).
         if !serves && !matches!(request, MakoRequest::Lock { .. } | MakoRequest::Validate { .. }) {

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::WorkerContext;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use std::collections::BTreeMap;
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
 /// groups of transactions take in many minutes; and so little that a node that lies cannot use them up.
@@ -28,6 +29,9 @@ pub(super) struct Gossip {
     peers: Vec<NodeId>,
     /// Those of them that are replicas of own shards only through us: they also hear what we heard.
     followers: Vec<NodeId>,
+    /// Coordinators without a replica, and until when each is told: they hear from no other node how far shards are that
+    /// their transactions depend on. They are told as followers are, and with the leaders.
+    askers: BTreeMap<NodeId, Time>,
     /// An own shard came further since the leaders were told.
     pub(super) own_news: bool,
     /// Anything did since the followers were told.
@@ -58,6 +62,7 @@ impl Gossip {
         let mut gossip = Gossip {
             peers: Vec::new(),
             followers: Vec::new(),
+            askers: BTreeMap::new(),
             own_news: false,
             news: false,
             told_at: Time::ZERO,
@@ -100,7 +105,7 @@ impl Gossip {
     /// waits for that has no other message.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &MakoOptions) -> Option<Time> {
         let all = self.next_due_to_all(watermarks, options);
-        let followers = (self.news && !self.followers.is_empty())
+        let followers = (self.news && !(self.followers.is_empty() && self.askers.is_empty()))
             .then(|| self.followers_told_at.max(self.told_at) + self.weight * options.gossip_gap);
         all.into_iter().chain(followers).min()
     }
@@ -111,7 +116,7 @@ impl Gossip {
             open.is_none_or(|open| open.of(ShardId::EVERY) >= self.floor)
         };
         let after = match self.own_news {
-            _ if self.peers.is_empty() => return None,
+            _ if self.peers.is_empty() && self.askers.is_empty() => return None,
             true => options.gossip_gap,
             false if self.awaited || !passed() => options.gossip_again,
             false if self.leads => options.gossip_again * (1 << self.quiet),
@@ -130,6 +135,14 @@ impl Gossip {
     /// Others have come further: who does not hear of it from its leader hears it from us.
     pub(super) fn hears(&mut self) {
         (self.news, self.quiet) = (true, 0);
+    }
+
+    /// A node without a replica has asked for something, and may depend on what it is told until then.
+    pub(super) fn is_asked(&mut self, from: NodeId, until: Time) {
+        if self.askers.insert(from, until).is_none() {
+            // What it has missed counts as news.
+            self.hears();
+        }
     }
 
     /// A stamp with this floor is about.
@@ -327,13 +340,16 @@ impl Mako {
         if !to_all && !is_due(gossip.next_due(&watermarks, options)) {
             return;
         }
+        gossip.askers.retain(|_, until| *until > now);
         let peers = if to_all { &gossip.peers } else { &gossip.followers };
+        let askers = gossip.askers.keys().filter(|asker| !peers.contains(asker));
+        let peers: Vec<NodeId> = peers.iter().chain(askers).copied().collect();
         let mut weight = 0;
         for live in self.live.iter_mut().filter_map(|live| live.has_news().then_some(live)) {
             weight += 1;
             let watermark = watermarks.live(live.epoch()).expect("it is not settled");
             let ended: Vec<ShardId> = watermarks.ended_in(live.epoch()).collect();
-            for to in peers {
+            for to in &peers {
                 let (watermark, ended) = (watermark.clone(), ended.clone());
                 let message = MakoMessage::Gossip { watermark, ended, floor: gossip.floor };
                 effects.push(EngineEffect::Send { to: *to, message });

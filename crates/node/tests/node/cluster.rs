@@ -200,21 +200,32 @@ fn nine(workers: u32) -> Topology {
     Topology::symmetric(3, 3, 3, 0, workers)
 }
 
+/// Clients on all leaders move money.
 fn transfers<E: Engine>(
     shape: Topology,
     seed: u64,
     options: E::Options,
     lossy: bool,
 ) -> Cluster<E> {
-    let mut cluster = Cluster::<E>::new(shape, seed, options, lossy);
+    let cluster = Cluster::<E>::new(shape, seed, options, lossy);
     let topology = Arc::clone(&cluster.topology);
     let leads = |node| topology.shard_ids().any(|shard| topology.leader(shard) == node);
+    transfers_on(cluster, seed, leads)
+}
+
+/// Clients on these nodes move money.
+fn transfers_on<E: Engine>(
+    mut cluster: Cluster<E>,
+    seed: u64,
+    coordinates: impl Fn(NodeId) -> bool,
+) -> Cluster<E> {
+    let topology = Arc::clone(&cluster.topology);
     let running = Rc::new(Cell::new(0));
     let moved = Rc::new(Cell::new(0));
     let places: Vec<Place> = cluster.workers.keys().copied().collect();
     let random = Random::new(seed);
     // Others coordinate nothing.
-    for place in places.into_iter().filter(|(node, _)| leads(*node)) {
+    for place in places.into_iter().filter(|(node, _)| coordinates(*node)) {
         for number in 0..3 {
             let engine = cluster.workers.get_mut(&place).expect("a worker").engine_mut();
             let (db, running, moved) = (engine.local(), Rc::clone(&running), Rc::clone(&moved));
@@ -322,5 +333,37 @@ fn stamps_of_any_form_end_equal() {
     for stamps in bounded.into_iter().chain([StampForm::Full, StampForm::Group { every }]) {
         let options = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
         transfers::<Mako>(nine(2), 11, options, true);
+    }
+}
+
+/// A node without a replica has no lead, no stream and no store: it reads, locks and commits at the leaders of others, and
+/// hears from them what is durable.
+#[test]
+fn a_node_without_replicas_coordinates() {
+    use shoal_engines::mako::StampForm;
+    let every = Duration::from_millis(2);
+    let forms = [
+        mako::MakoOptions::default().stamps,
+        StampForm::Sparse { remote_max: 1 },
+        StampForm::Full,
+        StampForm::Timestamp,
+        StampForm::Group { every },
+    ];
+    for (seed, stamps) in (20..).zip(forms) {
+        for alone in [true, false] {
+            let shape = nine(2);
+            let datacenter = shape.nodes()[1].datacenter;
+            let node = NodeId(shape.nodes().len() as u32);
+            let options = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
+            let shape = shape.with_node("coordinator", datacenter);
+            let leads =
+                |shape: &Topology, node| shape.shard_ids().any(|shard| shape.leader(shard) == node);
+            let cluster = Cluster::<Mako>::new(shape.clone(), seed, options, alone);
+            let cluster =
+                transfers_on(cluster, seed, |it| it == node || !alone && leads(&shape, it));
+            let own = cluster.workers.iter().filter(|((it, _), _)| *it == node);
+            let committed: u64 = own.map(|(_, worker)| worker.engine().counters().committed).sum();
+            assert!(committed > 50, "{stamps:?}: only {committed}");
+        }
     }
 }

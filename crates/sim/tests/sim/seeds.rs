@@ -59,3 +59,18 @@ fn seeds_keep_the_rules_over_unequal_distances_and_between_regions() {
     seeds_keep_the_rules_in::<Mako>(Some(SimulatedRegions::Tiga), 0..2);
     seeds_keep_the_rules_in::<TwoPhaseCommit>(Some(SimulatedRegions::Three), 0..2);
 }
+
+/// From here on, in one of four seeds a node without replicas coordinates.
+#[test]
+fn seeds_with_a_coordinator_without_replicas_keep_the_rules_of_mako() {
+    let mut coordinated = 0;
+    for seed in 10_000_000..10_000_012 {
+        let report = run::<Mako>(seed, RunOptions { trace_lines: 60, ..RunOptions::default() });
+        coordinated += u32::from(report.scenario.contains("coordinators without replicas"));
+        if let Some(failure) = report.failure {
+            let trace = failure.trace.join("\n");
+            panic!("seed {seed} ({}): {}\n{trace}", report.scenario, failure.violation);
+        }
+    }
+    assert!(coordinated > 0, "no seed had one");
+}

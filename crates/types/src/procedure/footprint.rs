@@ -135,7 +135,7 @@ impl Footprint {
         self.writes.push(key);
     }
 
-    /// Adds the range of a scan, whatever its limit and direction.
+    /// Adds the range of a scan, of any limit and direction.
     pub fn range(&mut self, table: TableId, scan: &Scan<'_>, access: Access) {
         self.ranges.push(range_of(table, scan, access));
     }
