@@ -44,6 +44,6 @@ pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManage
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
-    ShardStatus, StreamStatus,
+    PeerStatus, ShardStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_host::{MakeTask, WorkerCommand};

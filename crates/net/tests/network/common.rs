@@ -44,7 +44,9 @@ impl Core for Told {
             CoreInput::FromPeer { node, frame } => CoreInput::FromPeer { node, frame },
             CoreInput::FromClient { client, frame } => CoreInput::FromClient { client, frame },
             CoreInput::FromOperator { client, frame } => CoreInput::FromOperator { client, frame },
-            CoreInput::PeerUp { node, instance } => CoreInput::PeerUp { node, instance },
+            CoreInput::PeerUp { node, instance, version } => {
+                CoreInput::PeerUp { node, instance, version }
+            }
             CoreInput::PeerDown { node } => CoreInput::PeerDown { node },
             CoreInput::ClientGone { client } => CoreInput::ClientGone { client },
             CoreInput::Timer => CoreInput::Timer,
@@ -108,7 +110,7 @@ impl Node {
     #[track_caller]
     pub fn wait_up(&self, peer: NodeId) -> u64 {
         self.wait(|happened| match happened.input {
-            CoreInput::PeerUp { node, instance } if node == peer => Some(instance),
+            CoreInput::PeerUp { node, instance, .. } if node == peer => Some(instance),
             _ => None,
         })
     }
