@@ -16,11 +16,14 @@
 //! an earlier *prepare* of the same stream. An entry without records only carries a safe clock. A *part* has
 //! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry.
 
-use crate::replication::codec::{EntryReader, MalformedEntry, PutWrites, StreamWrite, take_entry};
+use crate::replication::codec::{
+    EntryReader, MalformedEntry, PutWrites, StreamWrite, spaced, take_entry,
+};
 use crate::transaction_id::TransactionId;
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 use std::collections::VecDeque;
+use std::fmt;
 
 const HEADER_BYTES: usize = 4 + 8 + 4;
 
@@ -221,6 +224,33 @@ impl RecordEntry {
     }
 }
 
+impl fmt::Display for RecordEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let records = self.records.iter().map(|(transaction, record)| {
+            let TransactionId { node, sequence, .. } = transaction;
+            format!("{node}.{sequence} {record}")
+        });
+        write!(f, "[{}] safe={}", records.collect::<Vec<_>>().join(", "), self.safe)
+    }
+}
+
+impl fmt::Display for CommitRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitRecord::Prepare { clock, home, writes } => {
+                write!(f, "prepare clock={clock} home={home}: {}", spaced(writes))
+            }
+            CommitRecord::Commit { clock, participants, writes } => {
+                write!(f, "commit clock={clock} others=[{}]: ", spaced(participants))?;
+                f.write_str(&spaced(writes))
+            }
+            CommitRecord::Committed => f.write_str("committed"),
+            CommitRecord::Aborted => f.write_str("aborted"),
+            CommitRecord::Part { writes } => write!(f, "part: {}", spaced(writes)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,6 +299,11 @@ mod tests {
             (id(3), CommitRecord::Aborted),
         ];
         assert_eq!(back.records, expected);
+        assert_eq!(
+            back.to_string(),
+            "[n4.1 prepare clock=7 home=s2: alice=10 bob deleted, n4.2 commit clock=8 others=[s0 s5]: carol=, \
+             n4.1 committed, n4.3 aborted] safe=6"
+        );
     }
 
     #[test]
