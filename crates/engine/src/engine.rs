@@ -177,6 +177,13 @@ pub trait Engine: Sized {
         Vec::new()
     }
 
+    /// An entry of a stream of `shard` in words, for traces: `[what it holds, …] safe=CLOCK`, with nothing between the
+    /// brackets for a heartbeat.
+    fn describe_entry(shard: ShardId, entry: &Bytes) -> String {
+        let _ = shard;
+        format!("[{} bytes]", entry.len())
+    }
+
     /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
     /// that cannot say.
     fn progress(&self) -> Vec<ShardProgress> {

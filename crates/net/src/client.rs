@@ -11,13 +11,14 @@ use crate::config::NetworkLimits;
 use crate::dial::{DialedConnection, Dialer};
 use crate::distance::DelayedPath;
 use crate::frame::{FrameKind, FrameReader};
-use crate::handshake::{DialingEnd, HandshakeError, broken, ended};
+use crate::handshake::{DialOutcome, DialingEnd, HandshakeError, broken, ended};
 use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::SocketStream;
 use crate::tls::ClientTls;
 use bytes::Bytes;
+use shoal_types::wire::{CLIENT_MESSAGES, MessageVersion, MessageVersions};
 use shoal_types::{ClusterId, Distance, NodeId, Random, Time, WorkerId};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -52,6 +53,8 @@ pub struct Access {
     pub cluster: String,
     /// Which founding of it the client belongs to, if it has connected before: nodes of another are refused.
     pub identity: Option<ClusterId>,
+    /// The versions of messages that the client speaks. Default: those of this build.
+    pub versions: MessageVersions,
     /// As what it comes.
     pub role: Role,
     /// The secret of clients, [`Secret::none`] where there is none; for operators that of the nodes.
@@ -68,6 +71,7 @@ impl Access {
         Access {
             cluster: cluster.into(),
             identity: None,
+            versions: CLIENT_MESSAGES,
             role: Role::Client,
             secret: Secret::none(),
             tls: None,
@@ -93,6 +97,16 @@ pub enum ConnectError {
         /// Its cluster.
         found: ClusterId,
     },
+    /// The node and the client speak no version of messages in common.
+    #[error(
+        "the node speaks {theirs} of the messages of clients, and this client speaks {ours}; upgrade the older of the two"
+    )]
+    NoCommonVersion {
+        /// What the client speaks.
+        ours: MessageVersions,
+        /// What the node speaks.
+        theirs: MessageVersions,
+    },
 }
 
 /// What stood in the way before a node answered; for other reasons, their name.
@@ -112,6 +126,9 @@ impl From<HandshakeError> for ConnectError {
             HandshakeError::Here(reason) => ConnectError::Failed(reason),
             HandshakeError::There(reason) => ConnectError::Refused(reason),
             HandshakeError::Other(found) => ConnectError::FoundedAgain { found },
+            HandshakeError::NoCommonVersion { ours, theirs } => {
+                ConnectError::NoCommonVersion { ours, theirs }
+            }
         }
     }
 }
@@ -149,6 +166,8 @@ pub struct ClientConnection {
     pub instance: u64,
     /// Which founding of the cluster it belongs to, as far as it knew when it let us in.
     pub identity: Option<ClusterId>,
+    /// The version of messages that both speak.
+    pub version: MessageVersion,
     /// The way there.
     pub sender: Sender,
     /// The way back.
@@ -176,6 +195,7 @@ pub async fn connect(
     let dialing = Dialer {
         cluster: &access.cluster,
         identity: access.identity,
+        versions: access.versions,
         secret: &access.secret,
         tls: access.tls.as_ref(),
         limits: &access.limits,
@@ -186,7 +206,8 @@ pub async fn connect(
         worker,
         wanted: None,
     };
-    let DialedConnection { stream, mut reader, host, identity } = dialing.dial(address).await?;
+    let DialedConnection { stream, mut reader, outcome } = dialing.dial(address).await?;
+    let DialOutcome { host, identity, version } = outcome;
     reader.allow(access.limits.frame_bytes_max);
     let (near, far) = tokio::io::split(stream);
     let (sender, outgoing) = mpsc::channel(SENDING_MAX);
@@ -198,6 +219,7 @@ pub async fn connect(
         worker: host.worker,
         instance: host.instance,
         identity,
+        version,
         sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
         receiver: Receiver(receiver),
     })

@@ -4,6 +4,7 @@ use crate::cluster_id::SharedClusterId;
 use crate::handshake::CLUSTER_BYTES_MAX;
 use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
+use shoal_types::wire::{CLIENT_MESSAGES, MessageVersions, PEER_MESSAGES};
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, WorkerId};
 use std::time::Duration;
 use thiserror::Error;
@@ -94,6 +95,10 @@ pub struct NetworkConfig {
     pub cluster: String,
     /// Which founding of it this node belongs to, as far as is known. Those of another are refused.
     pub identity: SharedClusterId,
+    /// The versions of messages that this node speaks to other nodes. Default: those of this build.
+    pub peer_versions: MessageVersions,
+    /// The versions of messages that it speaks to clients. Default: those of this build.
+    pub client_versions: MessageVersions,
     /// This node.
     pub node: NodeId,
     /// Which of its processes this is: greater than any before.
@@ -146,6 +151,8 @@ impl NetworkConfig {
         NetworkConfig {
             cluster: cluster.into(),
             identity: SharedClusterId::default(),
+            peer_versions: PEER_MESSAGES,
+            client_versions: CLIENT_MESSAGES,
             node,
             instance: 0,
             workers: 1,

@@ -3,12 +3,13 @@
 use crate::config::NetworkLimits;
 use crate::frame::FrameReader;
 use crate::handshake::{
-    self, AcceptingEnd, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
+    self, DialOutcome, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
 };
 use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::{SocketStream, set_options};
 use crate::tls::ClientTls;
+use shoal_types::wire::MessageVersions;
 use shoal_types::{ClusterId, NodeId, WorkerId};
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +24,8 @@ pub(crate) struct Dialer<'a> {
     pub cluster: &'a str,
     /// Which founding of the cluster this end belongs to, as far as it knows.
     pub identity: Option<ClusterId>,
+    /// The versions of messages that this end speaks.
+    pub versions: MessageVersions,
     pub secret: &'a Secret,
     pub tls: Option<&'a ClientTls>,
     pub limits: &'a NetworkLimits,
@@ -36,9 +39,7 @@ pub(crate) struct Dialer<'a> {
 pub(crate) struct DialedConnection {
     pub stream: SocketStream,
     pub reader: FrameReader,
-    pub host: AcceptingEnd,
-    /// Which founding of the cluster it belongs to, as far as it knows.
-    pub identity: Option<ClusterId>,
+    pub outcome: DialOutcome,
 }
 
 impl Dialer<'_> {
@@ -64,12 +65,12 @@ impl Dialer<'_> {
             }
         };
         let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
-        let Dialer { cluster, identity, secret, .. } = *self;
-        let terms = HandshakeTerms { cluster, identity, secret, preamble, binding };
+        let Dialer { cluster, identity, versions, secret, .. } = *self;
+        let terms = HandshakeTerms { cluster, identity, versions, secret, preamble, binding };
         let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
-        let (host, identity) =
+        let outcome =
             handshake::dial(&mut stream, &mut reader, &terms, &self.caller, self.wanted).await?;
-        Ok(DialedConnection { stream, reader, host, identity })
+        Ok(DialedConnection { stream, reader, outcome })
     }
 }
 

@@ -402,7 +402,9 @@ impl<C: Core> EventLoop<'_, C> {
     /// What the core is told of an arrival.
     fn input(&self, arrival: LoopArrival) -> Option<CoreInput<C::Command>> {
         match arrival {
-            LoopArrival::PeerUp(node, instance) => Some(CoreInput::PeerUp { node, instance }),
+            LoopArrival::PeerUp { node, instance, version } => {
+                Some(CoreInput::PeerUp { node, instance, version })
+            }
             LoopArrival::PeerDown(node) => Some(CoreInput::PeerDown { node }),
             LoopArrival::ClientGone(client) => Some(CoreInput::ClientGone { client }),
             LoopArrival::Frame(channel, frame, arrived) => {

@@ -4,8 +4,9 @@
 //! dialer                                            acceptor
 //!   preamble: magic, version, role, worker   ──►      8 bytes, plain; leads to the worker
 //!   (TLS, if it is on)                       ◄─►
-//!   Hello: cluster, identity, ids, process, nonce ──►
-//!                                            ◄──      Challenge: identity, ids, process, nonce  or Refused
+//!   Hello: cluster, identity, ids, process, versions, nonce ──►
+//!                                            ◄──      Challenge: identity, ids, process, versions, nonce
+//!                                                     or Refused
 //!   Proof:   HMAC(secret, "dialer",   all)   ──►
 //!                                            ◄──      Welcome: HMAC(secret, "acceptor", all)
 //! ```
@@ -15,6 +16,11 @@
 //! the secret of peers. The dialer proves first: a stranger
 //! that knocks learns nothing to try secrets on. Ends that know of different foundings of the cluster go apart, but not
 //! before both have proved it: so a client that is told that its cluster is gone can rely on it.
+//!
+//! Both ends say which versions of messages they speak, to nodes or to clients as the role is, and speak the newest one that
+//! both know from then on. What they said is in the proofs, so no one between them can have them speak an older one. If there
+//! is none, the acceptor refuses, and tells its own versions with that. The version in the preamble is another one: of the
+//! frames and of this handshake, which have to be understood before anything can be agreed on.
 //!
 //! Without TLS this proves who has connected, not who writes the bytes that follow: where another could
 //! sit on the wire, switch it on.
@@ -29,6 +35,7 @@ use crate::stream::Binding;
 use bytes::Bytes;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_types::wire::{MessageVersion, MessageVersions};
 use shoal_types::{ClusterId, NodeId, WorkerId};
 use std::io;
 use thiserror::Error;
@@ -36,8 +43,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The version of all that passes between ends: the frames, and this.
-pub const VERSION: u8 = 1;
+/// The version of the frames and of the handshake.
+pub const VERSION: u8 = 2;
 
 /// Longest name of a cluster, in bytes.
 pub const CLUSTER_BYTES_MAX: usize = 64;
@@ -140,6 +147,8 @@ pub(crate) struct HandshakeTerms<'a> {
     pub cluster: &'a str,
     /// Which founding of the cluster this end belongs to, as far as it knows.
     pub identity: Option<ClusterId>,
+    /// The versions of messages that this end speaks in this role.
+    pub versions: MessageVersions,
     /// That of peers, which is the operators' too, or of clients, as the role is.
     pub secret: &'a Secret,
     pub preamble: Preamble,
@@ -158,6 +167,32 @@ pub(crate) enum HandshakeError {
     /// Both ends have proved who they are, and belong to different foundings of the cluster.
     #[error("it belongs to cluster {0}, which was founded apart from ours")]
     Other(ClusterId),
+    /// The ends speak no version of messages in common.
+    #[error("it speaks {theirs} of messages, and we speak {ours}")]
+    NoCommonVersion {
+        /// What this end speaks.
+        ours: MessageVersions,
+        /// What the other end says it speaks; not proved.
+        theirs: MessageVersions,
+    },
+}
+
+/// What a dialer has learned of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DialOutcome {
+    pub host: AcceptingEnd,
+    /// Which founding of the cluster it belongs to, as far as it knows.
+    pub identity: Option<ClusterId>,
+    /// The version of messages that both speak.
+    pub version: MessageVersion,
+}
+
+/// What an acceptor has learned of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AcceptOutcome {
+    pub caller: DialingEnd,
+    /// The version of messages that both speak.
+    pub version: MessageVersion,
 }
 
 impl HandshakeError {
@@ -166,6 +201,32 @@ impl HandshakeError {
             HandshakeError::Here(reason) => reason,
             HandshakeError::There(_) => CloseReason::Refused,
             HandshakeError::Other(_) => CloseReason::OtherFounding,
+            HandshakeError::NoCommonVersion { .. } => CloseReason::NoCommonVersion,
+        }
+    }
+
+    /// What the other end is told: the reason, and of versions those that this end speaks.
+    fn told(self) -> Vec<u8> {
+        let code = self.reason().code();
+        match self {
+            HandshakeError::NoCommonVersion { ours, .. } => {
+                [&[code], VersionsLayout::of(ours).as_bytes()].concat()
+            }
+            HandshakeError::Here(_) | HandshakeError::There(_) | HandshakeError::Other(_) => {
+                vec![code]
+            }
+        }
+    }
+
+    /// What the other end has told, to this one that speaks `ours`.
+    fn read(told: &[u8], ours: MessageVersions) -> HandshakeError {
+        let reason = told.first().and_then(|code| CloseReason::from_code(*code));
+        let theirs = told.get(1..).and_then(|rest| VersionsLayout::ref_from_bytes(rest).ok());
+        match (reason, theirs.and_then(VersionsLayout::read)) {
+            (Some(CloseReason::NoCommonVersion), Some(theirs)) => {
+                HandshakeError::NoCommonVersion { ours, theirs }
+            }
+            (reason, _) => HandshakeError::There(reason.unwrap_or(CloseReason::Malformed)),
         }
     }
 }
@@ -193,6 +254,30 @@ pub(crate) trait AdmissionPolicy {
 
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
+struct VersionsLayout {
+    oldest: U16,
+    newest: U16,
+}
+
+impl VersionsLayout {
+    fn of(versions: MessageVersions) -> VersionsLayout {
+        let (oldest, newest) = (versions.oldest().0, versions.newest().0);
+        VersionsLayout { oldest: U16::new(oldest), newest: U16::new(newest) }
+    }
+
+    fn read(&self) -> Option<MessageVersions> {
+        MessageVersions::said(self.oldest.get(), self.newest.get())
+    }
+
+    /// The version that this end, which speaks `ours`, and the one that said this speak.
+    fn common(&self, ours: MessageVersions) -> Result<MessageVersion, HandshakeError> {
+        let theirs = self.read().ok_or(CloseReason::Malformed)?;
+        ours.common(theirs).ok_or(HandshakeError::NoCommonVersion { ours, theirs })
+    }
+}
+
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
 struct HelloLayout {
     node: U32,
     worker: U16,
@@ -201,6 +286,7 @@ struct HelloLayout {
     /// Which node it has dialed.
     wanted: U32,
     identity: U64,
+    versions: VersionsLayout,
     nonce: [u8; 32],
     // The cluster's name follows.
 }
@@ -213,6 +299,7 @@ struct ChallengeLayout {
     zero: U16,
     instance: U64,
     identity: U64,
+    versions: VersionsLayout,
     nonce: [u8; 32],
 }
 
@@ -271,14 +358,14 @@ impl Transcript<'_> {
 const DIALER: &str = "dialer";
 const ACCEPTOR: &str = "acceptor";
 
-/// Dials: says who this is, wants `wanted`, and learns who the other end is, and of which cluster, if it knows.
+/// Dials: says who this is, wants `wanted`, and learns who the other end is.
 pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
     terms: &HandshakeTerms<'_>,
     caller: &DialingEnd,
     wanted: Option<NodeId>,
-) -> Result<(AcceptingEnd, Option<ClusterId>), HandshakeError> {
+) -> Result<DialOutcome, HandshakeError> {
     let (node, worker, instance) = match *caller {
         DialingEnd::Peer { node, worker, instance } => (node.0, worker.0, instance),
         DialingEnd::Client | DialingEnd::Operator => (0, 0, 0),
@@ -290,11 +377,12 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
         instance: U64::new(instance),
         wanted: U32::new(wanted.map_or(ANY_NODE, |node| node.0)),
         identity: U64::new(number(terms.identity)),
+        versions: VersionsLayout::of(terms.versions),
         nonce: nonce()?,
     };
     let hello = [layout.as_bytes(), terms.cluster.as_bytes()].concat();
     write(stream, FrameKind::Hello, &hello).await?;
-    let challenge = expect(stream, reader, FrameKind::Challenge).await?;
+    let challenge = expect(stream, reader, FrameKind::Challenge, terms.versions).await?;
     let Ok(told) = ChallengeLayout::ref_from_bytes(&challenge) else {
         return Err(CloseReason::Malformed.into());
     };
@@ -306,12 +394,13 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     if wanted.is_some_and(|wanted| wanted != host.node) {
         return Err(CloseReason::WrongNode.into());
     }
+    let version = told.versions.common(terms.versions)?;
     let transcript = Transcript { terms, hello: &hello, challenge: &challenge };
     write(stream, FrameKind::Proof, transcript.prove(DIALER).as_ref()).await?;
-    let proof = expect(stream, reader, FrameKind::Welcome).await?;
+    let proof = expect(stream, reader, FrameKind::Welcome, terms.versions).await?;
     transcript.verify(ACCEPTOR, &proof)?;
     go_together(terms.identity, told.identity.get())?;
-    Ok((host, ClusterId::new(told.identity.get())))
+    Ok(DialOutcome { host, identity: ClusterId::new(told.identity.get()), version })
 }
 
 /// Accepts: lets in what proves to be one that `admission` admits. Tells others why not, as far as they
@@ -322,11 +411,11 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     terms: &HandshakeTerms<'_>,
     host: &AcceptingEnd,
     admission: &impl AdmissionPolicy,
-) -> Result<DialingEnd, HandshakeError> {
+) -> Result<AcceptOutcome, HandshakeError> {
     let met = meet(stream, reader, terms, host, admission).await;
     if let Err(failure) = &met {
         // Nothing depends on it.
-        let _ = write(stream, FrameKind::Refused, &[failure.reason().code()]).await;
+        let _ = write(stream, FrameKind::Refused, &failure.told()).await;
     }
     met
 }
@@ -337,34 +426,37 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     terms: &HandshakeTerms<'_>,
     host: &AcceptingEnd,
     admission: &impl AdmissionPolicy,
-) -> Result<DialingEnd, HandshakeError> {
-    let hello = expect(stream, reader, FrameKind::Hello).await?;
-    let (caller, identity) = read_hello(&hello, terms, host)?;
+) -> Result<AcceptOutcome, HandshakeError> {
+    let hello = expect(stream, reader, FrameKind::Hello, terms.versions).await?;
+    let (caller, layout) = read_hello(&hello, terms, host)?;
+    let identity = layout.identity.get();
     admission.knows(&caller)?;
+    let version = layout.versions.common(terms.versions)?;
     let layout = ChallengeLayout {
         node: U32::new(host.node.0),
         worker: U16::new(u16::try_from(host.worker.0).map_err(|_| CloseReason::WrongWorker)?),
         zero: U16::ZERO,
         instance: U64::new(host.instance),
         identity: U64::new(number(terms.identity)),
+        versions: VersionsLayout::of(terms.versions),
         nonce: nonce()?,
     };
     write(stream, FrameKind::Challenge, layout.as_bytes()).await?;
-    let proof = expect(stream, reader, FrameKind::Proof).await?;
+    let proof = expect(stream, reader, FrameKind::Proof, terms.versions).await?;
     let transcript = Transcript { terms, hello: &hello, challenge: layout.as_bytes() };
     transcript.verify(DIALER, &proof)?;
     admission.admits(&caller)?;
     write(stream, FrameKind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
     go_together(terms.identity, identity)?;
-    Ok(caller)
+    Ok(AcceptOutcome { caller, version })
 }
 
-/// Who says hello, if it is to us, and the number of the cluster that it belongs to.
-fn read_hello(
-    hello: &[u8],
+/// Who says hello, if it is to us, and what else it says.
+fn read_hello<'a>(
+    hello: &'a [u8],
     terms: &HandshakeTerms<'_>,
     host: &AcceptingEnd,
-) -> Result<(DialingEnd, u64), CloseReason> {
+) -> Result<(DialingEnd, &'a HelloLayout), CloseReason> {
     let Ok((layout, cluster)) = HelloLayout::ref_from_prefix(hello) else {
         return Err(CloseReason::Malformed);
     };
@@ -375,10 +467,10 @@ fn read_hello(
         return Err(CloseReason::WrongNode);
     }
     if terms.preamble.is_operator() {
-        return Ok((DialingEnd::Operator, layout.identity.get()));
+        return Ok((DialingEnd::Operator, layout));
     }
     if !terms.preamble.is_peer() {
-        return Ok((DialingEnd::Client, layout.identity.get()));
+        return Ok((DialingEnd::Client, layout));
     }
     let worker = WorkerId(u32::from(layout.worker.get()));
     if worker != host.worker {
@@ -389,7 +481,7 @@ fn read_hello(
         worker,
         instance: layout.instance.get(),
     };
-    Ok((caller, layout.identity.get()))
+    Ok((caller, layout))
 }
 
 async fn write<S: AsyncWrite + Unpin>(
@@ -405,11 +497,12 @@ async fn write<S: AsyncWrite + Unpin>(
     written.await.map_err(|_| CloseReason::Vanished)
 }
 
-/// The next frame, if it is of that kind.
+/// The next frame, if it is of that kind. This end speaks `versions`.
 async fn expect<S: AsyncRead + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
     kind: FrameKind,
+    versions: MessageVersions,
 ) -> Result<Bytes, HandshakeError> {
     let Frame { kind: found, payload } = loop {
         if let Some(frame) = reader.next_frame().map_err(CloseReason::from)? {
@@ -421,8 +514,7 @@ async fn expect<S: AsyncRead + Unpin>(
         }
     };
     if found == FrameKind::Refused {
-        let told = payload.first().and_then(|code| CloseReason::from_code(*code));
-        return Err(HandshakeError::There(told.unwrap_or(CloseReason::Malformed)));
+        return Err(HandshakeError::read(&payload, versions));
     }
     if found == kind { Ok(payload) } else { Err(CloseReason::Unexpected.into()) }
 }

@@ -7,7 +7,7 @@
 use crate::connection::{ConnectionOrigin, ConnectionTask};
 use crate::frame::{FrameHeader, FrameKind, FrameReader};
 use crate::handshake::{
-    self, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
+    self, AcceptOutcome, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
 };
 use crate::loop_state::LoopState;
 use crate::mailbox::HandedOverConnections;
@@ -144,11 +144,13 @@ pub(crate) async fn receive(
     let proof = timeout(loop_state.config.limits.handshake_max, proving).await;
     loop_state.met(number);
     let proof = proof.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)));
-    let (stream, reader, caller) = match proof {
+    let (stream, reader, AcceptOutcome { caller, version }) = match proof {
         Ok(proved) => proved,
         Err(failure) => {
             let whom = match failure {
-                HandshakeError::Other(_) => format!("a stranger ({failure})"),
+                HandshakeError::Other(_) | HandshakeError::NoCommonVersion { .. } => {
+                    format!("a stranger ({failure})")
+                }
                 HandshakeError::Here(_) | HandshakeError::There(_) => "a stranger".to_owned(),
             };
             return loop_state.note_close(failure.reason(), &whom, &address.to_string());
@@ -169,6 +171,7 @@ pub(crate) async fn receive(
     let Some(channel) = entered else {
         return loop_state.note_close(CloseReason::StaleLife, &whom, &address.to_string());
     };
+    tracing::debug!(node = %loop_state.host.node, worker = %loop_state.host.worker, whom, %address, %version, "admitted");
     let reason = ConnectionTask::new(stream, reader, Rc::clone(&channel), &loop_state)
         .run(&loop_state)
         .await;
@@ -181,7 +184,7 @@ async fn prove(
     socket: TcpStream,
     preamble: Preamble,
     identity: Option<ClusterId>,
-) -> Result<(SocketStream, FrameReader, DialingEnd), HandshakeError> {
+) -> Result<(SocketStream, FrameReader, AcceptOutcome), HandshakeError> {
     let mut stream = match &loop_state.config.tls {
         None => SocketStream::Plain(socket),
         Some(tls) => {
@@ -195,10 +198,14 @@ async fn prove(
         true => &loop_state.config.secret,
         false => &loop_state.config.client_secret,
     };
+    let versions = match preamble.is_peer() {
+        true => loop_state.config.peer_versions,
+        false => loop_state.config.client_versions,
+    };
     let cluster = &loop_state.config.cluster;
-    let terms = HandshakeTerms { cluster, identity, secret, preamble, binding };
+    let terms = HandshakeTerms { cluster, identity, versions, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
-    let caller =
+    let outcome =
         handshake::accept(&mut stream, &mut reader, &terms, &loop_state.host, loop_state).await?;
-    Ok((stream, reader, caller))
+    Ok((stream, reader, outcome))
 }

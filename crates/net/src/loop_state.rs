@@ -10,6 +10,7 @@ use crate::outbox::ConnectedClient;
 use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use bytes::Bytes;
+use shoal_types::wire::MessageVersion;
 use shoal_types::{ClusterId, NodeId, Random, Time, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +25,11 @@ use tokio::task::{AbortHandle, spawn_local};
 pub(crate) enum LoopArrival {
     /// A frame, from where, and when it was read.
     Frame(Rc<ConnectionQueue>, Bytes, Time),
-    PeerUp(NodeId, u64),
+    PeerUp {
+        node: NodeId,
+        instance: u64,
+        version: MessageVersion,
+    },
     PeerDown(NodeId),
     ClientGone(ConnectedClient),
 }

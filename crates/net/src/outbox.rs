@@ -1,6 +1,7 @@
 //! What happens to a core, and what it wants done.
 
 use bytes::{Bytes, BytesMut};
+use shoal_types::wire::MessageVersion;
 use shoal_types::{NodeId, Time, WorkerId};
 use std::fmt;
 
@@ -51,6 +52,8 @@ pub enum CoreInput<C> {
         node: NodeId,
         /// In which of its processes it is.
         instance: u64,
+        /// The version of messages that it speaks with this node.
+        version: MessageVersion,
     },
     /// What was on its way to that peer may be lost, and what is sent to it from now on is dropped.
     PeerDown {

@@ -11,7 +11,7 @@ use crate::connection::{ConnectionOrigin, ConnectionQueue, ConnectionTask};
 use crate::dial::{DialedConnection, Dialer};
 use crate::distance::{DelayedPath, LinkFaults};
 use crate::frame::HEADER_BYTES;
-use crate::handshake::{DialingEnd, HandshakeError};
+use crate::handshake::{DialOutcome, DialingEnd, HandshakeError};
 use crate::loop_state::{LoopArrival, LoopState};
 use crate::reason::{CloseReason, DropReason};
 use crate::tls::NodeTls;
@@ -142,10 +142,11 @@ impl PeerLink {
         self.down(loop_state, CloseReason::Removed);
     }
 
-    fn up(&self, loop_state: &LoopState, channel: &Rc<ConnectionQueue>, instance: u64) {
+    fn up(&self, loop_state: &LoopState, channel: &Rc<ConnectionQueue>, outcome: &DialOutcome) {
+        let (instance, version) = (outcome.host.instance, outcome.version);
         *self.channel.borrow_mut() = Some(Rc::clone(channel));
-        loop_state.arrive(LoopArrival::PeerUp(self.peer.node, instance));
-        tracing::info!(node = %loop_state.host.node, worker = %loop_state.host.worker, peer = %self.peer.node, instance, "connected");
+        loop_state.arrive(LoopArrival::PeerUp { node: self.peer.node, instance, version });
+        tracing::info!(node = %loop_state.host.node, worker = %loop_state.host.worker, peer = %self.peer.node, instance, %version, "connected");
     }
 
     fn down(&self, loop_state: &LoopState, reason: CloseReason) {
@@ -174,12 +175,12 @@ async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
     loop {
         let told = loop_state.config.identity.get();
         match dial(&loop_state, peer, told).await {
-            Ok(DialedConnection { stream, reader, host, identity: _ }) => {
+            Ok(DialedConnection { stream, reader, outcome }) => {
                 pause = limits.redial_min;
                 loop_state.counters.connects.add(1);
                 loop_state.counters.reconnects.add(u64::from(!std::mem::take(&mut is_first)));
                 let channel = ConnectionQueue::new(ConnectionOrigin::PeerOut(peer.node), told);
-                link.up(&loop_state, &channel, host.instance);
+                link.up(&loop_state, &channel, &outcome);
                 let reason = ConnectionTask::new(stream, reader, channel, &loop_state)
                     .run(&loop_state)
                     .await;
@@ -210,6 +211,7 @@ async fn dial(
     let dialing = Dialer {
         cluster: &config.cluster,
         identity: told,
+        versions: config.peer_versions,
         secret: &config.secret,
         tls: config.tls.as_ref().map(NodeTls::dialing),
         limits: &config.limits,

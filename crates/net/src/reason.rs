@@ -59,7 +59,7 @@ reasons! {
         SlowHandshake = "slow_handshake",
         /// The first bytes are not ours: some other protocol.
         WrongMagic = "wrong_magic",
-        /// Another version of this protocol.
+        /// Another version of frames and of the handshake.
         WrongVersion = "wrong_version",
         /// One end wants TLS and the other does not.
         WrongTls = "wrong_tls",
@@ -103,6 +103,8 @@ reasons! {
         UnknownHost = "unknown_host",
         /// The address is not `HOST:PORT`.
         BadAddress = "bad_address",
+        /// The two ends speak no version of messages in common.
+        NoCommonVersion = "no_common_version",
     }
 }
 

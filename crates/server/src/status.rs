@@ -8,6 +8,7 @@ use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, 
 use shoal_engine::Engine;
 use shoal_engine::engine::{EngineCounters, ShardProgress};
 use shoal_net::SharedClusterId;
+use shoal_types::wire::{CLIENT_MESSAGES, MessageVersions, PEER_MESSAGES};
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 
 /// How a worker of a node is.
@@ -62,6 +63,39 @@ pub struct NodeStatus {
     /// Its own manager, if it hosts one. Only the first worker knows.
     #[serde(default)]
     pub manager: Option<ManagerStatus>,
+    /// The versions of messages that it speaks to nodes.
+    #[serde(default)]
+    pub peer_messages: VersionsStatus,
+    /// The versions of messages that it speaks to clients.
+    #[serde(default)]
+    pub client_messages: VersionsStatus,
+    /// The nodes that this worker reaches.
+    #[serde(default)]
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Versions of messages that a node speaks: all from the oldest to the newest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionsStatus {
+    /// The oldest; 0 from a node that does not say.
+    pub oldest: u16,
+    /// The newest.
+    pub newest: u16,
+}
+
+impl From<MessageVersions> for VersionsStatus {
+    fn from(versions: MessageVersions) -> VersionsStatus {
+        VersionsStatus { oldest: versions.oldest().0, newest: versions.newest().0 }
+    }
+}
+
+/// A node that a worker reaches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its number.
+    pub node: u32,
+    /// The version of messages that the two speak.
+    pub version: u16,
 }
 
 /// A manager, as its node sees it.
@@ -222,6 +256,13 @@ pub(crate) fn of<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> NodeStatu
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
         manager: worker_host.manager_inputs.as_ref().and_then(manager),
+        peer_messages: PEER_MESSAGES.into(),
+        client_messages: CLIENT_MESSAGES.into(),
+        peers: worker_host
+            .peers
+            .iter()
+            .map(|(node, version)| PeerStatus { node: node.0, version: version.0 })
+            .collect(),
     }
 }
 

@@ -16,7 +16,7 @@ use shoal_net::{CoreInput, NetworkLimits, NodeTransactionClock, Outbox, SharedCl
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
 use shoal_store::Store;
-use shoal_types::wire::{self, Coded};
+use shoal_types::wire::{self, Coded, MessageVersion};
 use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,6 +107,8 @@ pub(crate) struct WorkerHost<E: Engine> {
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
     /// What was logged last of each shard that has a replica here, and cannot be served.
     outages: BTreeMap<ShardId, String>,
+    /// The nodes that this worker reaches, and the version of messages that it speaks with each.
+    pub(crate) peers: BTreeMap<NodeId, MessageVersion>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
@@ -136,6 +138,7 @@ impl<E: Engine> WorkerHost<E> {
             outages: BTreeMap::new(),
             directory,
             stores,
+            peers: BTreeMap::new(),
             isolation: None,
             malformed: 0,
             transaction_clock: None,
@@ -456,10 +459,12 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
             CoreInput::Timer => self.take(now, WorkerEvent::Timer, out),
             CoreInput::Nudged => self.take(now, WorkerEvent::Nudged, out),
             CoreInput::Command(command) => self.command(now, command, out),
-            CoreInput::PeerUp { node, instance } => {
-                tracing::info!(here = %self.node, worker = %self.worker_id, %node, instance, "peer up");
+            CoreInput::PeerUp { node, instance, version } => {
+                self.peers.insert(node, version);
+                tracing::info!(here = %self.node, worker = %self.worker_id, %node, instance, %version, "peer up");
             }
             CoreInput::PeerDown { node } => {
+                self.peers.remove(&node);
                 tracing::info!(here = %self.node, worker = %self.worker_id, %node, "peer down");
             }
             // Its sessions end when they have been silent for long enough.

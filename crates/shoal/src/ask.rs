@@ -105,9 +105,9 @@ async fn exchange<A: Coded>(
                 ConnectError::Refused(why) => {
                     Unanswered::Refused { address: address.to_owned(), why }
                 }
-                error @ (ConnectError::Failed(_) | ConnectError::FoundedAgain { .. }) => {
-                    broken(&error)
-                }
+                error @ (ConnectError::Failed(_)
+                | ConnectError::FoundedAgain { .. }
+                | ConnectError::NoCommonVersion { .. }) => broken(&error),
             })?;
         sender.send(encode(question)).await.map_err(|error| broken(&error))?;
         let answer = receiver.receive().await.map_err(|error| broken(&error))?;

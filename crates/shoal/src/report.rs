@@ -7,7 +7,7 @@ use serde::Serialize;
 use shoal_cluster::topology::{Node, Topology};
 use shoal_net::SystemClock;
 use shoal_net::client::Access;
-use shoal_server::{FollowerStatus, NodeStatus, ShardStatus};
+use shoal_server::{FollowerStatus, NodeStatus, ShardStatus, VersionsStatus};
 use shoal_types::{NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,6 +140,26 @@ impl StatusReport {
         };
         let shards = latest.into_iter().flat_map(|node| &node.shards);
         shards.flat_map(|shard| shard.empty.iter().map(|node| sentence(shard, node))).collect()
+    }
+
+    /// Nodes that speak other versions of messages than the newest ones that any node speaks: a sentence for each. While a
+    /// cluster is upgraded, there are some.
+    pub fn versions(&self) -> Vec<String> {
+        let nodes = || self.nodes.iter().flatten();
+        let behind = |what: &str, of: fn(&NodeStatus) -> VersionsStatus| {
+            let newest = nodes().map(|node| of(node).newest).max().unwrap_or_default();
+            let behind = nodes().filter(|node| of(node).newest < newest);
+            let sentence = |node: &NodeStatus| {
+                let VersionsStatus { oldest, newest: last } = of(node);
+                format!(
+                    "{} speaks versions {oldest} to {last} of the messages of {what}, others up to {newest}: upgrade it",
+                    node.name
+                )
+            };
+            behind.map(sentence).collect::<Vec<_>>()
+        };
+        let peers = behind("nodes", |node| node.peer_messages);
+        peers.into_iter().chain(behind("clients", |node| node.client_messages)).collect()
     }
 
     /// What is missing of a cluster in which any node may fail next, in a sentence: it is well, and all nodes
@@ -386,6 +406,20 @@ mod tests {
         assert_eq!(skew.words(), "-0.8 ± 1.0 ms");
         let ahead = ClockSkew::between(Time(1_000_000), Time(3_500_000), Time(1_000_000));
         assert_eq!((ahead.ahead_ns, ahead.words()), (2_500_000, "+2.5 ± 0.0 ms".to_owned()));
+    }
+
+    #[test]
+    fn nodes_that_lag_behind_in_an_upgrade_are_named() {
+        let mut report = whole();
+        assert_eq!(report.versions(), Vec::<String>::new());
+        let nodes = report.nodes.iter_mut().flatten();
+        nodes.for_each(|node| node.peer_messages = VersionsStatus { oldest: 1, newest: 2 });
+        let behind = report.nodes[1].as_mut().expect("it answers");
+        behind.peer_messages.newest = 1;
+        let name = behind.name.clone();
+        let notes = report.versions();
+        let expected = format!("{name} speaks versions 1 to 1 of the messages of nodes");
+        assert!(notes.len() == 1 && notes[0].starts_with(&expected), "{notes:?}");
     }
 
     fn damaged(damage: impl FnOnce(&mut StatusReport)) -> (bool, Option<String>) {

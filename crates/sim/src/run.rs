@@ -49,7 +49,7 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// Where nodes fail, so many residents of each play come after others have died.
 pub const SPARES: usize = 6;
 
-/// Of the seeds from here on, in one of so many of an engine that follows epochs a node without replicas coordinates
+/// Of the seeds from here on, in one of so many of an engine for which that is possible a node without replicas coordinates
 /// transactions, and hosts half of the residents. Seeds below are recorded for what they found, and stay as they are.
 const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
@@ -205,7 +205,7 @@ impl<E: Subject> PreparedRun<E> {
         if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
             scenario.lose(&mut lot);
         }
-        let may_have = E::FOLLOWS_EPOCHS && seed >= COORDINATORS_FROM;
+        let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
         }

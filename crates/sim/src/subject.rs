@@ -147,6 +147,9 @@ pub trait Subject: Simulated {
     /// It goes on for shards whose majority is lost for good, once that is accepted.
     const OUTLIVES_MAJORITIES: bool = false;
 
+    /// A node without replicas can coordinate.
+    const COORDINATES_ANYWHERE: bool = false;
+
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
 
@@ -263,6 +266,7 @@ impl Subject for Mako {
     const NAME: &'static str = "mako";
 
     const OUTLIVES_MAJORITIES: bool = true;
+    const COORDINATES_ANYWHERE: bool = true;
 
     const BUGS: &'static [(&'static str, MakoPlantedBug)] = &[
         ("skip-remote-validation", MakoPlantedBug::SkipRemoteValidation),

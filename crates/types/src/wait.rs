@@ -60,6 +60,8 @@ pub enum Cause {
     UnknownHost,
     /// Its address is not `HOST:PORT`.
     BadAddress,
+    /// It speaks no version of messages that the client speaks.
+    OtherVersion,
 }
 
 coded_struct!(Wait {
@@ -90,6 +92,7 @@ coded_enum!(Cause {
     9 => NotListening,
     10 => UnknownHost,
     11 => BadAddress,
+    12 => OtherVersion,
 });
 
 impl fmt::Display for Wait {
@@ -132,6 +135,7 @@ impl fmt::Display for Cause {
             Cause::NotListening => "refuses connections: nothing listens at its port",
             Cause::UnknownHost => "is on a host whose name cannot be resolved (DNS)",
             Cause::BadAddress => "has an address that is not HOST:PORT",
+            Cause::OtherVersion => "is of a release that speaks no version of messages of ours",
             Cause::NoMajority => "cannot serve, since too few replicas of the shard are left",
         })
     }

@@ -87,7 +87,8 @@ impl ClientEnvironment for Sockets {
                 found: match error {
                     shoal_net::client::ConnectError::FoundedAgain { found } => Some(found),
                     shoal_net::client::ConnectError::Failed(_)
-                    | shoal_net::client::ConnectError::Refused(_) => None,
+                    | shoal_net::client::ConnectError::Refused(_)
+                    | shoal_net::client::ConnectError::NoCommonVersion { .. } => None,
                 },
             })
         })
@@ -112,7 +113,16 @@ impl ClientEnvironment for Sockets {
 
 impl From<ClientConnection> for EnvironmentConnection {
     fn from(connection: ClientConnection) -> EnvironmentConnection {
-        let ClientConnection { node, worker, instance: _, identity, sender, receiver } = connection;
+        let ClientConnection {
+            node,
+            worker,
+            instance: _,
+            identity,
+            // There is one version so far, and nothing to choose.
+            version: _,
+            sender,
+            receiver,
+        } = connection;
         EnvironmentConnection {
             node,
             worker,
@@ -294,6 +304,13 @@ fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
         | shoal_net::client::ConnectError::Failed(CloseReason::OtherFounding) => {
             Cause::FoundedAgain
         }
+        shoal_net::client::ConnectError::NoCommonVersion { .. }
+        | shoal_net::client::ConnectError::Refused(
+            CloseReason::WrongVersion | CloseReason::NoCommonVersion,
+        )
+        | shoal_net::client::ConnectError::Failed(
+            CloseReason::WrongVersion | CloseReason::NoCommonVersion,
+        ) => Cause::OtherVersion,
         shoal_net::client::ConnectError::Refused(_) => Cause::Refused,
         shoal_net::client::ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
         shoal_net::client::ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
@@ -307,8 +324,7 @@ fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
             | CloseReason::Truncated,
         ) => Cause::Malformed,
         shoal_net::client::ConnectError::Failed(
-            CloseReason::WrongVersion
-            | CloseReason::WrongTls
+            CloseReason::WrongTls
             | CloseReason::TlsFailed
             | CloseReason::WrongCluster
             | CloseReason::WrongNode

@@ -1,6 +1,7 @@
 //! The client of a cluster: against an engine on real sockets, and against nodes that do what a script says.
 
 mod calls;
+mod conversation;
 mod engine;
 mod failures;
 mod scripted;

@@ -1,6 +1,6 @@
 //! Runs the scenarios of `manager_scripts/`: commands, a line of dashes, and the trace they make.
 //!
-//! `MANAGER_SCRIPTS=refresh cargo test -p shoal-cluster --test manager scripts` writes the traces
+//! `GOLDEN=refresh cargo test -p shoal-cluster --test manager scripts` writes the traces
 //! anew; read the difference before you commit it. Messages take 5 ms, a commitment 10 ms, leases
 //! are 600 ms; clocks are all right unless a script says otherwise.
 //!
@@ -23,35 +23,21 @@ use shoal_cluster::manager::{
     ManagerOptions,
 };
 use shoal_cluster::topology::{Home, Partitioning, Topology};
+use shoal_golden::Words;
 use shoal_types::{Epoch, NodeId, Random, ShardId, TableId};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
 
-/// A command's words: those with `=`, and the others.
-struct Words<'a> {
-    plain: Vec<&'a str>,
-    named: BTreeMap<&'a str, &'a str>,
+/// What words of these scripts mean.
+trait ManagerWords {
+    fn node(&self, place: usize) -> NodeId;
+    fn shard(&self, place: usize) -> ShardId;
+    fn span(&self, place: usize) -> Duration;
+    fn nodes(&self) -> Vec<NodeId>;
 }
 
-impl<'a> Words<'a> {
-    fn of(line: &'a str) -> Words<'a> {
-        let named = line.split_whitespace().filter_map(|word| word.split_once('='));
-        let plain = line.split_whitespace().filter(|word| !word.contains('='));
-        Words { plain: plain.collect(), named: named.collect() }
-    }
-
-    fn has(&self, word: &str) -> bool {
-        self.plain.contains(&word)
-    }
-
-    fn number(&self, place: usize) -> u32 {
-        let word = self.plain.get(place).unwrap_or_else(|| panic!("word {place} is missing"));
-        word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
-    }
-
+impl ManagerWords for Words<'_> {
     fn node(&self, place: usize) -> NodeId {
         NodeId(self.number(place))
     }
@@ -61,17 +47,11 @@ impl<'a> Words<'a> {
     }
 
     fn span(&self, place: usize) -> Duration {
-        Duration::from_millis(u64::from(self.number(place)))
+        Duration::from_millis(self.number(place))
     }
 
-    /// All plain words that are numbers.
     fn nodes(&self) -> Vec<NodeId> {
-        self.plain.iter().filter_map(|word| word.parse().ok()).map(NodeId).collect()
-    }
-
-    fn named<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
-        let word = self.named.get(name)?;
-        Some(word.parse().unwrap_or_else(|_| panic!("not a number: {word}")))
+        self.numbers().into_iter().map(NodeId).collect()
     }
 }
 
@@ -246,7 +226,7 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
         }
         "pause" => {
             let until = world.now + words.span(2);
-            world.nodes[words.number(1) as usize].paused = Some(until);
+            world.nodes[words.number::<usize>(1)].paused = Some(until);
             Ok(())
         }
         "wait" => world.wait(words.span(1)),
@@ -260,11 +240,11 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
             Ok(())
         }
         "elect" => {
-            world.elect(words.number(1) as usize);
+            world.elect(words.number::<usize>(1));
             Ok(())
         }
         "restart" => {
-            world.start_manager(words.number(1) as usize);
+            world.start_manager(words.number::<usize>(1));
             Ok(())
         }
         "outage" | "recover" => {
@@ -282,8 +262,7 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
         "report" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
             let inf = words.has("inf");
-            let end =
-                if inf { EpochEnd::Whole } else { EpochEnd::up_to(u64::from(words.number(4))) };
+            let end = if inf { EpochEnd::Whole } else { EpochEnd::up_to(words.number(4)) };
             world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, end })
         }
         "close" => {
@@ -325,27 +304,17 @@ fn together(trace: impl Iterator<Item = String>) -> Vec<String> {
 
 /// The trace of the commands.
 fn run(commands: &str) -> String {
-    let mut output = String::new();
     let mut world = None;
-    for line in commands.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        writeln!(output, "> {line}").expect("a string");
+    shoal_golden::trace_of(commands, |line, trace| {
         if line.starts_with("cluster") {
             world = Some(build(&Words::of(line)));
-            continue;
+            return;
         }
         let world = world.as_mut().expect("a script begins with a cluster");
         let result = run_command(world, line);
-        for line in together(world.trace.drain(..)) {
-            writeln!(output, "{line}").expect("a string");
-        }
-        if let Err(complaint) = result {
-            writeln!(output, "VIOLATION: {complaint}").expect("a string");
-        }
-    }
-    output
+        trace.extend(together(world.trace.drain(..)));
+        trace.extend(result.err().map(|complaint| format!("VIOLATION: {complaint}")));
+    })
 }
 
 fn folder() -> PathBuf {
@@ -354,34 +323,10 @@ fn folder() -> PathBuf {
 
 #[test]
 fn scripts_make_their_traces() {
-    let refresh = env::var("MANAGER_SCRIPTS").is_ok_and(|value| value == "refresh");
-    let mut paths: Vec<_> = fs::read_dir(folder())
-        .expect("a folder of scripts")
-        .map(|entry| entry.expect("a readable folder").path())
-        .collect();
-    paths.sort();
-    assert!(paths.len() >= 15, "only {} scripts: this looks in the wrong place", paths.len());
-    let mut complaints = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path).expect("a readable script");
-        let (commands, wanted) = text.split_once("---\n").unwrap_or((&text, ""));
+    shoal_golden::check_scripts(&folder(), 15, |path, commands| {
         let trace = run(commands);
         let beyond = commands.contains("beyond the bound");
         assert_eq!(trace.contains("VIOLATION"), beyond, "{}:\n{trace}", path.display());
-        if refresh {
-            let text = format!("{}\n---\n{trace}", commands.trim_end());
-            fs::write(&path, text).expect("a writable script");
-        } else if trace != wanted {
-            let line = trace.lines().zip(wanted.lines()).position(|(a, b)| a != b);
-            let line = line.unwrap_or_else(|| trace.lines().count().min(wanted.lines().count()));
-            complaints.push(format!(
-                "{}: the trace differs at its line {}:\n  wanted {:?}\n  got    {:?}",
-                path.display(),
-                line + 1,
-                wanted.lines().nth(line),
-                trace.lines().nth(line)
-            ));
-        }
-    }
-    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+        trace
+    });
 }

@@ -491,7 +491,7 @@ impl WorkerContext {
 
     /// Is the node without a replica of any shard, as far as this worker knows? It may coordinate transactions all the
     /// same.
-    pub(crate) fn holds_nothing(&self, node: NodeId) -> bool {
+    pub fn holds_nothing(&self, node: NodeId) -> bool {
         self.holders.borrow().iter().all(|holders| !holders.contains(&node))
     }
 

@@ -8,6 +8,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use shoal_types::TableId;
+use std::fmt;
 
 const TOMBSTONE: u32 = u32::MAX;
 
@@ -20,6 +21,20 @@ pub struct StreamWrite {
     pub key: Bytes,
     /// The new value; `None` for a tombstone.
     pub value: Option<Bytes>,
+}
+
+impl fmt::Display for StreamWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={}", self.key.escape_ascii(), value.escape_ascii()),
+            None => write!(f, "{} deleted", self.key.escape_ascii()),
+        }
+    }
+}
+
+/// Items with blanks between them.
+pub fn spaced<T: fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes that are being added to a buffer, one by one.

@@ -97,6 +97,7 @@ use leader_shard::LeaderShard;
 use leadership::DeferredRequest;
 use message::MakoReply;
 use participant::MakoBranch;
+use piece::StreamEntry;
 use replay_budget::ReplayBudget;
 use rollback_collection::RollbackCollection;
 use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs, Loss};
@@ -371,6 +372,11 @@ impl Engine for Mako {
 
     fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {
         self.exceeds_loss(configuration)
+    }
+
+    fn describe_entry(shard: ShardId, entry: &Bytes) -> String {
+        let entry = StreamEntry::decode(shard, entry.clone());
+        entry.map_or_else(|error| error.to_string(), |entry| entry.to_string())
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {

@@ -14,9 +14,10 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_engine::replication::codec::{
-    EntryReader, MalformedEntry, StreamWrite, put_writes, take_entry,
+    EntryReader, MalformedEntry, StreamWrite, put_writes, spaced, take_entry,
 };
 use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
+use std::fmt;
 
 /// More shards are nonsense.
 const SHARDS_MAX: u32 = 1 << 16;
@@ -151,6 +152,35 @@ impl StreamEntry {
     }
 }
 
+impl fmt::Display for StreamEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clock = |clock: Clock| match clock {
+            Clock::MAX => "inf".to_owned(),
+            clock => clock.to_string(),
+        };
+        let ends = self.ends.iter().map(|(epoch, end)| format!("end of {epoch}: {}", clock(*end)));
+        let finals = self.finals.iter().map(|last| {
+            let shards = (0..last.shards() as u32).map(|shard| clock(last.of(ShardId(shard))));
+            format!("FVW({}): {}", last.epoch(), shards.collect::<Vec<_>>().join(" "))
+        });
+        let pieces = self.pieces.iter().map(Piece::to_string);
+        let items = pieces.chain(ends).chain(finals).collect::<Vec<_>>();
+        write!(f, "[{}] safe={}", items.join(", "), self.safe)
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stamp { epoch, clock, .. } = self.stamp;
+        write!(f, "{} at {epoch}:{clock}", spaced(&self.writes))?;
+        let remote = self.stamp.as_ref().remote;
+        remote.iter().try_for_each(|entry| match entry.shard {
+            ShardId::EVERY => write!(f, " +all:{}", entry.clock),
+            shard => write!(f, " +{shard}:{}", entry.clock),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +211,11 @@ mod tests {
             back.pieces[0].writes.iter().map(|write| write.value.as_deref()).collect();
         assert_eq!(values, [Some(&b"10"[..]), None, Some(b"")]);
         assert_eq!(back.pieces[1].writes, []);
+        assert_eq!(
+            back.to_string(),
+            "[alice=10 bob deleted carol= at e3:17 +s2:4,  at e3:18, end of e1: 9, end of e2: inf, \
+             FVW(e1): inf inf inf] safe=16"
+        );
     }
 
     #[test]

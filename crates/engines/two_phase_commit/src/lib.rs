@@ -342,6 +342,11 @@ impl Engine for TwoPhaseCommit {
         EngineCounters { slow: self.runtime.worker_context.slows.count(), ..self.runtime.counters }
     }
 
+    fn describe_entry(_: ShardId, entry: &Bytes) -> String {
+        let entry = RecordEntry::decode(entry.clone());
+        entry.map_or_else(|error| error.to_string(), |entry| entry.to_string())
+    }
+
     fn take_slow(&mut self) -> Vec<Slow> {
         self.runtime.worker_context.slows.take()
     }

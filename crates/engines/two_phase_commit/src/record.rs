@@ -22,11 +22,12 @@
 use super::message::DecisionHome;
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_engine::replication::codec::{
-    EntryReader, MalformedEntry, PutWrites, StreamWrite, take_entry,
+    EntryReader, MalformedEntry, PutWrites, StreamWrite, spaced, take_entry,
 };
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 use std::collections::VecDeque;
+use std::fmt;
 
 const HEADER_BYTES: usize = 4 + 8 + 4;
 
@@ -238,6 +239,39 @@ impl RecordEntry {
     }
 }
 
+impl fmt::Display for RecordEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let records = self.records.iter().map(|(transaction, record)| {
+            let TransactionId { node, sequence, .. } = transaction;
+            format!("{node}.{sequence} {record}")
+        });
+        write!(f, "[{}] safe={}", records.collect::<Vec<_>>().join(", "), self.safe)
+    }
+}
+
+impl fmt::Display for CommitRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitRecord::Prepare { clock, home, writes } => {
+                let DecisionHome { shard, leadership } = home;
+                write!(
+                    f,
+                    "prepare clock={clock} home={shard} since {leadership}: {}",
+                    spaced(writes)
+                )
+            }
+            CommitRecord::Commit { clock, participants, writes } => {
+                write!(f, "commit clock={clock} others=[{}]: ", spaced(participants))?;
+                f.write_str(&spaced(writes))
+            }
+            CommitRecord::Committed => f.write_str("committed"),
+            CommitRecord::Aborted => f.write_str("aborted"),
+            CommitRecord::End => f.write_str("end"),
+            CommitRecord::Part { writes } => write!(f, "part: {}", spaced(writes)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +324,11 @@ mod tests {
             (id(2), CommitRecord::End),
         ];
         assert_eq!(back.records, expected);
+        assert_eq!(
+            back.to_string(),
+            "[n4.1 prepare clock=7 home=s2 since e5: alice=10 bob deleted, n4.2 commit clock=8 others=[s0 s5]: carol=, \
+             n4.1 committed, n4.3 aborted, n4.2 end] safe=6"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs the scenarios of `stream_scripts/`: commands, a line of dashes, and the trace they make.
 //!
-//! `STREAM_SCRIPTS=refresh cargo test -p shoal-log --test stream scripts` writes the traces
+//! `GOLDEN=refresh cargo test -p shoal-log --test stream scripts` writes the traces
 //! anew; read the difference before you commit it.
 //!
 //! ```text
@@ -16,66 +16,52 @@
 
 use crate::cluster::{Cluster, Delivery, ballot, show};
 use bytes::Bytes;
+use shoal_golden::Words;
 use shoal_log::{
     LogLength, MemoryStorage, StreamEvent, StreamMembers, StreamMessage, StreamOptions,
 };
 use shoal_types::{Ballot, NodeId};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
 
-/// A command's words: those with `=`, and the others.
-struct Words<'a> {
-    plain: Vec<&'a str>,
-    named: BTreeMap<&'a str, &'a str>,
+/// What words of these scripts mean.
+trait StreamWords {
+    fn node(&self, place: usize) -> NodeId;
+    fn length(&self, name: &str) -> LogLength;
+    fn list(&self, name: &str) -> impl Iterator<Item = &str>;
+    fn nodes(&self, name: &str) -> Vec<NodeId>;
+    /// `epoch.node`.
+    fn ballot(&self, name: &str) -> Ballot;
+    fn entries(&self) -> Vec<Bytes>;
 }
 
-impl<'a> Words<'a> {
-    fn of(line: &'a str) -> Words<'a> {
-        let named = line.split_whitespace().filter_map(|word| word.split_once('='));
-        let plain = line.split_whitespace().filter(|word| !word.contains('='));
-        Words { plain: plain.collect(), named: named.collect() }
-    }
-
-    fn number(&self, place: usize) -> u64 {
-        let word = self.plain.get(place).unwrap_or_else(|| panic!("word {place} is missing"));
-        word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
-    }
-
+impl StreamWords for Words<'_> {
     fn node(&self, place: usize) -> NodeId {
-        NodeId(self.number(place) as u32)
-    }
-
-    fn named(&self, name: &str) -> Option<u64> {
-        Some(self.named.get(name)?.parse().expect("a number"))
+        NodeId(self.number(place))
     }
 
     fn length(&self, name: &str) -> LogLength {
         LogLength(self.named(name).unwrap_or_default())
     }
 
-    fn nodes(&self, name: &str) -> Vec<NodeId> {
-        let list = self.named.get(name).copied().unwrap_or_default();
-        let ids = list.split(',').filter(|id| !id.is_empty());
-        ids.map(|id| NodeId(id.parse().expect("a number"))).collect()
+    fn list(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.text(name).unwrap_or_default().split(',').filter(|item| !item.is_empty())
     }
 
-    /// `epoch.node`.
+    fn nodes(&self, name: &str) -> Vec<NodeId> {
+        self.list(name).map(|id| NodeId(id.parse().expect("a number"))).collect()
+    }
+
     fn ballot(&self, name: &str) -> Ballot {
-        let Some((epoch, node)) = self.named.get(name).and_then(|word| word.split_once('.')) else {
+        let Some((epoch, node)) = self.text(name).and_then(|word| word.split_once('.')) else {
             return Ballot::default();
         };
         ballot(epoch.parse().expect("a number"), NodeId(node.parse().expect("a number")))
     }
 
     fn entries(&self) -> Vec<Bytes> {
-        let list = self.named.get("entries").copied().unwrap_or_default();
-        list.split(',')
-            .filter(|entry| !entry.is_empty())
-            .map(|e| Bytes::from(e.to_owned()))
-            .collect()
+        self.list("entries").map(|entry| Bytes::from(entry.to_owned())).collect()
     }
 }
 
@@ -93,7 +79,7 @@ fn build(words: &Words<'_>) -> Cluster {
         learners: words.nodes("learners"),
         ..StreamMembers::default()
     };
-    Cluster::new(members, &words.nodes("others"), options, words.plain.contains(&"late"))
+    Cluster::new(members, &words.nodes("others"), options, words.has("late"))
 }
 
 fn kind(message: &StreamMessage) -> String {
@@ -105,7 +91,7 @@ fn taken(cluster: &mut Cluster, words: &Words<'_>) -> Vec<Delivery> {
     let meant = |delivery: &Delivery| {
         words.named("from").is_none_or(|id| u64::from(delivery.from.0) == id)
             && words.named("to").is_none_or(|id| u64::from(delivery.to.0) == id)
-            && words.named.get("kind").is_none_or(|name| kind(&delivery.message) == *name)
+            && words.text("kind").is_none_or(|name| kind(&delivery.message) == name)
     };
     let mut left = words.named("count").unwrap_or(u64::MAX);
     let (mut taken, mut kept) = (Vec::new(), Vec::new());
@@ -215,7 +201,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
     let words = Words::of(line);
     match words.plain[0] {
         "lead" => {
-            let (id, epoch) = (words.node(1), words.number(2) as u32);
+            let (id, epoch) = (words.node(1), words.number::<u32>(2));
             cluster.step(id, StreamEvent::Lead { ballot: ballot(epoch, id), continues: true })
         }
         "propose" => words.plain[2..].iter().try_for_each(|entry| {
@@ -223,7 +209,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
             cluster.step(words.node(1), StreamEvent::Propose { entry })
         }),
         "persist" => {
-            let changes = if words.plain.len() > 2 { words.number(2) as usize } else { usize::MAX };
+            let changes = if words.plain.len() > 2 { words.number(2) } else { usize::MAX };
             cluster.persist(words.node(1), changes)
         }
         "deliver" => {
@@ -258,7 +244,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
             Ok(())
         }
         "restart" => {
-            let empty = words.plain.contains(&"empty").then(MemoryStorage::new);
+            let empty = words.has("empty").then(MemoryStorage::new);
             cluster.restart(words.node(1), empty)
         }
         "votes" => {
@@ -277,27 +263,17 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
 
 /// The trace of the commands.
 fn run(commands: &str) -> String {
-    let mut output = String::new();
     let mut cluster = None;
-    for line in commands.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        writeln!(output, "> {line}").expect("a string");
+    shoal_golden::trace_of(commands, |line, trace| {
         if line.starts_with("cluster") {
             cluster = Some(build(&Words::of(line)));
-            continue;
+            return;
         }
         let cluster = cluster.as_mut().expect("a script begins with a cluster");
         let result = run_command(cluster, line);
-        for line in cluster.trace.drain(..) {
-            writeln!(output, "{line}").expect("a string");
-        }
-        if let Err(complaint) = result {
-            writeln!(output, "VIOLATION: {complaint}").expect("a string");
-        }
-    }
-    output
+        trace.append(&mut cluster.trace);
+        trace.extend(result.err().map(|complaint| format!("VIOLATION: {complaint}")));
+    })
 }
 
 fn folder() -> PathBuf {
@@ -306,35 +282,11 @@ fn folder() -> PathBuf {
 
 #[test]
 fn scripts_make_their_traces() {
-    let refresh = env::var("STREAM_SCRIPTS").is_ok_and(|value| value == "refresh");
-    let mut paths: Vec<_> = fs::read_dir(folder())
-        .expect("a folder of scripts")
-        .map(|entry| entry.expect("a readable folder").path())
-        .collect();
-    paths.sort();
-    assert!(paths.len() >= 20, "only {} scripts: this looks in the wrong place", paths.len());
-    let mut complaints = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path).expect("a readable script");
-        let (commands, wanted) = text.split_once("---\n").unwrap_or((&text, ""));
+    shoal_golden::check_scripts(&folder(), 20, |path, commands| {
         let trace = run(commands);
         assert!(!trace.contains("VIOLATION"), "{}:\n{trace}", path.display());
-        if refresh {
-            let text = format!("{}\n---\n{trace}", commands.trim_end());
-            fs::write(&path, text).expect("a writable script");
-        } else if trace != wanted {
-            let line = trace.lines().zip(wanted.lines()).position(|(a, b)| a != b);
-            let line = line.unwrap_or_else(|| trace.lines().count().min(wanted.lines().count()));
-            complaints.push(format!(
-                "{}: the trace differs at its line {}:\n  wanted {:?}\n  got    {:?}",
-                path.display(),
-                line + 1,
-                wanted.lines().nth(line),
-                trace.lines().nth(line)
-            ));
-        }
-    }
-    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+        trace
+    });
 }
 
 /// A check that cannot fail checks nothing.

@@ -7,6 +7,7 @@ use shoal_net::{
     CloseReason, ConnectedClient, Core, CoreInput, DropReason, Network, NetworkConfig,
     NetworkLimits, Outbox, Secret, SharedClusterId,
 };
+use shoal_types::wire::{MessageVersion, MessageVersions};
 use shoal_types::{ClusterId, NodeId, Time, WorkerId};
 use std::future::Future;
 use std::sync::mpsc;
@@ -232,6 +233,28 @@ fn nothing_counts_that_was_said_before_the_node_knew_its_cluster() {
     let totals = node.wait_count(|totals| totals.closes(CloseReason::OtherFounding) == 1);
     assert_eq!(totals.closes(CloseReason::Identified), 1);
     assert_eq!(totals.drops(DropReason::Unidentified), 1);
+}
+
+#[test]
+fn a_client_and_a_node_speak_the_newest_version_that_both_know_or_part() {
+    let (of_node, newer) = (MessageVersions::new(2, 3), MessageVersions::new(4, 5));
+    let node = Node::alone(NetworkConfig { client_versions: of_node, ..config(0) });
+    block_on(async {
+        let access = |versions| Access { versions, ..Access::open("reef") };
+        for (oldest, newest, common) in [(1, 2, 2), (2, 9, 3), (3, 3, 3)] {
+            let versions = MessageVersions::new(oldest, newest);
+            let connection = enter(&node, &access(versions)).await.expect("let in");
+            assert_eq!(connection.version, MessageVersion(common));
+        }
+        let error = enter(&node, &access(newer)).await.expect_err("nothing in common");
+        assert_eq!(error, ConnectError::NoCommonVersion { ours: newer, theirs: of_node });
+        let text = error.to_string();
+        assert!(
+            text.contains("speaks versions 2 to 3") && text.contains("versions 4 to 5"),
+            "{text}"
+        );
+    });
+    node.wait_count(|totals| totals.closes(CloseReason::NoCommonVersion) == 1);
 }
 
 #[test]

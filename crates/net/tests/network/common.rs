@@ -50,7 +50,9 @@ impl Core for Told {
                 CoreInput::FromClient { client, frame, arrived }
             }
             CoreInput::FromOperator { client, frame } => CoreInput::FromOperator { client, frame },
-            CoreInput::PeerUp { node, instance } => CoreInput::PeerUp { node, instance },
+            CoreInput::PeerUp { node, instance, version } => {
+                CoreInput::PeerUp { node, instance, version }
+            }
             CoreInput::PeerDown { node } => CoreInput::PeerDown { node },
             CoreInput::ClientGone { client } => CoreInput::ClientGone { client },
             CoreInput::Timer => CoreInput::Timer,
@@ -114,7 +116,7 @@ impl Node {
     #[track_caller]
     pub fn wait_up(&self, peer: NodeId) -> u64 {
         self.wait(|happened| match happened.input {
-            CoreInput::PeerUp { node, instance } if node == peer => Some(instance),
+            CoreInput::PeerUp { node, instance, .. } if node == peer => Some(instance),
             _ => None,
         })
     }

@@ -18,6 +18,9 @@ use zerocopy::IntoBytes;
 const PEER: u8 = 1;
 const CLIENT: u8 = 2;
 
+/// A hello without the name of a cluster.
+const HELLO_BYTES: usize = 64;
+
 fn preamble(role: u8, worker: u16) -> Vec<u8> {
     [b"SHOL", &[VERSION, role][..], &worker.to_le_bytes()].concat()
 }
@@ -61,7 +64,7 @@ fn is_well(node: &Node) {
 #[test]
 fn whoever_knocks_wrongly_is_closed_for_a_reason() {
     let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
-    let hello = frame(FrameKind::Hello, &[0; 60]);
+    let hello = frame(FrameKind::Hello, &[0; HELLO_BYTES]);
     let mut long = frame(FrameKind::Hello, &[]);
     long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     let cases = [
@@ -139,7 +142,7 @@ fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
     let mut silent = dial(&node);
     let mut slow = dial(&node);
     slow.write_all(&preamble(CLIENT, 0)).expect("written");
-    let hello = frame(FrameKind::Hello, &[0; 60]);
+    let hello = frame(FrameKind::Hello, &[0; HELLO_BYTES]);
     for byte in &hello[..hello.len() - 1] {
         if node.counters().closes(CloseReason::SlowHandshake) == 2 {
             break;
@@ -163,11 +166,12 @@ fn enter(node: &Node) -> TcpStream {
     use ring::hmac;
     let mut socket = dial(node);
     let start = preamble(CLIENT, 0);
-    let mut hello = [0; 60].to_vec();
+    let mut hello = [0; HELLO_BYTES].to_vec();
     hello[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    hello[28..32].copy_from_slice(&[1, 0, 1, 0]);
     hello.extend_from_slice(b"reef");
     socket.write_all(&[start.clone(), frame(FrameKind::Hello, &hello)].concat()).expect("written");
-    let mut challenge = [0; 8 + 56];
+    let mut challenge = [0; 8 + 60];
     socket.read_exact(&mut challenge).expect("a challenge");
     // As the documentation of the handshake says it, with an empty secret.
     let parts: [&[u8]; 6] =

@@ -6,6 +6,7 @@ use shoal_net::{
     CloseReason, Core, CoreInput, DropReason, Handle, LinkFaults, Network, NetworkConfig,
     NetworkLimits, Outbox, Panicked,
 };
+use shoal_types::wire::{MessageVersion, MessageVersions};
 use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -307,4 +308,56 @@ fn an_idle_node_does_nothing() {
         let after: Vec<_> = nodes.iter().map(Node::counters).collect();
         (before == after).then_some(())
     });
+}
+
+/// Node 0 is of an older release than node 1, as in the midst of an upgrade.
+#[test]
+fn nodes_of_two_releases_speak_the_newest_version_that_both_know() {
+    let versions = |node: NodeId| match node {
+        NodeId(0) => MessageVersions::new(1, 2),
+        _ => MessageVersions::new(2, 3),
+    };
+    let listeners = [port(), port()];
+    let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().expect("an address"));
+    let nodes: Vec<Node> = (0..)
+        .zip(listeners)
+        .map(|(own, listener)| {
+            let other = 1 - own;
+            let peers = vec![peer(other, addresses[other as usize])];
+            let peer_versions = versions(NodeId(own));
+            Node::start(NetworkConfig { peers, peer_versions, ..config(own) }, listener)
+        })
+        .collect();
+    for node in &nodes {
+        let version = node.wait(|happened| match happened.input {
+            CoreInput::PeerUp { version, .. } => Some(version),
+            _ => None,
+        });
+        assert_eq!(version, MessageVersion(2));
+    }
+    nodes[0].send(NodeId(1), "hello");
+    assert_eq!(nodes[1].wait_frame().1, "hello");
+}
+
+/// A release was skipped: the nodes speak nothing in common, say so, and try again; no frame passes.
+#[test]
+fn nodes_without_a_common_version_stay_apart() {
+    let listeners = [port(), port()];
+    let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().expect("an address"));
+    let nodes: Vec<Node> = (0..)
+        .zip(listeners)
+        .map(|(own, listener)| {
+            let other = 1 - own;
+            let peers = vec![peer(other, addresses[other as usize])];
+            let peer_versions = match own {
+                0 => MessageVersions::new(1, 1),
+                _ => MessageVersions::new(2, 3),
+            };
+            Node::start(NetworkConfig { peers, peer_versions, ..config(own) }, listener)
+        })
+        .collect();
+    for node in &nodes {
+        let totals = node.wait_count(|totals| totals.closes(CloseReason::NoCommonVersion) > 1);
+        assert_eq!((totals.connects, totals.admitted), (0, 0));
+    }
 }

@@ -98,7 +98,7 @@ fn those_without_the_right_certificate_stay_out() {
     // A preamble that promises TLS, and then something else.
     let before = node.counters().closes(CloseReason::TlsFailed);
     let mut socket = TcpStream::connect(node.address()).expect("connected");
-    socket.write_all(b"SHOL\x01\x82\0\0 and no TLS at all").expect("written");
+    socket.write_all(b"SHOL\x02\x82\0\0 and no TLS at all").expect("written");
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) == before + 1);
 
     // A node that knows the secret, but for which no authority vouches here.

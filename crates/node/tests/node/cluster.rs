@@ -340,10 +340,10 @@ fn stamps_of_any_form_end_equal() {
 /// hears from them what is durable.
 #[test]
 fn a_node_without_replicas_coordinates() {
-    use shoal_engines::mako::StampForm;
+    use shoal_mako::StampForm;
     let every = Duration::from_millis(2);
     let forms = [
-        mako::MakoOptions::default().stamps,
+        shoal_mako::MakoOptions::default().stamps,
         StampForm::Sparse { remote_max: 1 },
         StampForm::Full,
         StampForm::Timestamp,
@@ -354,7 +354,7 @@ fn a_node_without_replicas_coordinates() {
             let shape = nine(2);
             let datacenter = shape.nodes()[1].datacenter;
             let node = NodeId(shape.nodes().len() as u32);
-            let options = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
+            let options = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
             let shape = shape.with_node("coordinator", datacenter);
             let leads =
                 |shape: &Topology, node| shape.shard_ids().any(|shard| shape.leader(shard) == node);

@@ -8,4 +8,5 @@ mod incarnations;
 mod late_calls;
 mod nonsense;
 mod recovery;
+mod scripts;
 mod timers;

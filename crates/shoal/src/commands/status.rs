@@ -57,6 +57,9 @@ impl Status {
             for missing in report.outages().into_iter().chain(report.empty()) {
                 print(&format!("warning: {missing}\n"))?;
             }
+            for behind in report.versions() {
+                print(&format!("note: {behind}\n"))?;
+            }
             for lost in report.losses() {
                 print(&format!("note: {lost}\n"))?;
             }

@@ -53,7 +53,7 @@
 //! ```
 //!
 //! Read in this order: this page, `macros.rs`, `basic.rs` (what the language and its library have),
-//! `short.rs`, `words.rs` (what this crate has), and for tests `check.rs`. Other forms stand beside what
+//! `short.rs`, `words.rs` (what this crate has), `version.rs` (which forms two ends speak), and for tests `check.rs`. Other forms stand beside what
 //! they are of, in files that are called `wire.rs`.
 
 mod basic;
@@ -62,9 +62,11 @@ mod macros;
 mod short;
 #[cfg(test)]
 mod tests;
+mod version;
 mod words;
 
 pub use short::Short;
+pub use version::{CLIENT_MESSAGES, MessageVersion, MessageVersions, PEER_MESSAGES};
 
 // For the macros, which are used where this crate is the only way to it.
 use bytes::Bytes;

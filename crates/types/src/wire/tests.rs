@@ -61,6 +61,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         Cause::NotListening,
         Cause::UnknownHost,
         Cause::BadAddress,
+        Cause::OtherVersion,
     ];
     let parts = (any::<Option<u32>>(), 0..awaited.len(), 0..causes.len(), number());
     parts.prop_map(move |(node, what, why, waited)| Wait {
