@@ -17,7 +17,7 @@ fn write_files(folder: &Path, address: &str) -> PathBuf {
         fs::write(&path, text).expect("a file");
         path
     };
-    let secret = write("secret", "0123456789abcdef".repeat(4));
+    let secret = write("secret", "nyxW0jQ4m/7eV+2kTzR5aA".to_owned());
     fs::set_permissions(secret, Permissions::from_mode(0o600)).expect("permissions");
     write(
         "topology.toml",
