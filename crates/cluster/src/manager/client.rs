@@ -229,7 +229,7 @@ impl ManagerClient {
         match event {
             ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
             ManagerClientEvent::Report { shard, epoch, end } => {
-                self.on_report(now, shard, epoch, end, effects);
+                self.on_report(now, shard, epoch, &end, effects);
             }
             ManagerClientEvent::Close { shard, epoch } => {
                 let message = |claim| ToManager::Close { claim, epoch };
@@ -584,7 +584,7 @@ impl ManagerClient {
         now: Time,
         shard: ShardId,
         epoch: Epoch,
-        end: EpochEnd,
+        end: &EpochEnd,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
         let topic = RequestTopic::Report(epoch, shard);

@@ -265,7 +265,7 @@ fn tell_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
 }
 
 /// The survivors of S hold the epochs that its loss names up to there.
-fn hold(managers: &mut Managers, end: EpochEnd) {
+fn hold(managers: &mut Managers, end: &EpochEnd) {
     let held = loss(managers).ends.keys().map(|epoch| (*epoch, end.clone())).collect();
     let claim = managers.claim(S);
     managers.apply(Action::Held { claim, held });
@@ -293,7 +293,7 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
         after.tick(800);
         assert_eq!(loss(&after).stage, LossStage::Preparing);
         assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);
-        hold(&mut after, EpochEnd::up_to(4));
+        hold(&mut after, &EpochEnd::up_to(4));
         assert_eq!(loss(&after).stage, LossStage::Over);
         assert_eq!(loss(&after).ends[&Epoch(2)].end, Some(EpochEnd::up_to(9)));
         let closing: Vec<Epoch> = after.configuration().closing().collect();

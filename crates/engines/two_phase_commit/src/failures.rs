@@ -46,7 +46,7 @@ impl TwoPhaseCommit {
                 // The decision does not need an answer any more.
                 (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => self.wait(it),
                 (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
-                    self.wait(it)
+                    self.wait(it);
                 }
                 // It may have done all of it before it was gone.
                 (CommitPhase::Deciding | CommitPhase::Delegated, _) => {

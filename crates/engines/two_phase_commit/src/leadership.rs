@@ -154,12 +154,13 @@ impl TwoPhaseCommit {
         context: TwoPhaseCommitBranch,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let clock = match context {
+        let clock = match &context {
             TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Ended { .. } => return,
             TwoPhaseCommitBranch::Locked(_, clock)
             | TwoPhaseCommitBranch::Prepared { clock, .. }
-            | TwoPhaseCommitBranch::Committing { clock, .. } => clock,
+            | TwoPhaseCommitBranch::Committing { clock, .. } => *clock,
         };
+        drop(context);
         let shard = self.leader_logs[at].lead.shard;
         self.leader_logs[at].lead.end_in_flight(clock);
         effects.observe(|| TwoPhaseCommitObservation::Resolved {

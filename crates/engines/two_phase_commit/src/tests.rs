@@ -525,7 +525,7 @@ fn what_is_in_doubt_is_locked_before_its_shard_is_served_and_asked_for() {
     let (transaction, home, shard) = (others(7), THERE.shard, HERE);
     let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard };
     assert_eq!(hand.hear(decided(7, true)), [], "its outcome is not durable");
-    assert_eq!(hand.durable(), [acknowledgement.clone()]);
+    assert_eq!(hand.durable(), std::slice::from_ref(&acknowledgement));
     assert_eq!(hand.hear(decided(7, true)), [acknowledgement], "the last one may be lost");
     assert_eq!(hand.worker.pending(), 0);
 }

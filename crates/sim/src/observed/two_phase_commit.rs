@@ -68,7 +68,7 @@ impl Observed for TwoPhaseCommitObservation {
                 digest.bytes(key);
             }
             TwoPhaseCommitObservation::Told { transaction, .. } => {
-                words(8, transaction.sequence, 0)
+                words(8, transaction.sequence, 0);
             }
             TwoPhaseCommitObservation::Led { shard, ballot, length } => {
                 words(11, u64::from(shard.0) << 32 | u64::from(ballot.epoch.0), *length);

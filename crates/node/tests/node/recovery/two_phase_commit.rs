@@ -2,7 +2,6 @@
 
 use super::cluster::{Cluster, Fate, MS, quick};
 use shoal_cluster::topology::Topology;
-use shoal_engine::Engine;
 use shoal_node::WorkerMessage;
 use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use shoal_two_phase_commit::{
@@ -57,7 +56,7 @@ fn survives(mut cluster: Cluster<TwoPhaseCommit>, keeps: bool) {
 fn dies_when(seed: u64, trap: fn(&TwoPhaseCommitObservation) -> bool) {
     let mut cluster = cluster(seed);
     cluster.trap = Some(trap);
-    survives(cluster, seed % 2 == 0);
+    survives(cluster, seed.is_multiple_of(2));
 }
 
 #[test]
