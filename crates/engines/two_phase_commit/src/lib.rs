@@ -40,7 +40,7 @@
 //! it is coordinated there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
-//! - Not decided, and home has another leader: nobody can decide it any more, and all who ask are told *aborted* (P8,
+//! - Not decided, and home has another leader: no node can decide it any more, and every participant that asks is told *aborted* (P8,
 //!   argued in `decisions.rs`).
 //! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and tells them until
 //!   they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.

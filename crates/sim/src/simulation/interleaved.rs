@@ -19,6 +19,7 @@ use shoal_types::{EventTimes, Time, WorkerId};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What is due for the other worker within this may happen in the midst of a step,
 const WINDOW_NS: u64 = 200_000;
@@ -111,6 +112,18 @@ fn is_for<E: Engine>(
 }
 
 impl<E: Simulated> Simulation<E> {
+    /// For how long the step that is under way stands still, before what it sends leaves.
+    pub(super) fn interruption(&mut self) -> Duration {
+        let Some(fault_schedule) = self.fault_schedule.filter(|it| it.interrupted_ppm > 0) else {
+            return Duration::ZERO;
+        };
+        if self.random.below(1_000_000) >= u64::from(fault_schedule.interrupted_ppm) {
+            return Duration::ZERO;
+        }
+        self.work.interrupted += 1;
+        Duration::from_nanos(self.random.below(fault_schedule.longest_ns.max(1)))
+    }
+
     /// Perhaps another worker of the node acts in the midst of the step that this one is about to take.
     pub(super) fn interleave(&mut self, simulated_worker: usize) -> Option<OtherWorker<E>> {
         let percent =

@@ -691,18 +691,6 @@ impl<E: Simulated> Simulation<E> {
         Ok(())
     }
 
-    /// For how long the step that is under way stands still, before what it sends leaves.
-    fn interruption(&mut self) -> Duration {
-        let Some(fault_schedule) = self.fault_schedule.filter(|it| it.interrupted_ppm > 0) else {
-            return Duration::ZERO;
-        };
-        if self.random.below(1_000_000) >= u64::from(fault_schedule.interrupted_ppm) {
-            return Duration::ZERO;
-        }
-        self.work.interrupted += 1;
-        Duration::from_nanos(self.random.below(fault_schedule.longest_ns.max(1)))
-    }
-
     /// Does what a step of this worker, which ends at `end`, wants done.
     fn take_effect(&mut self, simulated_worker: usize, end: Time) -> Result<(), Violation> {
         let place = self.cluster.simulated_workers[simulated_worker].place;
