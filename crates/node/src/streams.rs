@@ -133,6 +133,14 @@ impl<E: Engine> Worker<E> {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
+            let leadership = known.leadership(self.node, assignment);
+            let held = self.streams.get_mut(&shard).expect("held");
+            let before = held.leadership;
+            let continues = leadership.map(|(_, since)| since) == before.map(|(_, since)| since);
+            if !continues {
+                // The engine has heard so, and has stepped down: what is decided now it takes as another leader's.
+                held.own_from = None;
+            }
             let members = shoal_log::StreamEvent::Members { members: assignment.members() };
             self.stream_step(now, shard, members, effects);
             let votes = known.is_admitted(self.node)
@@ -141,13 +149,7 @@ impl<E: Engine> Worker<E> {
             for replica in assignment.voters.iter().chain(&assignment.learners) {
                 self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
-            let leadership = known.leadership(self.node, assignment);
-            let held = self.streams.get_mut(&shard).expect("held");
-            let before = std::mem::replace(&mut held.leadership, leadership);
-            let continues = leadership.map(|(_, since)| since) == before.map(|(_, since)| since);
-            if !continues {
-                held.own_from = None;
-            }
+            self.streams.get_mut(&shard).expect("held").leadership = leadership;
             if before != leadership
                 && let Some((ballot, _)) = leadership
             {

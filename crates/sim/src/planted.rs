@@ -78,7 +78,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "adopt-shortest", "M4", STREAMS, 100),
     ("mako", "adopt-onto-own", "M4", STREAMS, 100),
     ("mako", "keep-undecided", "M4", STREAMS, 100),
-    ("mako", "replay-below-floor", "M6", COPIES, 100),
+    ("mako", "replay-below-floor", "M6", COPIES, 300),
     ("mako", "bury-unreached", "M6", COPIES, 60),
     ("mako", "sweep-led-only", "M9", COPIES, 300),
     ("mako", "keep-former-acks", "M4", STREAMS, 300),
@@ -96,7 +96,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "snapshot-without-finals", "M9", &["M9"], 60),
     ("mako", "install-after-close", "M8", &["M8"], 600),
     ("mako", "lock-after-close", "M8", &["M8"], 600),
-    ("mako", "certify-after-close", "M8", &["M8"], 800),
+    ("mako", "certify-after-close", "M8", &["M8"], 1_000),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
     ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),
@@ -134,6 +134,9 @@ pub const UNCAUGHT: &[&str] = &[
     "sweep-settled",
     // A put of a client outside has to fail where its memory is full: `node/tests/node/late_calls.rs` has one that fails.
     "commit-past-failed-write",
+    // Three leaderships in a row, of which the second does not get an entry to any other replica, and the third finds at the first
+    // leader alone what that had appended last: the unit tests of the engine have it.
+    "serve-unsealed",
 ];
 
 /// A call that ran twice, or after its client was told that it did not.

@@ -370,6 +370,7 @@ impl Subject for TwoPhaseCommit {
         ("validate-before-locks", TwoPhaseCommitPlantedBug::ValidateBeforeLocks),
         ("act-without-lease", TwoPhaseCommitPlantedBug::ActWithoutLease),
         ("serve-without-recovered-locks", TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks),
+        ("serve-unsealed", TwoPhaseCommitPlantedBug::ServeUnsealed),
         ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
     ];

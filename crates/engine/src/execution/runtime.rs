@@ -55,6 +55,17 @@ pub struct Runtime<M> {
     unresolved: BTreeMap<u64, usize>,
 }
 
+/// The requests that have waited for too long and were given up: their transactions and the shards that were asked.
+#[derive(Debug)]
+pub struct ExpiredRequests {
+    /// Of transactions that wait for the answer.
+    pub undecided: Vec<BranchKey>,
+    /// Of transactions that are decided or given up, which their participants are not told again.
+    pub decided: Vec<BranchKey>,
+    /// Was one of them, or of those that were kept, of the open epoch? Its end resolves what participants keep.
+    pub in_open_epoch: bool,
+}
+
 impl<M: RuntimeMessage> Runtime<M> {
     /// The runtime of a worker with this context.
     pub fn new(worker_context: Rc<WorkerContext>) -> Runtime<M> {
@@ -281,21 +292,23 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Gives up the requests that were not answered for as long as a transaction waits for another shard. What is
-    /// decided is said again until it is confirmed, or its epoch is `over` everywhere; of the others says whose they are,
-    /// and which shard was asked. And says whether there were any of the open epoch: its end resolves what participants
-    /// keep.
-    pub fn expire(&mut self, now: Time, over: impl Fn(Epoch) -> bool) -> (Vec<BranchKey>, bool) {
+    /// decided is said again until it is confirmed, or it is `over`, by its transaction and its epoch: what participants keep
+    /// is resolved otherwise.
+    pub fn expire(
+        &mut self,
+        now: Time,
+        over: impl Fn(BranchKey, Epoch) -> bool,
+    ) -> ExpiredRequests {
         let unresolved = &self.unresolved;
-        let kept =
-            |(sequence, _): BranchKey, epoch| unresolved.contains_key(&sequence) && !over(epoch);
+        let kept = |key: BranchKey, epoch| unresolved.contains_key(&key.0) && !over(key, epoch);
         let expired = self.outbox.expire(now, kept);
         let open = self.worker_context.epoch.get();
-        let any = expired.iter().any(|(_, epoch, _)| *epoch == open);
+        let in_open_epoch = expired.iter().any(|(_, epoch, _)| *epoch == open);
         let gone = expired.into_iter().filter(|(.., gone)| *gone).map(|(key, ..)| key);
         let (decided, undecided): (Vec<_>, Vec<_>) =
             gone.partition(|(sequence, _)| self.unresolved.contains_key(sequence));
-        decided.into_iter().for_each(|(sequence, _)| self.resolved(sequence));
-        (undecided, any)
+        decided.iter().for_each(|(sequence, _)| self.resolved(*sequence));
+        ExpiredRequests { undecided, decided, in_open_epoch }
     }
 
     /// See [`RequestRetransmission::waiting`].

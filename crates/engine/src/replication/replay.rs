@@ -20,7 +20,7 @@ use std::rc::Rc;
 const TRIES: u32 = 1000;
 
 /// Applies the writes under a stamp, as the shard keeps it. False if another worker holds a lock and does
-/// not release it: then nothing was done, and it is to be tried again later.
+/// not release it, or all sessions of the store are in use: then nothing was done, and it is to be tried again later.
 ///
 /// # Panics
 /// Where the store takes no more: a follower that cannot follow must not pretend to.
@@ -59,12 +59,12 @@ pub fn replay_above(
         else {
             return true;
         };
-        assert!(
-            matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
-            "{} cannot be followed: {error}",
-            replica.shard
-        );
-        std::hint::spin_loop();
+        match error {
+            Error::Aborted(Aborted::Conflict(Conflict::Locked { .. })) => std::hint::spin_loop(),
+            // Transactions of this node have them, which end.
+            Error::Aborted(Aborted::Overloaded { .. }) => return false,
+            other => panic!("{} cannot be followed: {other}", replica.shard),
+        }
     }
     false
 }
@@ -112,4 +112,37 @@ pub fn publish<S: DerefMut<Target = Session>>(
             }
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::Limits;
+    use bytes::Bytes;
+    use shoal_cluster::topology::{Partitioning, Topology};
+    use shoal_types::{Clock, Epoch, NodeId, TableId};
+
+    #[test]
+    fn without_a_session_it_is_tried_again_later() {
+        let topology = Topology::symmetric(1, 1, 1, 0, 1)
+            .with_tables([("t", Partitioning::Hash { prefix_bytes: 0 })])
+            .expect("a valid topology");
+        let limits = Limits { sessions_max: 1, ..Limits::default() };
+        let replica = &ShardReplica::all(&topology, NodeId(0), Epoch(1), &limits)[0];
+        let (key, value) = (Bytes::from("key"), Some(Bytes::from("value")));
+        let writes = [StreamWrite { table: TableId(0), key, value }];
+        let replay = || {
+            let (sessions, stamp) = (
+                SessionPool::new(replica.store.clone(), usize::MAX),
+                Stamp::local(Epoch(1), Clock(1)),
+            );
+            let observations = None::<&mut Vec<AppliedWrite>>;
+            replay(replica, &sessions, &stamp, &writes, PlantedBugs::default(), observations)
+        };
+        let own = SessionPool::new(replica.store.clone(), usize::MAX);
+        let session = own.take().expect("there is one");
+        assert!(!replay(), "it is in use");
+        drop((session, own));
+        assert!(replay());
+    }
 }

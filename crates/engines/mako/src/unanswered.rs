@@ -35,8 +35,9 @@ impl Mako {
         }
         self.give_up_on_silent(now, effects);
         let over = self.over_before(now);
-        let (expired, mut any) = self.runtime.expire(now, |epoch| epoch < over);
-        for branch in expired {
+        let expired = self.runtime.expire(now, |_, epoch| epoch < over);
+        let mut any = expired.in_open_epoch;
+        for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }
         if self.waiters_due <= now {

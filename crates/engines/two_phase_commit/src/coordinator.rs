@@ -29,8 +29,8 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(super) struct Coordinator {
     pub(super) transactions: BTreeMap<u64, CoordinatedTransaction>,
-    /// No decision has been on its way for too long before this.
-    pub(super) deciding_due: Option<Time>,
+    /// No record has been on its way for too long before this.
+    pub(super) durable_due: Option<Time>,
 }
 
 impl Coordinator {
@@ -58,8 +58,8 @@ pub(super) struct CommitProgress {
     pub(super) plan: CommitPlan,
     /// Where the decision will be, if that is on a shard of this node: its place, and under which leadership.
     pub(super) home: Option<(usize, DecisionHome)>,
-    /// Since when the decision is on its way.
-    pub(super) deciding_since: Time,
+    /// Since when it validates, or the decision is on its way.
+    pub(super) phase_since: Time,
     /// Its branches on own shards, by their place in [`TwoPhaseCommit::leader_logs`].
     pub(super) own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
@@ -68,8 +68,25 @@ pub(super) struct CommitProgress {
     /// Answers that are still to come in this phase.
     waiting: usize,
     /// Prepare records of own shards that are not durable yet.
-    undurable: usize,
+    pub(super) undurable: usize,
     pub(super) told: bool,
+    /// Its decision took too long: participants hear of it like those with a new leader, and nothing else is said to them.
+    pub(super) handed_over: bool,
+}
+
+impl CommitProgress {
+    /// Can the participant of `shard` have decided it, so that its answer is all that is missing? One that has only read has
+    /// done nothing.
+    pub(super) fn may_be_committed(&self, shard: ShardId) -> bool {
+        let is_decided_there = match self.phase {
+            CommitPhase::Delegated => true,
+            CommitPhase::Deciding => self.plan == CommitPlan::Other(shard),
+            CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => false,
+        };
+        is_decided_there
+            && self.ending == BodyEnd::Commit
+            && self.remote_branches.with_remote(shard, |remote| remote.writes)
+    }
 }
 
 pub(super) enum OwnBranch {
@@ -241,13 +258,14 @@ impl TwoPhaseCommit {
             phase: CommitPhase::Draining,
             plan: CommitPlan::ReadOnly,
             home: None,
-            deciding_since: Time::ZERO,
+            phase_since: Time::ZERO,
             own: own.collect(),
             writers: 0,
             drawn: Vec::new(),
             waiting: 0,
             undurable: 0,
             told: false,
+            handed_over: false,
         };
         self.begin(it, effects);
     }
@@ -428,6 +446,10 @@ impl TwoPhaseCommit {
             self.prepare_own(&mut it);
         }
         it.phase = CommitPhase::Validating;
+        it.phase_since = self.runtime.worker_context.now.get();
+        if it.undurable > 0 {
+            self.expect_durable(it.phase_since);
+        }
         it.remote_branches.marks.lock(self.runtime.worker_context.now.get());
         let others = others_to_validate(&it);
         it.waiting = others.len();
@@ -463,7 +485,7 @@ impl TwoPhaseCommit {
         );
         self.count_certified(&it, effects);
         it.phase = CommitPhase::Deciding;
-        it.deciding_since = self.runtime.worker_context.now.get();
+        it.phase_since = self.runtime.worker_context.now.get();
         if self.options().faults.has(TwoPhaseCommitPlantedBug::AcknowledgeAtCertification) {
             self.tell(&mut it, effects);
         }
@@ -499,9 +521,14 @@ impl TwoPhaseCommit {
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
         let waiter = RecordWaiter::Decided(transaction.sequence);
-        let due = it.deciding_since + self.runtime.worker_context.limits.shard_wait_max;
-        self.coordinator.deciding_due.get_or_insert(due);
+        self.expect_durable(it.phase_since);
         self.append_commit(at, transaction, &participants, own, waiter);
+    }
+
+    /// A record that a transaction waits for is on its way since then, or will be at once.
+    fn expect_durable(&mut self, since: Time) {
+        let due = since + self.runtime.worker_context.limits.shard_wait_max;
+        self.coordinator.durable_due.get_or_insert(due);
     }
 
     /// The commit record is durable.
@@ -536,7 +563,8 @@ impl TwoPhaseCommit {
             }
         }
         let mut asked = 0;
-        for shard in remote_branches.open_branches() {
+        let open = if it.handed_over { Vec::new() } else { remote_branches.open_branches() };
+        for shard in open {
             let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
             let leadership = remote_branches.with_remote(shard, |remote| remote.leadership);
             if leadership != self.runtime.worker_context.leadership(shard).1 {
@@ -548,7 +576,9 @@ impl TwoPhaseCommit {
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
             asked += 1;
         }
-        self.runtime.expect_resolved(transaction.sequence, asked);
+        if !it.handed_over {
+            self.runtime.expect_resolved(transaction.sequence, asked);
+        }
         if let Some((at, home)) = home {
             let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
             told.retain(|shard, _| *shard != home.shard && drew(shard));
@@ -621,7 +651,7 @@ impl TwoPhaseCommit {
     }
 
     /// The name of this worker's transaction with this number.
-    fn own_id(&self, sequence: u64) -> TransactionId {
+    pub(super) fn own_id(&self, sequence: u64) -> TransactionId {
         let WorkerPlace { node, worker } = self.runtime.worker_context.place;
         TransactionId { node, worker, sequence }
     }

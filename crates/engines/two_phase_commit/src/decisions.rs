@@ -9,13 +9,20 @@
 //! transaction can only be appended by the leadership of the home shard under which it is coordinated (its prepare records
 //! name it), in the stream of its coordinator's worker. So:
 //!
-//! - A leader of a later leadership answers when all that it inherited of this stream is decided and replayed. A majority has
-//!   promised its ballot by then, so nothing that was appended before, and that it has not inherited, is ever decided.
+//! - A leader of a later leadership answers when all that it inherited of this stream is decided and replayed, and an entry of
+//!   its own is durable. That a majority has promised its ballot is not enough: it keeps former leaders from having an entry
+//!   accepted, but one that a single replica has accepted under a former ballot can still be adopted under a later one. Once
+//!   a majority has *accepted* an entry under the ballot of this leadership, every later leader finds it among what its own
+//!   majority has accepted, and adopts a sequence with that entry: nothing that was appended before, and that this leadership
+//!   has not inherited, is ever decided. Raft commits an entry of the new term for the same reason (Ongaro and Ousterhout,
+//!   *In search of an understandable consensus algorithm*, ATC 2014, section 8).
 //! - The same leadership is the coordinator itself, in the same process. It appends a decision only for a transaction that it
 //!   knows, and knows none twice. One that it knows is not answered for until the decision is durable.
 //!
 //! A decision that was forgotten is asked for by no one: all participants have its outcome durable, and every later leader of
-//! theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, or is over.
+//! theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, and drops the answer, or one that
+//! is over: that one is not answered, since it may not have heard so, and may still be in doubt. Home has heard so, if it has
+//! forgotten the decision: it takes acknowledgements only from the present leader.
 
 use super::message::{DecisionHome, Participant};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
@@ -35,7 +42,8 @@ pub(super) struct Decisions {
 /// How a participant is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Telling {
-    /// By the coordinator, as long as this leadership of the participant lasts.
+    /// By the coordinator, as long as this leadership of the participant lasts, and for as long as it waits for another
+    /// shard.
     Coordinated(Epoch),
     /// From this time on, again and again.
     From(Time),
@@ -71,6 +79,20 @@ impl Decisions {
                 *telling = Telling::From(Time::ZERO);
                 self.tell_at = Time::ZERO;
             }
+        }
+    }
+
+    /// Is it to be told that this one is committed?
+    pub(super) fn has(&self, transaction: TransactionId) -> bool {
+        self.open.contains_key(&transaction)
+    }
+
+    /// The participant of `shard` does not answer its coordinator: it is told like one with a new leader.
+    pub(super) fn hand_over(&mut self, transaction: TransactionId, shard: ShardId) {
+        let participants = self.open.get_mut(&transaction);
+        if let Some(telling) = participants.and_then(|it| it.get_mut(&shard)) {
+            *telling = Telling::From(Time::ZERO);
+            self.tell_at = Time::ZERO;
         }
     }
 
@@ -118,7 +140,12 @@ impl TwoPhaseCommit {
         participant: Participant,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        match self.decision(transaction, home) {
+        // A participant that is not known here may have been followed by another, and its copy of an inquiry outlast the
+        // decision. One that this node has not heard of yet asks again.
+        let is_present = self.has_shard(participant.shard)
+            && self.runtime.worker_context.leadership(participant.shard).1
+                == participant.leadership;
+        match self.decision(transaction, home).filter(|_| is_present) {
             Some(committed) => {
                 let about = (home.shard, participant);
                 self.say_decision(from, transaction, about, committed, effects);
@@ -137,7 +164,7 @@ impl TwoPhaseCommit {
         if self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortEarly) {
             return Some(false);
         }
-        if !state.began || state.since < home.leadership {
+        if !state.began || !self.is_sealed(at) || state.since < home.leadership {
             return None;
         }
         let is_coordinated =

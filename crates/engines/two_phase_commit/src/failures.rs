@@ -48,14 +48,14 @@ impl TwoPhaseCommit {
                 (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
                     self.wait(it);
                 }
-                // It may have done all of it before it was gone.
-                (CommitPhase::Deciding | CommitPhase::Delegated, _) => {
-                    it.remote_branches.lose(shard, &error);
-                    self.abort(it, Unknown::Participant { shard }.into(), effects);
-                }
-                (CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating, _) => {
-                    it.remote_branches.lose(shard, &error);
-                    self.abort(it, error.clone(), effects);
+                _ => {
+                    // It may have done all of it before it was gone.
+                    let error = match it.may_be_committed(shard) {
+                        true => Unknown::Participant { shard }.into(),
+                        false => error.clone(),
+                    };
+                    it.remote_branches.lose(shard, &recovering(shard));
+                    self.abort(it, error, effects);
                 }
             }
         }
@@ -103,7 +103,7 @@ impl TwoPhaseCommit {
         it: CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let CommitProgress { remote_branches, own, home, told, .. } = it;
+        let CommitProgress { remote_branches, own, home, told, handed_over, .. } = it;
         let transaction = remote_branches.id;
         let (_, home) = home.expect("it is decided at home");
         let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
@@ -115,7 +115,9 @@ impl TwoPhaseCommit {
             }
         }
         self.inquire_at = Time::ZERO;
-        self.runtime.expect_resolved(transaction.sequence, 0);
+        if !handed_over {
+            self.runtime.expect_resolved(transaction.sequence, 0);
+        }
         if !told {
             let error = Unknown::NotDurable { shard: home.shard }.into();
             self.runtime.finish(&remote_branches, Err(error));
@@ -138,33 +140,74 @@ impl TwoPhaseCommit {
 
     /// Ends what has waited too long for other shards, or for its decision to be durable.
     pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let (expired, _) = self.runtime.expire(now, |_| false);
-        for branch in expired {
+        let (place, decisions) = (self.runtime.worker_context.place, &self.decisions);
+        let is_decided = |sequence| {
+            let transaction = TransactionId { node: place.node, worker: place.worker, sequence };
+            decisions.iter().any(|it| it.has(transaction))
+        };
+        let expired = self.runtime.expire(now, |(sequence, _), _| is_decided(sequence));
+        for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }
-        if self.coordinator.deciding_due.is_none_or(|due| due > now) {
-            return;
+        for (sequence, shard) in expired.decided {
+            let transaction = self.own_id(sequence);
+            self.decisions.iter_mut().for_each(|it| it.hand_over(transaction, shard));
         }
+        if self.coordinator.durable_due.is_some_and(|due| due <= now) {
+            self.expire_records(now, effects);
+        }
+    }
+
+    /// Ends what has waited too long for records in streams of this node.
+    fn expire_records(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let wait_max = self.runtime.worker_context.limits.shard_wait_max;
-        let (mut next, mut expired) = (None::<Time>, Vec::new());
-        for progress in self.coordinator.transactions.values_mut() {
+        let (mut next, mut undecided, mut unprepared) = (None::<Time>, Vec::new(), Vec::new());
+        for (sequence, progress) in &mut self.coordinator.transactions {
             let CoordinatedTransaction::Committing(it) = progress else { continue };
-            let (CommitPhase::Deciding, Some((_, home)), false) = (it.phase, it.home, it.told)
-            else {
-                continue;
-            };
-            let due = it.deciding_since + wait_max;
-            if due <= now {
-                it.told = true;
-                expired.push((Rc::clone(&it.remote_branches), home.shard));
-            } else {
-                next = Some(next.map_or(due, |next| next.min(due)));
+            let due = it.phase_since + wait_max;
+            match (it.phase, it.home) {
+                (CommitPhase::Deciding, Some((_, home))) if !it.told => {
+                    if due <= now {
+                        (it.told, it.handed_over) = (true, true);
+                        undecided.push((Rc::clone(&it.remote_branches), home.shard));
+                        continue;
+                    }
+                }
+                (CommitPhase::Validating, _) if it.undurable > 0 => {
+                    if due <= now {
+                        unprepared.push(*sequence);
+                        continue;
+                    }
+                }
+                _ => continue,
             }
+            next = Some(next.map_or(due, |next| next.min(due)));
         }
-        self.coordinator.deciding_due = next;
-        for (remote_branches, shard) in expired {
+        self.coordinator.durable_due = next;
+        for (remote_branches, shard) in undecided {
+            // It does not hold up what participants forget. If it is decided, they are told like those with a new leader.
+            self.runtime.expect_resolved(remote_branches.id.sequence, 0);
             self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
         }
+        for sequence in unprepared {
+            self.give_up_unprepared(sequence, effects);
+        }
+    }
+
+    /// A prepare record of an own shard does not become durable. Nothing is decided, so nothing of the transaction happens.
+    fn give_up_unprepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+        let Some(CoordinatedTransaction::Committing(it)) =
+            self.coordinator.transactions.remove(&sequence)
+        else {
+            return;
+        };
+        let undurable = it.own.iter().find(|(at, branch)| {
+            let prepared = matches!(branch, OwnBranch::Locked { prepared: true, .. });
+            prepared && self.leader_logs[*at].lead.undecided() > 0
+        });
+        let (at, _) = undurable.or(it.own.first()).expect("it has prepared here");
+        let shard = self.leader_logs[*at].lead.shard;
+        self.abort(it, Aborted::from(Conflict::NoAnswer { shard }).into(), effects);
     }
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
@@ -172,12 +215,10 @@ impl TwoPhaseCommit {
         let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
         match self.coordinator.transactions.remove(&sequence) {
             Some(CoordinatedTransaction::Committing(it)) => {
-                let error = match it.phase {
-                    // It may have done all of it, and the answers got lost.
-                    CommitPhase::Delegated | CommitPhase::Deciding => {
-                        Unknown::Participant { shard }.into()
-                    }
-                    CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => error,
+                // It may have done all of it, and the answers got lost.
+                let error = match it.may_be_committed(shard) {
+                    true => Unknown::Participant { shard }.into(),
+                    false => error,
                 };
                 self.abort(it, error, effects);
             }

@@ -80,7 +80,7 @@ impl TwoPhaseCommit {
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
         let open = self.in_doubt[at].iter().filter(|(_, branch)| branch.locked.is_none());
         let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
-        let mut all = true;
+        let (mut all, mut any, mut blocked) = (true, false, false);
         for transaction in open {
             let branch = &self.in_doubt[at][&transaction];
             if ignores && branch.committed.is_none() {
@@ -93,11 +93,15 @@ impl TwoPhaseCommit {
                     let branch = self.in_doubt[at].get_mut(&transaction).expect("seen above");
                     branch.locked = Some(locked);
                     self.resolve_in_doubt(at, transaction, effects);
+                    any = true;
                 }
-                // Its turn is to come, or another worker still replays what is beside it.
-                None | Some(Err(_)) => all = false,
+                // Its turn is to come.
+                None => all = false,
+                // Another worker still replays what is beside it.
+                Some(Err(_)) => (all, blocked) = (false, true),
             }
         }
+        self.retries_locks |= blocked || (any && !all);
         all
     }
 
@@ -156,10 +160,12 @@ impl TwoPhaseCommit {
             locked.writes(|_, _, value| values.push(value.map(<[u8]>::to_vec)));
         }
         let (mut values, observations) = (values.into_iter(), &mut effects.observations);
+        // The session may have replayed deletes. Before the shard is served, something older can still come in their place.
+        let reached = self.shared.replicas[at].reached();
         locked.replay(
             stamp.as_ref(),
             |newest| newest.clock < clock,
-            |_| true,
+            |tombstone| tombstone.clock <= reached,
             |table, key, won| {
                 let value = values.next().flatten();
                 if let Some(observations) = observations
@@ -216,7 +222,7 @@ impl TwoPhaseCommit {
                 }
             }
             // Its outcome is in an entry. If that is not durable, this is told again.
-            None if committed && !self.prepared_replays[at].is_prepared(transaction) => {
+            None if committed && self.prepared_replays[at].may_be_committed(transaction) => {
                 self.acknowledge(transaction, home, shard, effects);
             }
             None => {}

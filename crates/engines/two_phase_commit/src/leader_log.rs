@@ -6,8 +6,8 @@
 //! and of the others it is in the stream what became of them.
 //!
 //! ```text
-//!            appointed      stream prepared      all inherited     in doubt: locked,      all workers'
-//!  follows ──────────► waits ───────────► recovers ─────► is decided ──────────► or resolved ──────────► serves
+//!            appointed      stream prepared      all inherited     in doubt: locked, or    all workers'
+//!  follows ──────────► waits ───────────► recovers ─────► is decided ─────► resolved; sealed ──────────► serves
 //!     ▲                                                                                                  │
 //!     └───────────────────────── another is appointed, or leads the stream ──────────────────────────────┘
 //! ```
@@ -49,6 +49,11 @@ pub(super) struct LeaderState {
     pub(super) began: bool,
     /// Of this stream, all that is in doubt is locked or resolved.
     pub(super) recovered: bool,
+    /// Where the first entry of this leadership is in the stream, once it is appended.
+    pub(super) seal: Option<u64>,
+    /// That entry is durable: a majority has accepted it under a ballot of this leadership, so every later leader inherits
+    /// it, and of former leaderships nothing that is not before it.
+    pub(super) sealed: bool,
     /// So it is of all streams of the shard.
     pub(super) serves: bool,
 }
@@ -119,10 +124,17 @@ impl LeaderLog {
         if !self.is_due(now, replica, options) {
             return None;
         }
-        let safe = self.lead.safe_now(replica, options.limits.faults);
-        let index = self.lead.append(now, safe, options.limits.faults);
-        // What is waited for, and each clock, is in the last of the entries that are ready.
+        // What is waited for, each clock, and what became of others is in the last of the entries that are ready: the others
+        // say nothing new of what is safe (rule P5).
         let is_part = self.batch.has_full();
+        let safe = match is_part {
+            true => self.lead.safe_appended(),
+            false => self.lead.safe_now(replica, options.limits.faults),
+        };
+        let index = self.lead.append(now, safe, options.limits.faults);
+        if let Some(state) = &mut self.leader_state {
+            state.seal.get_or_insert(index);
+        }
         let waiters = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
         let is_heartbeat = !is_part && self.batch.len() == 0;
         let clocks = if is_part { Vec::new() } else { std::mem::take(&mut self.batched) };
@@ -172,7 +184,8 @@ impl LeaderLog {
         if !self.lead.is_leading() {
             return None;
         }
-        if self.batch.has_full() {
+        let is_unsealed = self.leader_state.is_some_and(|state| state.seal.is_none());
+        if self.batch.has_full() || is_unsealed {
             return Some(Time::ZERO);
         }
         if self.batch.len() > 0 {
@@ -186,6 +199,9 @@ impl LeaderLog {
     /// The stream has decided that many entries. Returns those of them that are news, with who waited, in their order.
     pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<DurableRecords> {
         let news = self.lead.decide(now, length);
+        if let Some(state) = &mut self.leader_state {
+            state.sealed |= state.seal.is_some_and(|seal| seal < length);
+        }
         self.undecided.drain(..news).collect()
     }
 
@@ -290,6 +306,40 @@ mod tests {
             [RecordWaiter::Branch(id(2)), RecordWaiter::Branch(id(3))]
         );
         assert_eq!(led.pending(), 0);
+    }
+
+    #[test]
+    fn parts_do_not_say_that_a_clock_is_safe_whose_outcome_comes_after_them() {
+        let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
+        let mut led = LeaderLog::new(ShardId(0));
+        led.lead.begin(0, Clock::ZERO);
+        replica.store.raise_clock(Clock(11));
+        led.lead.begin_in_flight(Clock(10), FLIGHT);
+        add(&mut led, 10);
+        let mut replayed = super::super::prepared_replay::PreparedReplay::new(&replica);
+        let mut close = |led: &mut LeaderLog| {
+            let closed = led.close(LATE, &replica, &options).expect("it is due");
+            let entry = super::super::record::RecordEntry::decode(closed.entry);
+            replayed.enter(entry.expect("well-formed"), false);
+            closed.safe
+        };
+        assert_eq!(close(&mut led), Clock(9));
+        led.durable(LATE, 1);
+        led.lead.begin_in_flight(Clock(11), FLIGHT);
+        let value = vec![0; 1 << 20];
+        led.append(LATE, Some(Clock(11)), None, |batch| {
+            batch.prepare(id(11), Clock(11), HOME, |write| {
+                for key in [b"a", b"b", b"c"] {
+                    write(shoal_types::TableId(0), key, Some(&value[..]));
+                }
+            });
+        });
+        assert_eq!(close(&mut led), Clock(9));
+        led.lead.end_in_flight(Clock(10));
+        led.append(LATE, None, None, |batch| batch.outcome(id(10), true));
+        assert_eq!(close(&mut led), Clock(9), "what became of it is in a later entry");
+        assert_eq!(close(&mut led), Clock(10));
+        assert!(!led.batch.has_full());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A node takes up and lays down the lead of shards as the configuration says (rules P6 to P9).
 //!
 //! Each worker recovers its own stream of the shard; the shard is served when all have. What was decided under a former
-//! leadership is in the store by then, what is prepared and not decided is locked, and what is neither never happened.
+//! leadership is in the store by then, what is prepared and not decided is locked, and what is neither never happens: an
+//! entry of the new leadership is durable in every stream, which no later leader can do without.
 
 use super::leader_log::LeaderState;
 use super::participant::{TwoPhaseCommitBranch, ended};
@@ -114,8 +115,18 @@ impl TwoPhaseCommit {
             Some(state) => (state.ballot, state.recovered) = (ballot, false),
             state => {
                 let inherited = length;
-                let [began, recovered, serves] = [false; 3];
-                *state = Some(LeaderState { ballot, since, inherited, began, recovered, serves });
+                let [began, recovered, sealed, serves] = [false; 4];
+                let seal = None;
+                *state = Some(LeaderState {
+                    ballot,
+                    since,
+                    inherited,
+                    began,
+                    recovered,
+                    seal,
+                    sealed,
+                    serves,
+                });
             }
         }
     }
@@ -173,6 +184,7 @@ impl TwoPhaseCommit {
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
     pub(super) fn recover_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        self.retries_locks = false;
         for at in 0..self.leader_logs.len() {
             self.recover(at, effects);
         }
@@ -194,6 +206,7 @@ impl TwoPhaseCommit {
         if !state.recovered
             && began(&self.leader_logs[at])
             && self.lock_in_doubt(at, effects)
+            && self.is_sealed(at)
             && let Some(state) = &mut self.leader_logs[at].leader_state
         {
             state.recovered = true;
@@ -215,7 +228,15 @@ impl TwoPhaseCommit {
         self.report(effects);
     }
 
-    /// All that was inherited of the stream at this place is decided and in the store.
+    /// Can nothing of a former leadership be decided any more that this one has not inherited (rules P7 and P8)?
+    pub(super) fn is_sealed(&self, at: usize) -> bool {
+        let state = self.leader_logs[at].leader_state;
+        state.is_some_and(|state| state.sealed)
+            || self.options().faults.has(TwoPhaseCommitPlantedBug::ServeUnsealed)
+    }
+
+    /// All that was inherited of the stream at this place is decided and in the store. An entry of this leadership follows
+    /// at once, with or without records: it seals what is before it.
     fn begin_to_lead(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let replay = &self.prepared_replays[at];
         // What is drawn from now on comes after all that the streams have.
@@ -229,9 +250,14 @@ impl TwoPhaseCommit {
         self.runtime.nudge_others(effects);
     }
 
-    /// What is prepared on the shard at this place, and not resolved, is locked before the shard is served (rule P7).
+    /// What is prepared on the shard at this place, and not resolved, is locked before the shard is served, and an entry of
+    /// this leadership is durable (rule P7).
     fn assert_recovered(&self, at: usize) {
         let shard = self.leader_logs[at].lead.shard;
+        assert!(
+            self.is_sealed(at),
+            "P7: {shard} is served before an entry of its leader is durable"
+        );
         let ignores =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
         for (transaction, branch) in &self.in_doubt[at] {

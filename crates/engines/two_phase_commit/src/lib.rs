@@ -27,7 +27,8 @@
 //!
 //! ```text
 //!   s1's leader dies                    s1's new leader                     leader of the home shard
-//!   prepared T in its stream ─────────► stream prepared, all replayed
+//!   prepared T in its stream ─────────► stream prepared, all replayed,
+//!                                       an entry of its own durable
 //!                                       T has no outcome: lock it again
 //!                                       ──────────── Inquiry ─────────────► decided? It says so.
 //!                                       ◄─────────── Decision ───────────── Can never be? Aborted.
@@ -40,8 +41,8 @@
 //! it is coordinated there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
-//! - Not decided, and home has another leader: no node can decide it any more, and every participant that asks is told *aborted* (P8,
-//!   argued in `decisions.rs`).
+//! - Not decided, and home has another leader: once an entry of that leader is durable it can be decided no more, and every
+//!   participant that asks is told *aborted* (P8, argued in `decisions.rs`).
 //! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and tells them until
 //!   they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.
 //! - A participant has another leader: what is prepared and has no outcome is locked before the shard is served (P7), and
@@ -74,10 +75,10 @@
 //!   of it. Followers keep tombstones until all streams of the shard have passed them.
 //! - **P6** A node reads, locks, draws clocks and validates as a leader only while it holds its lease, and only for requests
 //!   that were meant for its present leadership.
-//! - **P7** A shard is served when all streams of it are replayed as far as they were inherited, and all that is prepared
-//!   there without an outcome holds its locks.
+//! - **P7** A shard is served when all streams of it are replayed as far as they were inherited, each has an entry of the
+//!   new leadership that is durable, and all that is prepared there without an outcome holds its locks.
 //! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
-//!   decision can appear any more; no two answers differ.
+//!   decision can appear any more, which a later leadership knows when an entry of its own is durable; no two answers differ.
 //! - **P9** A decision is kept, and told, until every participant has its outcome durable.
 //!
 //! Each is asserted where it is kept.
@@ -178,6 +179,9 @@ pub struct TwoPhaseCommit {
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
+    /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
+    /// What waits for its turn otherwise is nudged.
+    retries_locks: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
     /// What the manager was told of epochs that are closed and not settled.
@@ -231,6 +235,7 @@ impl Engine for TwoPhaseCommit {
             leaderships: Vec::new(),
             configuration: None,
             lease_end: Time::ZERO,
+            retries_locks: false,
             inquire_at: Time::MAX,
             reported: BTreeSet::new(),
             nudged_at: Time::ZERO,
@@ -536,16 +541,14 @@ impl TwoPhaseCommit {
         });
         // Without a lease nothing runs; when there is one again, that wakes this worker.
         let runs = self.holds_lease(now);
-        let is_blocked = self.prepared_replays.iter().any(PreparedReplay::is_blocked)
-            || self.leader_logs.iter().zip(&self.in_doubt).any(|(log, in_doubt)| {
-                log.leader_state.is_some_and(|state| !state.recovered) && !in_doubt.is_empty()
-            });
+        let is_blocked =
+            self.retries_locks || self.prepared_replays.iter().any(PreparedReplay::is_blocked);
         let told = self.decisions.iter().map(|decisions| decisions.tell_at);
         let asked = told.chain([self.inquire_at]).filter(|at| *at < Time::MAX).min();
         let others = [
             self.runtime.next_due().filter(|_| runs),
             self.runtime.next_expiry().filter(|_| runs),
-            self.coordinator.deciding_due.filter(|_| runs),
+            self.coordinator.durable_due.filter(|_| runs),
             self.runtime.next_ending(),
             is_blocked.then(|| now + BLOCKED_FOR),
             asked,

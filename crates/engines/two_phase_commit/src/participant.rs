@@ -120,7 +120,7 @@ impl TwoPhaseCommit {
         if let Some(home) = self.in_doubt[at].get(&transaction).map(|branch| branch.home.shard) {
             self.learn(at, transaction, home, true, effects);
         }
-        let is_durable = !self.prepared_replays[at].is_prepared(transaction);
+        let is_durable = self.prepared_replays[at].may_be_committed(transaction);
         is_durable.then_some(TwoPhaseCommitReply::Resolved)
     }
 

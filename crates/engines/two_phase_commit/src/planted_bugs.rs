@@ -15,6 +15,8 @@ pub enum TwoPhaseCommitPlantedBug {
     ActWithoutLease,
     /// A new leader serves its shard while what is prepared and not decided there is not locked (P7).
     ServeWithoutRecoveredLocks,
+    /// A new leader serves its shard, and calls transactions aborted, before an entry of its own is durable (P7, P8).
+    ServeUnsealed,
     /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
     PresumeAbortEarly,
     /// A decision is forgotten before all participants have its outcome durable (P9).

@@ -18,6 +18,10 @@ use shoal_types::{Clock, Epoch, ShardId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+/// Of so many transactions that were aborted last it is remembered. That one of them is committed after all is never confirmed:
+/// it would be a breach of rule P8, and pass unseen otherwise.
+const ABORTED_MAX: usize = 256;
+
 /// The decided part of a stream.
 pub(super) struct PreparedReplay {
     pub(super) shard: ShardId,
@@ -26,6 +30,8 @@ pub(super) struct PreparedReplay {
     prepared: BTreeMap<TransactionId, PreparedBranch>,
     /// What is decided here for several shards, and who takes part, until all of these have it durable.
     decided: BTreeMap<TransactionId, Vec<ShardId>>,
+    /// What was prepared here and aborted last.
+    aborted: VecDeque<TransactionId>,
     /// The first writes of what is not prepared or committed yet.
     parts: BTreeMap<TransactionId, Vec<StreamWrite>>,
     /// The clocks of what is prepared.
@@ -60,6 +66,7 @@ impl PreparedReplay {
             sessions: SessionPool::new(replica.store.clone(), usize::MAX),
             prepared: BTreeMap::new(),
             decided: BTreeMap::new(),
+            aborted: VecDeque::with_capacity(ABORTED_MAX),
             parts: BTreeMap::new(),
             clocks: BTreeSet::new(),
             blocked: VecDeque::new(),
@@ -104,7 +111,11 @@ impl PreparedReplay {
                     let PreparedBranch { clock, writes, .. } = self.take(transaction);
                     self.apply(transaction, clock, writes, installed);
                 }
-                CommitRecord::Aborted => drop(self.take(transaction)),
+                CommitRecord::Aborted => {
+                    self.take(transaction);
+                    self.aborted.truncate(ABORTED_MAX - 1);
+                    self.aborted.push_front(transaction);
+                }
                 CommitRecord::End => _ = self.decided.remove(&transaction),
             }
         }
@@ -176,9 +187,10 @@ impl PreparedReplay {
         self.decided.iter().map(|(transaction, shards)| (*transaction, &shards[..]))
     }
 
-    /// Is the transaction prepared here, and its outcome not durable?
-    pub(super) fn is_prepared(&self, transaction: TransactionId) -> bool {
-        self.prepared.contains_key(&transaction)
+    /// Can it be that a transaction which its home calls committed has that outcome durable here? Not where it is prepared, nor
+    /// where it was aborted, as far back as that is remembered (rule P8).
+    pub(super) fn may_be_committed(&self, transaction: TransactionId) -> bool {
+        !self.prepared.contains_key(&transaction) && !self.aborted.contains(&transaction)
     }
 
     /// Is the transaction decided here, durably?

@@ -23,15 +23,23 @@ const OTHER: NodeId = NodeId(1);
 struct Hand {
     worker: TwoPhaseCommit,
     now: Time,
+    /// How long the stream was when it began to lead, and what it has proposed since.
+    inherited: u64,
     proposed: u64,
 }
 
 impl Hand {
     fn new() -> Hand {
+        let [hand] = Hand::of(Topology::symmetric(1, 2, 1, 0, 1));
+        hand
+    }
+
+    /// All workers of the first node of two shards.
+    fn of<const WORKERS: usize>(topology: Topology) -> [Hand; WORKERS] {
         let splits = [(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))]
             .into_iter()
             .collect();
-        let topology = Topology::symmetric(1, 2, 1, 0, 1)
+        let topology = topology
             .with_tables([("t", Partitioning::Range { splits })])
             .expect("a valid topology");
         let setup = Setup {
@@ -41,16 +49,27 @@ impl Hand {
             options: TwoPhaseCommitOptions::default(),
         };
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));
-        let worker = TwoPhaseCommit::new(WorkerId(0), shared, 1);
         let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());
         configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
-        let mut hand = Hand { worker, now: Time::ZERO, proposed: 0 };
-        hand.worker.renew(Time::MAX);
         let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
-        hand.step(EngineEvent::Configured { configuration, incarnation });
-        hand.step(EngineEvent::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
-        hand
+        let mut hands = std::array::from_fn(|worker| {
+            let worker = TwoPhaseCommit::new(WorkerId(worker as u32), Arc::clone(&shared), 1);
+            let mut hand = Hand { worker, now: Time::ZERO, inherited: 0, proposed: 0 };
+            hand.worker.renew(Time::MAX);
+            let configuration = Arc::clone(&configuration);
+            hand.step(EngineEvent::Configured { configuration, incarnation });
+            hand.step(EngineEvent::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
+            hand.durable();
+            (hand.inherited, hand.proposed) = (1, 0);
+            hand
+        });
+        hands.iter_mut().for_each(|hand| drop(hand.step(EngineEvent::Timer)));
+        hands
+    }
+
+    fn serves(&self) -> bool {
+        self.worker.runtime.worker_context.own(HERE).is_some()
     }
 
     /// The shard of this node is led by that one, since this epoch.
@@ -64,10 +83,11 @@ impl Hand {
         self.step(EngineEvent::Configured { configuration, incarnation })
     }
 
-    /// It leads again since this epoch, and has inherited so many entries.
-    fn take_over(&mut self, since: u32, length: u64) -> Vec<TwoPhaseCommitMessage> {
+    /// It leads again since this epoch, and has inherited what has come.
+    fn take_over(&mut self, since: u32) -> Vec<TwoPhaseCommitMessage> {
         self.configure(NodeId(0), since);
-        self.proposed = length;
+        let length = self.worker.prepared_replays[0].length;
+        (self.inherited, self.proposed) = (length, 0);
         let ballot = Ballot { epoch: Epoch(since), node: NodeId(0) };
         self.step(EngineEvent::Leading { shard: HERE, ballot, length })
     }
@@ -89,7 +109,7 @@ impl Hand {
                     assert_eq!(to, OTHER);
                     said.push(message);
                 }
-                EngineEffect::Propose { .. } => self.proposed += 1,
+                EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
                 EngineEffect::Reply { .. }
                 | EngineEffect::Timer { .. }
                 | EngineEffect::Nudge { .. }
@@ -105,7 +125,7 @@ impl Hand {
 
     /// All that was proposed is durable.
     fn durable(&mut self) -> Vec<TwoPhaseCommitMessage> {
-        let length = self.proposed;
+        let length = self.inherited + self.proposed;
         self.step(EngineEvent::Durable { shard: HERE, length })
     }
 
@@ -516,7 +536,7 @@ fn what_is_in_doubt_is_locked_before_its_shard_is_served_and_asked_for() {
         let (transaction, home) = (others(sequence), THERE);
         TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
     };
-    assert_eq!(hand.take_over(3, 1), [inquiry(7), inquiry(8)]);
+    assert_eq!(hand.take_over(3), [inquiry(7), inquiry(8)]);
     assert!(hand.value(b"a").is_err() && hand.value(b"b").is_err(), "they are locked");
     assert_eq!(hand.hear(decided(7, true)), []);
     assert_eq!(hand.hear(decided(8, false)), []);
@@ -536,14 +556,14 @@ fn of_two_in_doubt_on_one_key_the_first_is_resolved_before_the_shard_is_served()
     hand.configure(OTHER, 2);
     let entry = prepared(&[(7, 5, b"a"), (8, 6, b"a")]);
     hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
-    hand.take_over(3, 1);
-    let serves = |hand: &Hand| hand.worker.runtime.worker_context.own(HERE).is_some();
-    assert!(!serves(&hand));
+    hand.take_over(3);
+    hand.durable();
+    assert!(!hand.serves());
     // Known too early, and kept.
     hand.hear(decided(8, true));
-    assert!(!serves(&hand) && hand.value(b"a").is_err());
+    assert!(!hand.serves() && hand.value(b"a").is_err());
     hand.hear(decided(7, true));
-    assert!(serves(&hand));
+    assert!(hand.serves());
     assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
 }
 
@@ -590,8 +610,12 @@ fn a_later_leader_tells_what_is_decided_and_calls_the_rest_aborted() {
         TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
     };
     assert_eq!(hand.hear(inquiry(8)), [], "another one leads");
-    assert_eq!(hand.take_over(3, 1), [answer(7, true)]);
+    assert_eq!(hand.take_over(3), [answer(7, true)]);
     assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    // A later leader can still have inherited what this one has not.
+    assert_eq!((hand.hear(inquiry(8)), hand.serves()), (vec![], false));
+    hand.durable();
+    assert!(hand.serves(), "an entry of its own is durable");
     assert_eq!(hand.hear(inquiry(8)), [answer(8, false)]);
     let (transaction, shard) = (others(7), ShardId(1));
     let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard };
@@ -608,4 +632,120 @@ fn without_a_lease_nothing_is_served() {
     assert_eq!(hand.ask(7, 1, prepare(b"a")), None);
     hand.worker.renew(Time::MAX);
     assert!(matches!(hand.ask(7, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+}
+
+#[test]
+fn a_former_leader_of_a_participant_is_not_answered() {
+    let mut hand = Hand::new();
+    let home = DecisionHome { shard: HERE, leadership: FIRST_EPOCH };
+    let inquiry = |leadership| {
+        let (transaction, participant) = (others(7), Participant { shard: ShardId(1), leadership });
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert!(matches!(
+        hand.hear(inquiry(FIRST_EPOCH))[..],
+        [TwoPhaseCommitMessage::Decision { committed: false, .. }]
+    ));
+    let mut configuration =
+        Configuration::clone(hand.worker.configuration.as_ref().expect("it is configured"));
+    (configuration.epoch, configuration.shards[1].since) = (Epoch(4), Epoch(4));
+    let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+    hand.step(EngineEvent::Configured { configuration, incarnation });
+    assert_eq!(hand.hear(inquiry(FIRST_EPOCH)), [], "its successor may have ended the transaction");
+}
+
+/// An entry of a former leader: a delete of `a`, committed, and a transaction that is prepared to write `c`.
+fn deleted(sequence: u64, clock: u64) -> Bytes {
+    let mut batch = record::OpenRecords::default();
+    batch.commit(others(sequence), Clock(clock), &[], |write| write(T, b"a", None));
+    batch.prepare(others(sequence + 1), Clock(clock + 1), THERE, |write| {
+        write(T, b"c", Some(b"new"));
+    });
+    batch.close(Epoch(2), Clock(clock))
+}
+
+#[test]
+fn what_is_deleted_does_not_come_back_with_what_is_in_doubt() {
+    let [mut first, mut second] = Hand::of(Topology::symmetric(1, 2, 1, 0, 2));
+    first.configure(OTHER, 2);
+    second.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a")]);
+    first.step(EngineEvent::Decided { shard: HERE, index: 1, entry });
+    second.step(EngineEvent::Decided { shard: HERE, index: 1, entry: deleted(8, 6) });
+    first.take_over(3);
+    second.take_over(3);
+    // The session that has replayed the delete installs this, while `a` is not locked yet.
+    second.hear(decided(9, true));
+    first.hear(decided(7, true));
+    first.durable();
+    second.durable();
+    first.step(EngineEvent::Timer);
+    assert!(first.serves());
+    assert_eq!(first.value(b"a"), Ok(None), "its delete has the greater clock");
+    assert_eq!(first.value(b"c"), Ok(Some(b"new".to_vec())));
+}
+
+#[test]
+fn what_does_not_become_prepared_here_is_given_up() {
+    let [mut hand] = Hand::of(Topology::compact(1, 2, 1, 0, 1));
+    let shard = ShardId(1);
+    hand.step(EngineEvent::Leading { shard, ballot: Ballot::default(), length: 0 });
+    hand.step(EngineEvent::Durable { shard, length: 1 });
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    assert_eq!((said, outcome.get()), (vec![], None));
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    let wait_max = hand.worker.options().limits.shard_wait_max;
+    hand.now = hand.now + (wait_max - Duration::from_millis(2));
+    hand.step(EngineEvent::Timer);
+    assert!(hand.value(b"a").is_err(), "it waits");
+    hand.step(EngineEvent::Timer);
+    assert_eq!((hand.worker.runtime.counters.conflicts, hand.value(b"a")), (1, Ok(None)));
+    // The record becomes durable after all, and then what became of it.
+    hand.step(EngineEvent::Durable { shard, length: 2 });
+    assert_eq!(outcome.get(), None, "another attempt is to come");
+}
+
+#[test]
+fn a_commit_that_is_not_confirmed_is_told_like_that_of_a_former_leader() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    let said = hand.durable();
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Commit]), "{said:?}");
+    assert_eq!(outcome.get(), Some(true));
+    hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
+    let said = hand.step(EngineEvent::Timer);
+    assert!(
+        matches!(said[..], [TwoPhaseCommitMessage::Decision { committed: true, .. }]),
+        "{said:?}"
+    );
+    let sequences = &hand.worker.runtime.worker_context.sequences;
+    assert_eq!(sequences.borrow().oldest(), 1, "others are not held up");
+    let (transaction, shard) = (TransactionId { node: NodeId(0), ..others(0) }, ShardId(1));
+    hand.hear(TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard });
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_decision_that_takes_too_long_is_told_like_that_of_a_former_leader() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
+    hand.step(EngineEvent::Timer);
+    assert_eq!(outcome.get(), Some(false), "it is unknown");
+    let sequences = &hand.worker.runtime.worker_context.sequences;
+    assert_eq!(sequences.borrow().oldest(), 1, "others are not held up");
+    let said = hand.durable();
+    assert!(
+        matches!(said[..], [TwoPhaseCommitMessage::Decision { committed: true, .. }]),
+        "{said:?}"
+    );
+    let (transaction, shard) = (TransactionId { node: NodeId(0), ..others(0) }, ShardId(1));
+    hand.hear(TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard });
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
 }
