@@ -26,6 +26,8 @@ struct ServedEngine {
     name: &'static str,
     /// What it is, for the help of the command.
     about: &'static str,
+    /// An operator may accept the loss of a shard's majority.
+    accepts_losses: bool,
     /// Starts a node that runs it.
     start: StartEngine,
 }
@@ -36,6 +38,7 @@ type StartEngine =
 const MAKO: ServedEngine = ServedEngine {
     name: "mako",
     about: "Certify first, replicate in the background",
+    accepts_losses: true,
     start: |config, procedures, listener| {
         let mut options = config.mako.clone();
         limit(&mut options.limits, config)?;
@@ -46,6 +49,7 @@ const MAKO: ServedEngine = ServedEngine {
 const TWO_PHASE_COMMIT: ServedEngine = ServedEngine {
     name: "two-phase-commit",
     about: "The classic one, to compare with",
+    accepts_losses: false,
     start: |config, procedures, listener| {
         let mut options = TwoPhaseCommitOptions::default();
         limit(&mut options.limits, config)?;
@@ -72,6 +76,11 @@ impl Protocol {
     /// What it is, in a few words.
     pub const fn about(self) -> &'static str {
         self.engine().about
+    }
+
+    /// Whether an operator may accept the loss of a shard's majority.
+    pub const fn accepts_losses(self) -> bool {
+        self.engine().accepts_losses
     }
 
     /// The protocol of this name.

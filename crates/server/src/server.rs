@@ -127,7 +127,8 @@ where
         |error| ServerStartError::System { what: "read which cluster this is".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
-    let managed = manager_options(round_trip);
+    let accepts_losses = config.protocol.accepts_losses();
+    let managed = ManagerOptions { accepts_losses, ..manager_options(round_trip) };
     let has_managers = !config.managers.is_empty();
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);

@@ -58,6 +58,11 @@ pub enum ChangeRefusal {
         "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
     )]
     HasMajority(ShardId),
+    /// The engine cannot go on after a loss.
+    #[error(
+        "the engine of this cluster cannot go on without what the majority of {0} held: start voters of {0} that have it in memory"
+    )]
+    LossUnsupported(ShardId),
     /// All is lost.
     #[error("no live replica of {0} remembers anything; start those that do")]
     NoSurvivor(ShardId),

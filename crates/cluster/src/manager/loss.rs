@@ -123,6 +123,7 @@ impl StateMachine {
         let shard = self.shards.get(id.0 as usize).ok_or(ChangeRefusal::NoShard(id))?;
         match self.configuration().outage(id) {
             None | Some(Outage::Appointing) => Err(ChangeRefusal::HasMajority(id)),
+            Some(_) if !self.options.accepts_losses => Err(ChangeRefusal::LossUnsupported(id)),
             Some(_) if self.candidates(shard).next().is_none() => {
                 Err(ChangeRefusal::NoSurvivor(id))
             }

@@ -30,6 +30,8 @@ pub struct ManagerOptions {
     /// heard goes. A node that has not heard of one that went has to begin anew, without memory. Each costs 8 bytes a shard
     /// in every configuration. Default 1024.
     pub finals_max: usize,
+    /// Whether an operator may accept the loss of a shard's majority: the engine has to tell what it knows then. Default true.
+    pub accepts_losses: bool,
     /// Planted bugs, for tests of the tests. Default none.
     pub faults: ManagerPlantedBugs,
 }
@@ -44,6 +46,7 @@ impl Default for ManagerOptions {
             tick_every: Duration::from_millis(50),
             retry_after: Duration::from_millis(300),
             finals_max: 1024,
+            accepts_losses: true,
             faults: ManagerPlantedBugs::default(),
         }
     }

@@ -275,3 +275,18 @@ fn without_survivors_there_is_nothing_to_go_on_with() {
     (0..3).for_each(|node| cluster.join(node, 1));
     assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::NoSurvivor(S)));
 }
+
+/// An engine that cannot go on after a loss has it refused, by name, and nothing changes.
+#[test]
+fn a_loss_that_the_engine_does_not_survive_is_refused() {
+    let options = ManagerOptions { accepts_losses: false, ..ManagerOptions::default() };
+    let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
+    let mut cluster = Cluster { machine: StateMachine::new(topology, options) };
+    cluster.apply(Action::Take { drawn: DRAWN });
+    (0..6).for_each(|node| cluster.join(node, 0));
+    cluster.join(1, 1);
+    cluster.join(2, 1);
+    assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::LossUnsupported(S)));
+    cluster.accept(S, 7);
+    assert_eq!(cluster.machine.configuration().shards[0].loss, None);
+}
