@@ -44,6 +44,7 @@ fn options(random: &mut Random, faults: ManagerPlantedBugs) -> ManagerOptions {
         tick_every: millis(random, 5, 50),
         retry_after: millis(random, 100, 300),
         finals_max: ManagerOptions::default().finals_max,
+        accepts_losses: true,
         faults,
     }
 }
