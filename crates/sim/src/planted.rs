@@ -104,7 +104,7 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
     ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
     ("two-phase-commit", "act-without-lease", "P6", &["P6"], 150),
-    ("two-phase-commit", "serve-without-recovered-locks", "P7", RECOVERY, 300),
+    ("two-phase-commit", "serve-without-recovered-locks", "P7", RECOVERY, 1_000),
     ("two-phase-commit", "presume-abort-early", "P8", RECOVERY, 300),
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),

@@ -311,7 +311,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         ExpiredRequests { undecided, decided, in_open_epoch }
     }
 
-    /// See [`RequestRetransmission::waiting`].
+    /// The requests that are not answered: whose they are, which node was asked, and when each was sent first.
     pub fn unanswered(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
         self.outbox.waiting()
     }
