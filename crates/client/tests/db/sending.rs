@@ -18,7 +18,7 @@ fn sum(db: &Db, table: TableId) -> i64 {
     let total = db.transact_blocking(|tx| {
         Ok(tx.scan(table, Scan::all())?.iter().map(|(_, value)| number(value)).sum())
     });
-    total.expect("nobody is in the way")
+    total.expect("no other transaction is in the way")
 }
 
 /// Moves one from each of two keys to the other and counts the rounds under a third.
@@ -83,7 +83,7 @@ fn a_task_may_keep_what_it_read_and_captured_while_it_waits() {
         .await
         .expect("no panic")
     });
-    assert_eq!(read.expect("nobody is in the way").as_deref(), Some(&b"1815"[..]));
+    assert_eq!(read.expect("no other transaction is in the way").as_deref(), Some(&b"1815"[..]));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_interactive_transaction_moves_between_threads() {
         tx
     });
     let tx = tx.join().expect("no panic");
-    tx.commit().expect("nobody is in the way");
+    tx.commit().expect("no other transaction is in the way");
     let tx = db.begin().expect("room");
     thread::spawn(move || drop(tx)).join().expect("no panic");
     assert_eq!(sum(&db, table), 2);
@@ -150,7 +150,7 @@ fn calls_run_as_tasks_of_many_threads_and_each_takes_effect_once() {
         }
     });
     assert_eq!(sum(&db, table), TASKS * ROUNDS);
-    let next = db.call_blocking("count", b"a").expect("nobody is in the way");
+    let next = db.call_blocking("count", b"a").expect("no other transaction is in the way");
     assert_eq!(next, (TASKS * ROUNDS + 1).to_le_bytes()[..]);
     assert!(Db::memory().call_blocking("count", b"a").is_err(), "it knows none");
 }
