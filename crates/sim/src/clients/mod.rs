@@ -2,7 +2,7 @@
 //! workloads.
 //!
 //! In reading order: `ledger.rs` (what clients write down), `scenario_clients.rs` (a workload that any client can
-//! run), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the groups of clients that are made for the
+//! run), `retrying_database.rs` (how their data is loaded), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the groups of clients that are made for the
 //! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
 pub mod calls;
@@ -10,6 +10,7 @@ pub mod histories;
 pub mod ledger;
 pub mod outside;
 pub mod process;
+mod retrying_database;
 pub mod scenario_clients;
 pub mod skew;
 pub mod tokens;

@@ -1,7 +1,8 @@
-//! a group of clients: a workload in a form that any client can run, of any type.
+//! A group of clients: a workload in a form that any client can run, of any type.
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
+use super::retrying_database::RetryingDatabase;
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Database, Random, Time};
@@ -170,13 +171,10 @@ impl<W: Workload + 'static> ScenarioClients for W {
         stage: ClientContext,
     ) -> Task {
         task(&stage.clone(), ScenarioClients::name(&*self), async move {
+            let db = RetryingDatabase::new(db);
             if let Err(error) = Workload::load(&*self, &db, part, seed, &mut |_| {}).await {
-                stage.ledger.not_loaded(
-                    ScenarioClients::name(&*self),
-                    part,
-                    stage.time.get(),
-                    &error,
-                );
+                let name = ScenarioClients::name(&*self);
+                stage.ledger.not_loaded(name, part, stage.time.get(), &error);
             }
         })
     }

@@ -5,6 +5,7 @@
 //! and nothing but the validation of those reads after all locks are held keeps them apart.
 
 use super::outside::OutsideClient;
+use super::retrying_database::RetryingDatabase;
 use super::scenario_clients::{
     ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
 };
@@ -19,9 +20,6 @@ const BEAT_NS: u64 = 2_000_000;
 
 /// Name of the clients.
 const NAME: &str = "skew";
-
-/// How often each pair is loaded again where that was aborted.
-const LOADS_MAX: usize = 20;
 
 /// Clients that would show write skew, if validation let it pass.
 #[derive(Debug)]
@@ -121,18 +119,10 @@ impl ScenarioClients for Skew {
         stage: ClientContext,
     ) -> Task {
         task(&stage.clone(), NAME, async move {
+            let db = RetryingDatabase::new(db);
             for pair in 0..self.pairs {
-                // Both rows of a pair are on shards of their own, and messages get lost between them (seed 37921).
-                let mut left = LOADS_MAX;
-                loop {
-                    match self.restore(&db, pair).await {
-                        Err(Error::Aborted(_)) if left > 0 => left -= 1,
-                        Err(error) => {
-                            let now = stage.time.get();
-                            break stage.ledger.not_loaded(NAME, pair.into(), now, &error);
-                        }
-                        Ok(_) => break,
-                    }
+                if let Err(error) = self.restore(&db, pair).await {
+                    stage.ledger.not_loaded(NAME, pair.into(), stage.time.get(), &error);
                 }
             }
         })

@@ -1,0 +1,66 @@
+//! A database that repeats aborted transactions: for the data with which a run begins.
+
+use shoal_engine::LocalDatabase;
+use shoal_types::{Call, Database, Error, Result, TableId};
+use std::time::Duration;
+
+/// How often a transaction is repeated. With the pause between two of them that is longer than any recovery.
+const REPEATS_MAX: usize = 1000;
+
+/// Between two of them, in virtual time.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The database of a worker, for loaders. A worker gives up a transaction whose shard is being recovered, or while its own node
+/// serves none, and a client would ask elsewhere; a loader has no other worker, and without its data the run judges nothing.
+#[derive(Clone)]
+pub struct RetryingDatabase {
+    database: LocalDatabase,
+}
+
+impl RetryingDatabase {
+    /// Repeats what `database` aborts.
+    pub fn new(database: LocalDatabase) -> RetryingDatabase {
+        RetryingDatabase { database }
+    }
+
+    /// Pauses where `result` is an abort that may be repeated: one of at most `left`.
+    async fn repeats<T>(&self, result: &Result<T>, left: &mut usize) -> bool {
+        let repeats = matches!(result, Err(Error::Aborted(_))) && *left > 0;
+        if repeats {
+            *left -= 1;
+            self.database.sleep(PAUSE).await;
+        }
+        repeats
+    }
+}
+
+impl Database for RetryingDatabase {
+    type Transaction<'db> = <LocalDatabase as Database>::Transaction<'db>;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        self.database.table(name)
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut left = REPEATS_MAX;
+        loop {
+            let result = self.database.transact(&mut body).await;
+            if !self.repeats(&result, &mut left).await {
+                return result;
+            }
+        }
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<bytes::Bytes> {
+        let mut left = REPEATS_MAX;
+        loop {
+            let result = self.database.call(call).await;
+            if !self.repeats(&result, &mut left).await {
+                return result;
+            }
+        }
+    }
+}
