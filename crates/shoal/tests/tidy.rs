@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 17] = [
+const PLAN: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("fuzz", &["types"]),
     ("golden", &[]),
+    ("explore", &["types"]),
     ("store", &["types"]),
     ("log", &["types"]),
     ("cluster", &["log"]),
@@ -26,7 +27,7 @@ const PLAN: [(&str, &[&str]); 17] = [
     ("workloads", &["types"]),
     ("sim", &["client", "node", "workloads", "mako", "two_phase_commit"]),
     ("server", &["node", "raft", "net", "mako", "two_phase_commit"]),
-    ("shoal", &["client", "sim", "server"]),
+    ("shoal", &["client", "sim", "server", "explore"]),
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
