@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   clients ── requests ──►┌────────┐── replies ──►
-//!   same worker elsewhere ►│ engine │── messages ─►
+//!   other workers ────────►│ engine │── messages ─►
 //!   streams ── durable ───►└────────┘── entries ──► streams
 //! ```
 //! Each worker of a node has an engine of its own; they share what the engine's `MakoShared` holds, all of
@@ -30,20 +30,7 @@ use std::ops::AddAssign;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Where a worker is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WorkerPlace {
-    /// The node.
-    pub node: NodeId,
-    /// Which of its workers.
-    pub worker: WorkerId,
-}
-
-impl fmt::Display for WorkerPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.node, self.worker)
-    }
-}
+pub use shoal_types::WorkerPlace;
 
 /// What all nodes of a cluster are told alike.
 #[derive(Debug, Clone)]
@@ -64,7 +51,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// One worker's part of a commit protocol.
 pub trait Engine: Sized {
-    /// What it says to the same worker of other nodes. May be lost, repeated, reordered or late.
+    /// What it says to other workers, of other nodes and of its own. May be lost, repeated, reordered or late.
     type Message: Clone + fmt::Debug + Coded;
 
     /// Its configuration; the default does the right thing.
@@ -194,10 +181,10 @@ pub trait Engine: Sized {
 /// What happens to an engine.
 #[derive(Debug, Clone)]
 pub enum EngineEvent<M> {
-    /// A message from the same worker of another node.
+    /// A message from another worker, of another node or of this one.
     Received {
         /// Its sender.
-        from: NodeId,
+        from: WorkerPlace,
         /// What it says.
         message: M,
     },
@@ -288,10 +275,10 @@ pub enum EngineEvent<M> {
 /// What an engine wants done.
 #[derive(Debug, Clone)]
 pub enum EngineEffect<M> {
-    /// Send this to the same worker of another node.
+    /// Send this to another worker, of another node or of this one.
     Send {
-        /// The receiver.
-        to: NodeId,
+        /// The receiver; never the sender itself.
+        to: WorkerPlace,
         /// What to say.
         message: M,
     },

@@ -1,6 +1,6 @@
 //! Names for transactions, unlike all others.
 
-use shoal_types::{NodeId, WorkerId};
+use shoal_types::{NodeId, WorkerId, WorkerPlace};
 use std::fmt;
 
 /// One attempt at a transaction. A retry is another one.
@@ -8,10 +8,17 @@ use std::fmt;
 pub struct TransactionId {
     /// Who coordinates it.
     pub node: NodeId,
-    /// On which worker; the same worker of every other node serves it.
+    /// On which worker.
     pub worker: WorkerId,
     /// The how-manieth of that worker.
     pub sequence: u64,
+}
+
+impl TransactionId {
+    /// The worker that coordinates it.
+    pub fn coordinator(&self) -> WorkerPlace {
+        WorkerPlace { node: self.node, worker: self.worker }
+    }
 }
 
 impl fmt::Display for TransactionId {

@@ -60,6 +60,11 @@ pub struct NetworkLimits {
     pub redial_max: Duration,
     /// Most commands that wait for one worker. Default 64 Ki.
     pub commands_max: usize,
+    /// Most frames that wait for one worker which other workers of the node pass to it; beyond, they are dropped.
+    /// Default 64 Ki.
+    pub passed_frames_max: usize,
+    /// Most bytes of the same. Default 64 MiB.
+    pub passed_bytes_max: usize,
     /// Lines logged in a second for one worker; more are counted and left out. Default 10.
     pub log_lines_max: u32,
 }
@@ -83,6 +88,8 @@ impl Default for NetworkLimits {
             redial_min: Duration::from_millis(10),
             redial_max: Duration::from_millis(500),
             commands_max: 64 << 10,
+            passed_frames_max: 64 << 10,
+            passed_bytes_max: 64 << 20,
             log_lines_max: 10,
         }
     }
@@ -206,6 +213,8 @@ impl NetworkLimits {
             ("turn_frames_max", self.turn_frames_max),
             ("unread_frames_max", self.unread_frames_max),
             ("unread_bytes_max", self.unread_bytes_max),
+            ("passed_frames_max", self.passed_frames_max),
+            ("passed_bytes_max", self.passed_bytes_max),
         ];
         if let Some((name, _)) = rooms.iter().find(|(_, room)| *room == 0) {
             return Err(NetworkConfigError::Limit(name));

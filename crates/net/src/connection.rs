@@ -16,7 +16,7 @@ use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::stream::SocketStream;
 use bytes::{Bytes, BytesMut};
-use shoal_types::{ClusterId, NodeId, Time};
+use shoal_types::{ClusterId, NodeId, Time, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -36,6 +36,22 @@ pub(crate) enum ConnectionOrigin {
     Client(ConnectedClient),
     /// A client that may change the cluster.
     Operator(ConnectedClient),
+}
+
+/// What is sent to a peer.
+#[derive(Debug)]
+pub(crate) struct PeerFrame {
+    pub payload: Bytes,
+    pub delivery: PeerDelivery,
+}
+
+/// How a frame is delivered to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerDelivery {
+    /// Behind what was sent before; to this worker, if not to the one that the connection leads to.
+    InOrder(Option<WorkerId>),
+    /// Ahead of what waits, to the worker that the connection leads to.
+    Urgent,
 }
 
 /// How a connection is to end.
@@ -104,10 +120,13 @@ impl ConnectionQueue {
     }
 
     /// Queues what is for a peer; ahead of all that waits, if it is urgent.
-    pub fn push_to_peer(self: &Rc<Self>, loop_state: &LoopState, payload: Bytes, is_urgent: bool) {
-        match is_urgent {
-            true => self.queue.borrow_mut().push_urgent(&payload),
-            false => self.queue.borrow_mut().push_sliced(payload),
+    pub fn push_to_peer(self: &Rc<Self>, loop_state: &LoopState, peer_frame: PeerFrame) {
+        let PeerFrame { payload, delivery } = peer_frame;
+        match delivery {
+            PeerDelivery::Urgent => self.queue.borrow_mut().push_urgent(&payload),
+            PeerDelivery::InOrder(receiver) => {
+                self.queue.borrow_mut().push_sliced(receiver, payload);
+            }
         }
         self.note_pushed(loop_state);
     }
@@ -194,6 +213,9 @@ impl ConnectionTask {
         loop_state: &LoopState,
     ) -> ConnectionTask {
         reader.allow(loop_state.config.limits.frame_bytes_max);
+        if matches!(channel.origin, ConnectionOrigin::PeerIn(_)) {
+            reader.allow_receivers();
+        }
         // What came with the handshake arrives now.
         let arrived = loop_state.clock.now();
         let parts = BytesMut::new();
@@ -282,11 +304,15 @@ impl ConnectionTask {
 
     fn deliver(&mut self, frame: Frame, loop_state: &LoopState) -> Result<(), CloseReason> {
         match (frame.kind, self.channel.origin) {
+            // The last part says for which worker all of them are.
+            (FrameKind::Part, ConnectionOrigin::PeerIn(_)) if frame.receiver.is_some() => {
+                Err(CloseReason::Malformed)
+            }
             (FrameKind::Part, ConnectionOrigin::PeerIn(_)) => self.join(&frame.payload, loop_state),
             (FrameKind::Data, ConnectionOrigin::PeerIn(_)) if !self.parts.is_empty() => {
                 self.join(&frame.payload, loop_state)?;
                 let whole = std::mem::take(&mut self.parts).freeze();
-                self.arrive(whole, loop_state);
+                self.arrive(whole, frame.receiver, loop_state);
                 Ok(())
             }
             (
@@ -296,7 +322,7 @@ impl ConnectionTask {
                 | ConnectionOrigin::Operator(_),
             )
             | (FrameKind::Urgent, ConnectionOrigin::PeerIn(_)) => {
-                self.arrive(frame.payload, loop_state);
+                self.arrive(frame.payload, frame.receiver, loop_state);
                 Ok(())
             }
             (FrameKind::Bye, _) => Err(CloseReason::Left),
@@ -331,11 +357,12 @@ impl ConnectionTask {
         Ok(())
     }
 
-    fn arrive(&self, payload: Bytes, loop_state: &LoopState) {
+    fn arrive(&self, payload: Bytes, receiver: Option<WorkerId>, loop_state: &LoopState) {
         let channel = &self.channel;
         channel.unread_frames.set(channel.unread_frames.get() + 1);
         channel.unread_bytes.set(channel.unread_bytes.get() + payload.len());
         loop_state.counters.frames_in.add(1);
-        loop_state.arrive(LoopArrival::Frame(Rc::clone(channel), payload, self.arrived));
+        let (channel, arrived) = (Rc::clone(channel), self.arrived);
+        loop_state.arrive(LoopArrival::Frame { channel, receiver, payload, arrived });
     }
 }

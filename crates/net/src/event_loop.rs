@@ -13,7 +13,7 @@
 
 use crate::clock::SystemClock;
 use crate::config::{NetworkConfig, NetworkConfigError};
-use crate::connection::ConnectionOrigin;
+use crate::connection::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
 use crate::counters::LoopCounters;
 use crate::frame::FrameKind;
 use crate::listener;
@@ -21,11 +21,13 @@ use crate::loop_state::{LoopArrival, LoopState};
 use crate::loop_timer::LoopTimer;
 use crate::mailbox::{HandedOverConnections, Handle, HandleShared, LoopMailbox, NetworkControl};
 use crate::outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
+use crate::passed_frames::PassedFrame;
 use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use bytes::Bytes;
 use crossbeam_utils::CachePadded;
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{NodeId, Time, WorkerId, WorkerPlace};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -102,7 +104,7 @@ impl<M: Send + 'static> Network<M> {
         listener.set_nonblocking(true)?;
         let (config, build) = (Arc::new(config), Arc::new(build));
         let workers = config.worker_ids();
-        let mailbox = |_| CachePadded::new(LoopMailbox::new(config.limits.commands_max));
+        let mailbox = |_| CachePadded::new(LoopMailbox::new(&config.limits));
         let handle = Handle(Arc::new(HandleShared {
             mailboxes: workers.map(mailbox).collect(),
             counters: config.worker_ids().map(|_| Arc::new(LoopCounters::new())).collect(),
@@ -222,6 +224,7 @@ fn run<C: Core>(
             loop_state,
             handle,
             out: Outbox::new(),
+            passed: VecDeque::new(),
             timer: None,
             loop_timer,
         };
@@ -250,6 +253,8 @@ struct EventLoop<'a, C: Core> {
     loop_state: Rc<LoopState>,
     handle: &'a Handle<C::Command>,
     out: Outbox,
+    /// What was taken of the frames that other workers passed on, and the core has not been given.
+    passed: VecDeque<PassedFrame>,
     /// When the core wants to be woken.
     timer: Option<Time>,
     loop_timer: LoopTimer,
@@ -280,6 +285,7 @@ impl<C: Core> EventLoop<'_, C> {
             return Poll::Ready(Ok(()));
         }
         is_busy |= self.take_due(began);
+        is_busy |= self.take_passed(began);
         is_busy |= self.take_inbox(began);
         if is_busy {
             self.loop_state.counters.turns.add(1);
@@ -339,6 +345,27 @@ impl<C: Core> EventLoop<'_, C> {
         if mailbox.take_nudge() {
             is_busy = true;
             self.step(CoreInput::Nudged);
+        }
+        if self.passed.is_empty() {
+            self.passed = mailbox.passed.take(self.loop_state.config.limits.turn_frames_max);
+        }
+        is_busy
+    }
+
+    /// What other workers passed on, as much as one turn may take.
+    fn take_passed(&mut self, began: Time) -> bool {
+        let is_busy = !self.passed.is_empty();
+        while let Some(PassedFrame { from, payload, arrived }) = self.passed.pop_front() {
+            let now = self.loop_state.clock.now();
+            let input = CoreInput::FromPeer { from, frame: payload, arrived };
+            self.core.step(now, input, &mut self.out);
+            if now - began > self.loop_state.config.limits.turn_max {
+                break;
+            }
+        }
+        let mailbox = self.handle.mailbox(self.loop_state.host.worker);
+        if !self.passed.is_empty() || mailbox.passed.has_some() {
+            self.loop_state.has_mail.set(true);
         }
         is_busy
     }
@@ -407,40 +434,55 @@ impl<C: Core> EventLoop<'_, C> {
             }
             LoopArrival::PeerDown(node) => Some(CoreInput::PeerDown { node }),
             LoopArrival::ClientGone(client) => Some(CoreInput::ClientGone { client }),
-            LoopArrival::Frame(channel, frame, arrived) => {
-                channel.taken(frame.len());
-                if !channel.is_told(&self.loop_state) {
-                    channel.close(CloseReason::Identified);
-                    self.loop_state.note_drop(DropReason::Unidentified, 1);
+            LoopArrival::Frame { channel, receiver, payload, arrived } => {
+                self.read_input(&channel, receiver, payload, arrived)
+            }
+        }
+    }
+
+    /// What the core is told of a frame that was read: nothing, if it does not count or is for another worker.
+    fn read_input(
+        &self,
+        channel: &ConnectionQueue,
+        receiver: Option<WorkerId>,
+        frame: Bytes,
+        arrived: Time,
+    ) -> Option<CoreInput<C::Command>> {
+        channel.taken(frame.len());
+        if !channel.is_told(&self.loop_state) {
+            channel.close(CloseReason::Identified);
+            self.loop_state.note_drop(DropReason::Unidentified, 1);
+            return None;
+        }
+        match channel.origin {
+            ConnectionOrigin::PeerIn(node) => {
+                let links = self.loop_state.links.borrow();
+                if links.get(&node).is_some_and(|link| link.is_cut_from()) {
+                    self.loop_state.note_drop(DropReason::Cut, 1);
                     return None;
                 }
-                match channel.origin {
-                    ConnectionOrigin::PeerIn(node) => {
-                        if self
-                            .loop_state
-                            .links
-                            .borrow()
-                            .get(&node)
-                            .is_some_and(|link| link.is_cut_from())
-                        {
-                            self.loop_state.note_drop(DropReason::Cut, 1);
-                            return None;
-                        }
-                        Some(CoreInput::FromPeer { node, frame, arrived })
-                    }
-                    // Who was closed has nothing to say any more.
-                    ConnectionOrigin::Client(client) => {
-                        let input = CoreInput::FromClient { client, frame, arrived };
-                        (!channel.is_ending()).then_some(input)
-                    }
-                    ConnectionOrigin::Operator(client) => {
-                        (!channel.is_ending()).then_some(CoreInput::FromOperator { client, frame })
-                    }
-                    ConnectionOrigin::PeerOut(node) => {
-                        unreachable!("{node} was dialed, and is not read")
-                    }
+                let own = self.loop_state.host.worker;
+                let from = WorkerPlace { node, worker: own };
+                if let Some(receiver) = receiver.filter(|receiver| *receiver != own) {
+                    pass(
+                        &self.loop_state,
+                        self.handle,
+                        receiver,
+                        PassedFrame { from, payload: frame, arrived },
+                    );
+                    return None;
                 }
+                Some(CoreInput::FromPeer { from, frame, arrived })
             }
+            // Who was closed has nothing to say any more.
+            ConnectionOrigin::Client(client) => {
+                let input = CoreInput::FromClient { client, frame, arrived };
+                (!channel.is_ending()).then_some(input)
+            }
+            ConnectionOrigin::Operator(client) => {
+                (!channel.is_ending()).then_some(CoreInput::FromOperator { client, frame })
+            }
+            ConnectionOrigin::PeerOut(node) => unreachable!("{node} was dialed, and is not read"),
         }
     }
 
@@ -451,9 +493,16 @@ impl<C: Core> EventLoop<'_, C> {
         let loop_state = &self.loop_state;
         for output in self.out.drain() {
             match output {
-                CoreOutput::ToPeer(node, frame) => to_peer(loop_state, now, node, frame, false),
-                CoreOutput::ToPeerUrgent(node, frame) => {
-                    to_peer(loop_state, now, node, frame, true);
+                CoreOutput::ToPeer(node, payload) => {
+                    let delivery = PeerDelivery::InOrder(None);
+                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                }
+                CoreOutput::ToPeerUrgent(node, payload) => {
+                    let delivery = PeerDelivery::Urgent;
+                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                }
+                CoreOutput::ToWorker(to, payload) => {
+                    to_worker(loop_state, self.handle, now, (to, payload))
                 }
                 CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),
@@ -482,14 +531,48 @@ fn fits(loop_state: &LoopState, frame: &Bytes) -> bool {
     fits
 }
 
-fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, frame: Bytes, is_urgent: bool) {
+fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, peer_frame: PeerFrame) {
     let links = loop_state.links.borrow();
     let Some(link) = links.get(&node) else {
         return loop_state.note_drop(DropReason::UnknownPeer, 1);
     };
-    if fits(loop_state, &frame) {
-        link.send(loop_state, now, frame, is_urgent);
+    if fits(loop_state, &peer_frame.payload) {
+        link.send(loop_state, now, peer_frame);
     }
+}
+
+/// Sends a frame to another worker: over the connection of this worker's number, or within the node.
+fn to_worker<M>(
+    loop_state: &LoopState,
+    handle: &Handle<M>,
+    now: Time,
+    (to, payload): (WorkerPlace, Bytes),
+) {
+    let host = &loop_state.host;
+    let from = WorkerPlace { node: host.node, worker: host.worker };
+    assert!(to != from, "{to} has nothing to send to itself");
+    if to.worker.0 >= loop_state.config.workers.into() {
+        return loop_state.note_drop(DropReason::UnknownWorker, 1);
+    }
+    if to.node == from.node {
+        if fits(loop_state, &payload) {
+            pass(loop_state, handle, to.worker, PassedFrame { from, payload, arrived: now });
+        }
+        return;
+    }
+    let delivery = PeerDelivery::InOrder((to.worker != from.worker).then_some(to.worker));
+    to_peer(loop_state, now, to.node, PeerFrame { payload, delivery });
+}
+
+/// Passes a frame to another worker of this node, where it may be lost.
+fn pass<M>(loop_state: &LoopState, handle: &Handle<M>, receiver: WorkerId, frame: PassedFrame) {
+    let mailbox = handle.0.mailboxes.get(receiver.0 as usize);
+    let reason = match mailbox.map(|mailbox| mailbox.pass(frame)) {
+        Some(true) => return,
+        Some(false) => DropReason::MailboxFull,
+        None => DropReason::UnknownWorker,
+    };
+    loop_state.note_drop(reason, 1);
 }
 
 fn to_client(loop_state: &LoopState, client: ConnectedClient, frame: Bytes) {

@@ -1,8 +1,11 @@
 //! Frames: what a stream of bytes is cut into.
 //!
 //! ```text
-//! frame: | length u32, little-endian | kind u8 | 0 0 0 | payload, `length` bytes |
+//! frame: | length u32 | kind u8 | 0 | receiver u16 | payload, `length` bytes |     numbers are little-endian
 //! ```
+//! A connection leads to one worker of a node. `receiver` is 0 for frames that are for that worker: all frames but some
+//! of those between nodes. Otherwise it is one more than the number of the worker that the frame is to be passed to.
+//!
 //! The reader yields each payload as a part of the buffer it was read into, without copying: a core that
 //! keeps a small payload for long keeps that buffer, and had better copy it.
 //!
@@ -10,9 +13,10 @@
 //! length was announced. Nothing that arrives makes it panic.
 
 use bytes::{Buf, Bytes, BytesMut};
+use shoal_types::WorkerId;
 use std::fmt;
 use thiserror::Error;
-use zerocopy::byteorder::little_endian::U32;
+use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What stands before each payload.
@@ -21,7 +25,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct FrameHeader {
     length: U32,
     kind: u8,
-    zero: [u8; 3],
+    zero: u8,
+    receiver: U16,
 }
 
 /// Bytes of a header.
@@ -36,7 +41,17 @@ impl FrameHeader {
     /// If the payload's length does not fit into 32 bits: no limit allows that.
     pub fn new(kind: FrameKind, length: usize) -> FrameHeader {
         let length = u32::try_from(length).expect("limits on frames are below 4 GiB");
-        FrameHeader { length: U32::new(length), kind: kind as u8, zero: [0; 3] }
+        let (length, receiver) = (U32::new(length), U16::ZERO);
+        FrameHeader { length, kind: kind as u8, zero: 0, receiver }
+    }
+
+    /// The same for a frame that is to be passed to another worker than the one the connection leads to.
+    ///
+    /// # Panics
+    /// If there can be no such worker.
+    pub fn passed_to(self, receiver: WorkerId) -> FrameHeader {
+        let receiver = u16::try_from(receiver.0 + 1).expect("a node has at most 1024 workers");
+        FrameHeader { receiver: U16::new(receiver), ..self }
     }
 }
 
@@ -88,6 +103,9 @@ impl FrameKind {
 pub struct Frame {
     /// What it is.
     pub kind: FrameKind,
+    /// The worker that it is to be passed to, where that is not the one the connection leads to. There may be no such
+    /// worker.
+    pub receiver: Option<WorkerId>,
     /// What it carries.
     pub payload: Bytes,
 }
@@ -115,6 +133,7 @@ pub enum FrameError {
 pub struct FrameReader {
     buffer: BytesMut,
     payload_bytes_max: usize,
+    may_pass_on: bool,
     chunk: usize,
 }
 
@@ -127,12 +146,19 @@ impl fmt::Debug for FrameReader {
 impl FrameReader {
     /// A reader that has nothing yet, and minds payloads longer than that.
     pub fn new(payload_bytes_max: usize) -> FrameReader {
-        FrameReader { buffer: BytesMut::new(), payload_bytes_max, chunk: CHUNK_MIN }
+        let (buffer, may_pass_on) = (BytesMut::new(), false);
+        FrameReader { buffer, payload_bytes_max, may_pass_on, chunk: CHUNK_MIN }
     }
 
     /// From now on minds payloads longer than that instead.
     pub fn allow(&mut self, payload_bytes_max: usize) {
         self.payload_bytes_max = payload_bytes_max;
+    }
+
+    /// From now on takes frames for other workers, too: those of a node's connection that stands. Before, and of
+    /// clients, they are malformed.
+    pub fn allow_receivers(&mut self) {
+        self.may_pass_on = true;
     }
 
     /// Whether it ends between frames.
@@ -169,7 +195,9 @@ impl FrameReader {
         let Ok((header, rest)) = FrameHeader::ref_from_prefix(&self.buffer) else {
             return Ok(None);
         };
-        let kind = FrameKind::from_byte(header.kind).filter(|_| header.zero == [0; 3]);
+        let receiver = header.receiver.get().checked_sub(1).map(|it| WorkerId(it.into()));
+        let is_plain = header.zero == 0 && (receiver.is_none() || self.may_pass_on);
+        let kind = FrameKind::from_byte(header.kind).filter(|_| is_plain);
         let Some(kind) = kind else { return Err(FrameError::Malformed { kind: header.kind }) };
         let length = header.length.get() as usize;
         if length > self.payload_bytes_max {
@@ -180,7 +208,7 @@ impl FrameReader {
             return Ok(None);
         }
         self.buffer.advance(HEADER_BYTES);
-        Ok(Some(Frame { kind, payload: self.buffer.split_to(length).freeze() }))
+        Ok(Some(Frame { kind, receiver, payload: self.buffer.split_to(length).freeze() }))
     }
 }
 
@@ -204,14 +232,28 @@ mod tests {
     fn a_header_is_as_documented() {
         let bytes = encoded(b"abc");
         assert_eq!(bytes, [3, 0, 0, 0, 6, 0, 0, 0, b'a', b'b', b'c']);
+        let passed = FrameHeader::new(FrameKind::Data, 1).passed_to(WorkerId(0x102));
+        assert_eq!(passed.as_bytes(), [1, 0, 0, 0, 6, 0, 3, 1]);
+    }
+
+    #[test]
+    fn a_receiver_stands_in_the_frames_of_nodes_alone() {
+        let header = FrameHeader::new(FrameKind::Data, 1).passed_to(WorkerId(0));
+        let mut reader = FrameReader::new(100);
+        reader.extend(&[header.as_bytes(), b"x"].concat());
+        assert_eq!(reader.next_frame(), Err(FrameError::Malformed { kind: 6 }));
+        reader.allow_receivers();
+        let frame = reader.next_frame().expect("a frame").expect("all of it");
+        assert_eq!((frame.receiver, &frame.payload[..]), (Some(WorkerId(0)), &b"x"[..]));
     }
 
     #[test]
     fn what_is_no_header_is_refused_before_its_payload_comes() {
-        let cases: [(&[u8], FrameError); 4] = [
+        let cases: [(&[u8], FrameError); 5] = [
             (&[0, 0, 0, 0, 99, 0, 0, 0], FrameError::Malformed { kind: 99 }),
             (&[0, 0, 0, 0, 0, 0, 0, 0], FrameError::Malformed { kind: 0 }),
             (&[1, 0, 0, 0, 6, 0, 1, 0], FrameError::Malformed { kind: 6 }),
+            (&[1, 0, 0, 0, 6, 1, 0, 0], FrameError::Malformed { kind: 6 }),
             (&[101, 0, 0, 0, 6, 0, 0, 0], FrameError::TooLong { length: 101, max: 100 }),
         ];
         for (bytes, error) in cases {

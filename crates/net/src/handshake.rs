@@ -504,7 +504,7 @@ async fn expect<S: AsyncRead + Unpin>(
     kind: FrameKind,
     versions: MessageVersions,
 ) -> Result<Bytes, HandshakeError> {
-    let Frame { kind: found, payload } = loop {
+    let Frame { kind: found, payload, receiver: _ } = loop {
         if let Some(frame) = reader.next_frame().map_err(CloseReason::from)? {
             break frame;
         }

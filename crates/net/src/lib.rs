@@ -1,6 +1,10 @@
 //! Sockets, event loops, real clocks and emulated distance. Knows no protocol: it moves opaque frames
 //! between workers of nodes, and between clients and workers.
 //!
+//! Two nodes have connections between workers of the same number. A frame for another worker names it, and is passed on
+//! by the loop that has read it; workers of one node pass frames to each other in the same way. So any worker reaches any
+//! other, with as few connections as there are workers.
+//!
 //! ```text
 //!  other nodes, clients            one thread for each worker
 //!  ────────────────────     ┌──────────────────────────────────────────┐
@@ -14,6 +18,7 @@
 //! | `event_loop.rs` | [`Core`], and the thread that drives one; [`Network`], a node's threads |
 //! | `outbox.rs` | what happens to a core, and what it wants done |
 //! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
+//! | `passed_frames.rs` | what the workers of a node pass to each other |
 //! | `config.rs` | what a node is told of itself, its peers and its limits |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
 //! | `handshake.rs`, `secret.rs`, `tls.rs`, `cluster_id.rs` | who is there, of which cluster, and the proof of it |
@@ -54,6 +59,7 @@ mod loop_state;
 mod loop_timer;
 mod mailbox;
 mod outbox;
+mod passed_frames;
 mod peer_link;
 mod queue;
 mod reason;

@@ -23,8 +23,14 @@ use tokio::task::{AbortHandle, spawn_local};
 /// What waits for the core.
 #[derive(Debug)]
 pub(crate) enum LoopArrival {
-    /// A frame, from where, and when it was read.
-    Frame(Rc<ConnectionQueue>, Bytes, Time),
+    Frame {
+        channel: Rc<ConnectionQueue>,
+        /// The worker of this node that it is for, if the other end named one.
+        receiver: Option<WorkerId>,
+        payload: Bytes,
+        /// When it was read.
+        arrived: Time,
+    },
     PeerUp {
         node: NodeId,
         instance: u64,

@@ -4,10 +4,11 @@
 //! come before it has heard the first are one.
 
 use crate::clock::SystemClock;
-use crate::config::PeerConfig;
+use crate::config::{NetworkLimits, PeerConfig};
 use crate::counters::{CounterTotals, LoopCounters};
 use crate::distance::LinkFaults;
 use crate::listener::AcceptedConnection;
+use crate::passed_frames::{PassedFrame, PassedFrames};
 use crossbeam_utils::CachePadded;
 use shoal_types::{NodeId, WorkerId};
 use std::collections::VecDeque;
@@ -70,19 +71,22 @@ pub(crate) struct LoopMailbox<M> {
     commands: Mutex<VecDeque<M>>,
     commands_max: usize,
     controls: Mutex<VecDeque<NetworkControl>>,
+    /// What other workers of the node have for this one.
+    pub passed: PassedFrames,
     pub handed_over: Arc<HandedOverConnections>,
     pub loop_waker: LoopWaker,
 }
 
 impl<M> LoopMailbox<M> {
-    pub fn new(commands_max: usize) -> LoopMailbox<M> {
+    pub fn new(limits: &NetworkLimits) -> LoopMailbox<M> {
         let loop_waker = LoopWaker::default();
         LoopMailbox {
             nudged: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             commands: Mutex::default(),
-            commands_max,
+            commands_max: limits.commands_max,
             controls: Mutex::default(),
+            passed: PassedFrames::new(limits),
             handed_over: Arc::new(HandedOverConnections {
                 queue: Mutex::default(),
                 loop_waker: Arc::clone(&loop_waker),
@@ -100,6 +104,15 @@ impl<M> LoopMailbox<M> {
 
     pub fn take_nudge(&self) -> bool {
         self.nudged.load(Ordering::Relaxed) && self.nudged.swap(false, Ordering::AcqRel)
+    }
+
+    /// Passes a frame to this worker. Says whether there was room for it.
+    pub fn pass(&self, frame: PassedFrame) -> bool {
+        let pushed = self.passed.push(frame);
+        if pushed == Some(true) {
+            self.loop_waker.notify_one();
+        }
+        pushed.is_some()
     }
 
     /// Up to so many commands, and whether there are more.
@@ -257,7 +270,8 @@ mod tests {
 
     #[test]
     fn nudges_are_made_one_and_commands_keep_their_order_and_limit() {
-        let mailbox = LoopMailbox::new(2);
+        let limits = NetworkLimits { commands_max: 2, ..NetworkLimits::default() };
+        let mailbox = LoopMailbox::new(&limits);
         let counters = vec![Arc::new(LoopCounters::new())];
         let mailboxes = vec![CachePadded::new(mailbox)];
         let handle =

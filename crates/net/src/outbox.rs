@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use shoal_types::wire::MessageVersion;
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{NodeId, Time, WorkerId, WorkerPlace};
 use std::fmt;
 
 /// A client of one node: one connection of it. Never used again for another.
@@ -20,14 +20,14 @@ impl fmt::Display for ConnectedClient {
 pub enum CoreInput<C> {
     /// The loop begins: the first input, once.
     Started,
-    /// From the same worker of another node, in the order of one connection. Of two connections of a
-    /// peer, all of the earlier comes first.
+    /// From another worker, of another node or of this one. Those of one sender come in the order in which it sent them;
+    /// of two connections of a peer, all of the earlier comes first. Some may be lost.
     FromPeer {
         /// Its sender.
-        node: NodeId,
+        from: WorkerPlace,
         /// A part of the buffer it was read into: who keeps it for long keeps that, or copies it.
         frame: Bytes,
-        /// When it was read from the socket. It may have waited since.
+        /// When it was read from the socket, or passed on by a worker of this node. It may have waited since.
         arrived: Time,
     },
     /// From a client that was let in.
@@ -80,6 +80,8 @@ pub enum CoreOutput {
     ToPeer(NodeId, Bytes),
     /// The same, ahead of what waits to be sent there.
     ToPeerUrgent(NodeId, Bytes),
+    /// To that worker, of another node or of this one.
+    ToWorker(WorkerPlace, Bytes),
     /// To that client.
     ToClient(ConnectedClient, Bytes),
     /// Give that worker [`CoreInput::Nudged`].
@@ -116,7 +118,17 @@ impl Outbox {
         self.outputs.push(CoreOutput::ToPeer(node, frame));
     }
 
-    /// The same, for what must not wait behind large frames, such as leases. It overtakes what was sent before, and
+    /// Sends `frame` to any other worker, of another node or of this one. It may get lost: as for
+    /// [`to_peer`](Outbox::to_peer), or because too much waits for that worker on its node.
+    ///
+    /// # Panics
+    /// The loop does, if `to` is this worker itself.
+    pub fn to_worker(&mut self, to: WorkerPlace, frame: Bytes) {
+        self.outputs.push(CoreOutput::ToWorker(to, frame));
+    }
+
+    /// Sends `frame` to the same worker of `node`, for what must not wait behind large frames, such as leases. It overtakes
+    /// what was sent before, and
     /// should be short. Of urgent frames to one node, none overtakes another.
     pub fn to_peer_urgent(&mut self, node: NodeId, frame: Bytes) {
         self.outputs.push(CoreOutput::ToPeerUrgent(node, frame));

@@ -7,7 +7,9 @@
 //! connection they are dropped at once, so that a peer does not hear what was said long ago.
 
 use crate::config::PeerConfig;
-use crate::connection::{ConnectionOrigin, ConnectionQueue, ConnectionTask};
+use crate::connection::{
+    ConnectionOrigin, ConnectionQueue, ConnectionTask, PeerDelivery, PeerFrame,
+};
 use crate::dial::{DialedConnection, Dialer};
 use crate::distance::{DelayedPath, LinkFaults};
 use crate::frame::HEADER_BYTES;
@@ -15,7 +17,6 @@ use crate::handshake::{DialOutcome, DialingEnd, HandshakeError};
 use crate::loop_state::{LoopArrival, LoopState};
 use crate::reason::{CloseReason, DropReason};
 use crate::tls::NodeTls;
-use bytes::Bytes;
 use shoal_types::{ClusterId, Random, Time};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -44,8 +45,7 @@ pub(crate) struct PeerLink {
 struct DelayedFrame {
     /// When it has passed it.
     at: Time,
-    frame: Bytes,
-    is_urgent: bool,
+    peer_frame: PeerFrame,
 }
 
 impl PeerLink {
@@ -69,7 +69,7 @@ impl PeerLink {
 
     /// Sends a frame, or holds it for as long as the distance demands. One that is urgent finds room, however much is
     /// on its way.
-    pub fn send(&self, loop_state: &LoopState, now: Time, frame: Bytes, is_urgent: bool) {
+    pub fn send(&self, loop_state: &LoopState, now: Time, peer_frame: PeerFrame) {
         let channel = self.channel.borrow();
         let Some(channel) = &*channel else {
             return loop_state.note_drop(DropReason::NotConnected, 1);
@@ -83,17 +83,18 @@ impl PeerLink {
             return loop_state.note_drop(DropReason::Cut, 1);
         }
         let (limits, mut held) = (&loop_state.config.limits, self.held.borrow_mut());
-        let bytes = self.held_bytes.get() + channel.queued_bytes() + HEADER_BYTES + frame.len();
+        let own_bytes = HEADER_BYTES + peer_frame.payload.len();
+        let bytes = self.held_bytes.get() + channel.queued_bytes() + own_bytes;
         let frames = held.len() + channel.queued_frames() + 1;
         let is_full = bytes > limits.peer_queue_bytes_max || frames > limits.peer_queue_frames_max;
-        if is_full && !is_urgent {
+        if is_full && peer_frame.delivery != PeerDelivery::Urgent {
             return loop_state.note_drop(DropReason::QueueFull, 1);
         }
         match way.release(now) {
-            None if held.is_empty() => channel.push_to_peer(loop_state, frame, is_urgent),
+            None if held.is_empty() => channel.push_to_peer(loop_state, peer_frame),
             release => {
-                self.held_bytes.set(self.held_bytes.get() + HEADER_BYTES + frame.len());
-                held.push_back(DelayedFrame { at: release.unwrap_or(now), frame, is_urgent });
+                self.held_bytes.set(self.held_bytes.get() + own_bytes);
+                held.push_back(DelayedFrame { at: release.unwrap_or(now), peer_frame });
             }
         }
     }
@@ -107,10 +108,11 @@ impl PeerLink {
     pub fn release(&self, loop_state: &LoopState, now: Time) {
         let (channel, mut held) = (self.channel.borrow(), self.held.borrow_mut());
         while held.front().is_some_and(|held| held.at <= now) {
-            let DelayedFrame { frame, is_urgent, .. } = held.pop_front().expect("there is a front");
-            self.held_bytes.set(self.held_bytes.get() - HEADER_BYTES - frame.len());
+            let peer_frame = held.pop_front().expect("there is a front").peer_frame;
+            let own_bytes = HEADER_BYTES + peer_frame.payload.len();
+            self.held_bytes.set(self.held_bytes.get() - own_bytes);
             let channel = channel.as_ref().expect("nothing is held without a connection");
-            channel.push_to_peer(loop_state, frame, is_urgent);
+            channel.push_to_peer(loop_state, peer_frame);
         }
     }
 

@@ -10,6 +10,7 @@
 
 use crate::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use shoal_types::WorkerId;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
@@ -82,6 +83,10 @@ impl OutQueue {
     }
 
     pub fn push(&mut self, kind: FrameKind, payload: Bytes) {
+        self.push_with(FrameHeader::new(kind, payload.len()), payload);
+    }
+
+    fn push_with(&mut self, header: FrameHeader, payload: Bytes) {
         let is_large = payload.len() >= LARGE_BYTES;
         let copied = HEADER_BYTES + if is_large { 0 } else { payload.len() };
         if self.open.capacity() - self.open.len() < copied {
@@ -90,7 +95,7 @@ impl OutQueue {
             }
             self.open.reserve(self.chunk.max(copied));
         }
-        self.open.put_slice(FrameHeader::new(kind, payload.len()).as_bytes());
+        self.open.put_slice(header.as_bytes());
         self.bytes += HEADER_BYTES + payload.len();
         self.frames += 1;
         if is_large {
@@ -103,12 +108,14 @@ impl OutQueue {
         }
     }
 
-    /// The same, in frames of at most [`SLICE_BYTES`].
-    pub fn push_sliced(&mut self, mut payload: Bytes) {
+    /// Adds what is for a node, in frames of at most [`SLICE_BYTES`]. Where it is to be passed on, the last of them says to
+    /// which worker.
+    pub fn push_sliced(&mut self, receiver: Option<WorkerId>, mut payload: Bytes) {
         while payload.len() > SLICE_BYTES {
             self.push(FrameKind::Part, payload.split_to(SLICE_BYTES));
         }
-        self.push(FrameKind::Data, payload);
+        let header = FrameHeader::new(FrameKind::Data, payload.len());
+        self.push_with(receiver.map_or(header, |it| header.passed_to(it)), payload);
     }
 
     /// Adds a frame that goes ahead of all others, behind those that were urgent before.
@@ -231,8 +238,8 @@ mod tests {
     #[test]
     fn an_urgent_frame_waits_for_one_slice_whatever_is_queued() {
         let (mut queue, mut reader) = (OutQueue::new(), FrameReader::new(1 << 20));
-        queue.push_sliced(Bytes::from(vec![1; 3 * SLICE_BYTES]));
-        queue.push_sliced(Bytes::from_static(b"small"));
+        queue.push_sliced(None, Bytes::from(vec![1; 3 * SLICE_BYTES]));
+        queue.push_sliced(None, Bytes::from_static(b"small"));
         // A slice and some of the next are on their way.
         assert_eq!(
             read_all(&mut queue, &mut reader, SLICE_BYTES + 100),

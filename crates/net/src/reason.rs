@@ -127,6 +127,10 @@ reasons! {
         Lost = "lost",
         /// Its connection was made before this node knew which cluster it belongs to.
         Unidentified = "unidentified",
+        /// Too much waits for the other worker of this node that it is for.
+        MailboxFull = "mailbox_full",
+        /// It is for a worker that this node does not have.
+        UnknownWorker = "unknown_worker",
     }
 }
 

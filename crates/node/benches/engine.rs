@@ -11,7 +11,7 @@ use shoal_engine::{Engine, Procedures};
 use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_two_phase_commit::TwoPhaseCommit;
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{NodeId, Time, WorkerId, WorkerPlace};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::workload::Workload;
 use std::cell::Cell;
@@ -78,8 +78,9 @@ impl<E: Engine> Bench<E> {
         for effect in self.effects.effects.drain(..) {
             match effect {
                 WorkerEffect::Send { to, message } => {
-                    let from = NodeId(at as u32);
-                    self.queue.push_back((to.0 as usize, WorkerEvent::Received { from, message }));
+                    let from = WorkerPlace { node: NodeId(at as u32), ..to };
+                    let to = to.node.0 as usize;
+                    self.queue.push_back((to, WorkerEvent::Received { from, message }));
                 }
                 WorkerEffect::Timer { at: time } => {
                     let earlier = self.timers[at].map_or(time, |before| before.min(time));

@@ -3,9 +3,9 @@
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::engine::StepOutput;
-use shoal_types::{NodeId, ShardId, Time, WorkerId};
+use shoal_types::{ShardId, Time, WorkerId, WorkerPlace};
 
-/// What workers of the same number say to each other.
+/// What workers say to each other.
 #[derive(Debug, Clone)]
 pub enum WorkerMessage<M> {
     /// From engine to engine.
@@ -15,7 +15,7 @@ pub enum WorkerMessage<M> {
         /// What it says.
         message: M,
     },
-    /// Between the replicas of this worker's stream of a shard.
+    /// Between the replicas of a worker's stream of a shard, which belong to workers of the same number.
     Stream {
         /// Whose stream.
         shard: ShardId,
@@ -31,10 +31,10 @@ pub enum WorkerMessage<M> {
 pub enum WorkerEvent<M> {
     /// The node has just started: the first event, once.
     Start,
-    /// A message from the same worker of another node.
+    /// A message from another worker, of another node or of this one.
     Received {
         /// Its sender.
-        from: NodeId,
+        from: WorkerPlace,
         /// What it says.
         message: WorkerMessage<M>,
     },
@@ -65,10 +65,10 @@ pub enum WorkerEvent<M> {
 /// What a worker wants done.
 #[derive(Debug, Clone)]
 pub enum WorkerEffect<M> {
-    /// Send this to the same worker of another node.
+    /// Send this to another worker, of another node or of this one.
     Send {
-        /// The receiver; never the node itself.
-        to: NodeId,
+        /// The receiver; never the worker itself.
+        to: WorkerPlace,
         /// What to say.
         message: WorkerMessage<M>,
     },

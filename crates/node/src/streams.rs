@@ -10,7 +10,7 @@ use shoal_cluster::manager::{Assignment, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_log::{self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerPlace};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -201,15 +201,20 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// A message about a stream.
+    /// A message about a stream. Only workers of the same number have to do with it.
     pub(super) fn stream_message(
         &mut self,
         now: Time,
-        from: NodeId,
+        from: WorkerPlace,
         (shard, incarnation): (ShardId, Incarnation),
         message: shoal_log::StreamMessage,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
+        if from.worker != self.worker {
+            self.bad_messages += 1;
+            return;
+        }
+        let from = from.node;
         let Some(held) = self.streams.get(&shard) else {
             self.strays += 1;
             return;
@@ -288,6 +293,7 @@ impl<E: Engine> Worker<E> {
         for effect in wanted {
             match effect {
                 shoal_log::StreamEffect::Send { to, message } => {
+                    let to = WorkerPlace { node: to, worker: self.worker };
                     let message = WorkerMessage::Stream { shard, incarnation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }

@@ -8,8 +8,9 @@
 //!     └────► member ─► membership ─► engines and streams of all workers
 //! ```
 //! Worker k of a node leads stream k of every shard that the node leads, and holds stream k of every
-//! shard of which the node has a replica. Messages go from worker k to worker k. One worker hosts the
-//! node's member of the cluster, which talks with the configuration manager.
+//! shard of which the node has a replica: messages of streams go from worker k to worker k. Those of engines go from any
+//! worker to any other, also of the same node. One worker hosts the node's member of the cluster, which talks with the
+//! configuration manager.
 //!
 //! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
 //! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
@@ -25,7 +26,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::engine::Setup;
 use shoal_log::{LogLength, MemoryStorage, Stream};
-use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -126,6 +127,11 @@ impl<E: Engine> Worker<E> {
             strays: 0,
             bad_messages: 0,
         }
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> WorkerPlace {
+        WorkerPlace { node: self.node, worker: self.worker }
     }
 
     /// The engine.
@@ -442,7 +448,7 @@ impl<E: Engine> Worker<E> {
     fn engine_message(
         &mut self,
         now: Time,
-        from: NodeId,
+        from: WorkerPlace,
         (generation, message): (Generation, E::Message),
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
@@ -473,7 +479,7 @@ impl<E: Engine> Worker<E> {
         for effect in wanted.effects {
             match effect {
                 shoal_engine::EngineEffect::Send { to, message } => {
-                    assert!(to != self.node, "{to} has nothing to send to itself");
+                    assert!(to != self.place(), "{to} has nothing to send to itself");
                     let message = WorkerMessage::Engine { generation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }

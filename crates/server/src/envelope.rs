@@ -6,8 +6,8 @@ use shoal_node::WorkerMessage;
 use shoal_raft::{LogMembers, Volume};
 use shoal_types::{coded_enum, coded_struct};
 
-/// The content of a frame between workers of the same number. Everything but what workers say to each other
-/// goes between the first workers.
+/// The content of a frame between workers. Everything but what workers say to each other goes between the first workers of
+/// two nodes.
 #[derive(Debug, Clone)]
 pub(crate) enum Envelope<M> {
     /// From worker to worker.

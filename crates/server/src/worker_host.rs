@@ -167,7 +167,11 @@ impl<E: Engine> WorkerHost<E> {
 
     fn perform(&mut self, now: Time, effect: WorkerEffect<E::Message>, out: &mut Outbox) {
         match effect {
-            WorkerEffect::Send { to, message } => send(out, to, &Envelope::Worker(message)),
+            WorkerEffect::Send { to, message } => {
+                let envelope = Envelope::Worker(message);
+                let frame = out.encode(|bytes| envelope.put(bytes));
+                out.to_worker(to, frame);
+            }
             WorkerEffect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
             WorkerEffect::Tell { message } => self.tell_managers(now, &message, out),
             WorkerEffect::Superseded => {
@@ -296,16 +300,19 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    fn hear_peer(&mut self, now: Time, from: NodeId, frame: &Bytes, out: &mut Outbox) {
+    fn hear_peer(&mut self, now: Time, sender: WorkerPlace, frame: &Bytes, out: &mut Outbox) {
         let Ok(envelope) = wire::decode::<Envelope<E::Message>>(frame) else {
             self.malformed += 1;
-            tracing::warn!(node = %self.node, %from, "a frame of a peer makes no sense");
+            tracing::warn!(node = %self.node, from = %sender, "a frame of a peer makes no sense");
             return;
         };
+        let from = sender.node;
         match envelope {
             Envelope::Worker(message) => {
-                self.take(now, WorkerEvent::Received { from, message }, out);
+                self.take(now, WorkerEvent::Received { from: sender, message }, out);
             }
+            // All else goes between workers of one number, the first.
+            _ if sender.worker != self.worker_id => self.malformed += 1,
             // The node that says it was a manager then, and what it says was true.
             Envelope::ToNode(message) if self.manager_inputs.is_some() => {
                 self.hear_manager(now, from, message, out);
@@ -403,11 +410,6 @@ impl<E: Engine> WorkerHost<E> {
     }
 }
 
-fn send<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
-    let frame = out.encode(|bytes| envelope.put(bytes));
-    out.to_peer(to, frame);
-}
-
 /// Ahead of what waits to be sent there: a lease is not to run out behind the streams' data.
 fn send_urgent<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
     let frame = out.encode(|bytes| envelope.put(bytes));
@@ -451,7 +453,7 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
         };
         match input {
             CoreInput::Started => self.take(now, WorkerEvent::Start, out),
-            CoreInput::FromPeer { node, frame, .. } => self.hear_peer(now, node, &frame, out),
+            CoreInput::FromPeer { from, frame, .. } => self.hear_peer(now, from, &frame, out),
             CoreInput::FromClient { client, frame, .. } => {
                 self.hear_client(now, client, &frame, out);
             }

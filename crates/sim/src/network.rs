@@ -1,15 +1,16 @@
 //! The network between nodes, and to the clients outside.
 //!
 //! A message takes the delay of its link: a fixed part, some jitter and, rarely, a heavy tail. Messages
-//! of one connection (from one worker to its like on another node) keep their order unless chance
-//! reorders one. A link may be *clogged*: nothing arrives for a while, then everything at once; or *cut*:
+//! from one worker to another keep their order unless chance reorders one. Those between workers of different numbers are
+//! passed on by another worker of the receiver's node, and take a little longer; those between workers of one node take no
+//! more than that, and get lost where the receiver has no room for them. A link may be *clogged*: nothing arrives for a while, then everything at once; or *cut*:
 //! all that is sent meanwhile is lost. Both are one-way.
 //!
 //! Connections of clients are those that the shipped client has: in order, and without losses. There, what gets lost
 //! is sent again, and takes longer; nothing comes twice.
 
 use crate::metrics::Traffic;
-use shoal_types::{Random, Time};
+use shoal_types::{Random, Time, WorkerPlace};
 
 /// How long messages take from one datacenter to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,28 @@ pub struct Troubles {
 /// An end of links: a node or a client.
 pub type LinkEnd = usize;
 
+/// A worker at an end of links; clients and managers are the first worker of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerEnd {
+    /// The end.
+    pub end: LinkEnd,
+    /// Which of its workers.
+    pub worker: usize,
+}
+
+impl WorkerEnd {
+    /// The first worker of an end.
+    pub fn first(end: LinkEnd) -> WorkerEnd {
+        WorkerEnd { end, worker: 0 }
+    }
+}
+
+impl From<WorkerPlace> for WorkerEnd {
+    fn from(place: WorkerPlace) -> WorkerEnd {
+        WorkerEnd { end: place.node.0 as usize, worker: place.worker.0 as usize }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct SimulatedLink {
     delay: Delay,
@@ -53,13 +76,16 @@ pub struct SimulatedNetwork {
     datacenters: Vec<usize>,
     workers: usize,
     links: Vec<SimulatedLink>,
-    /// When the last message of each connection arrives.
+    /// When the last message from each worker to each other arrives.
     last: Vec<Time>,
     troubles: Troubles,
     random: Random,
     /// What happened to messages so far.
     pub traffic: Traffic,
 }
+
+/// A worker of a node passes a message on to another within this.
+const PASS_NS_MAX: u64 = 2_000;
 
 /// When a message arrives: not at all, once or twice.
 pub type Arrivals = [Option<Time>; 2];
@@ -81,18 +107,20 @@ impl SimulatedNetwork {
     ) -> SimulatedNetwork {
         let ends = datacenters.len();
         let link = |from: usize, to: usize| SimulatedLink {
-            delay: delays[from][to],
+            delay: match from == to {
+                true => Delay { base_ns: 0, jitter_ns: 0 },
+                false => delays[datacenters[from]][datacenters[to]],
+            },
             clogged_until: Time::ZERO,
             cut_until: Time::ZERO,
         };
-        let links =
-            datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
+        let links = (0..ends).flat_map(|from| (0..ends).map(move |to| link(from, to)));
         SimulatedNetwork {
             ends,
             datacenters: datacenters.to_vec(),
             workers,
             links: links.collect(),
-            last: vec![Time::ZERO; ends * ends * workers],
+            last: vec![Time::ZERO; ends * ends * workers * workers],
             troubles: Troubles::default(),
             random,
             traffic: Traffic::default(),
@@ -137,11 +165,11 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Sends a message at `now` over the connection of this worker, and says when it arrives.
+    /// Sends a message at `now` from one worker to another, and says when it arrives.
     #[inline]
-    pub fn send(&mut self, now: Time, from: LinkEnd, to: LinkEnd, worker: usize) -> Arrivals {
+    pub fn send(&mut self, now: Time, from: WorkerEnd, to: WorkerEnd) -> Arrivals {
         self.traffic.sent += 1;
-        let at = from * self.ends + to;
+        let at = from.end * self.ends + to.end;
         let link = self.links[at];
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = self.troubles;
         if now < link.cut_until || self.happens(loss_ppm) {
@@ -153,12 +181,15 @@ impl SimulatedNetwork {
             self.traffic.late += 1;
             delay <<= (1 + self.random.next_u64().trailing_zeros()).min(TAIL_DOUBLINGS_MAX);
         }
+        if from.worker != to.worker {
+            delay += self.random.below(PASS_NS_MAX);
+        }
         let mut arrival = Time(now.0 + delay);
         if arrival < link.clogged_until {
             self.traffic.clogged += 1;
             arrival = Time(link.clogged_until.0 + self.random.below(link.delay.jitter_ns + 1));
         }
-        let last = &mut self.last[at * self.workers + worker];
+        let last = &mut self.last[(at * self.workers + from.worker) * self.workers + to.worker];
         if arrival > *last {
             *last = arrival;
         } else if reorder_ppm > 0 && self.random.below(1_000_000) < u64::from(reorder_ppm) {
@@ -203,7 +234,7 @@ impl SimulatedNetwork {
             self.traffic.clogged += 1;
             arrival = Time(link.clogged_until.0 + self.random.below(link.delay.jitter_ns + 1));
         }
-        let last = &mut self.last[at * self.workers + worker];
+        let last = &mut self.last[(at * self.workers + worker) * self.workers + worker];
         *last = arrival.max(Time(last.0 + 1));
         (*last, again)
     }
@@ -224,7 +255,9 @@ mod tests {
     }
 
     fn arrivals(network: &mut SimulatedNetwork, count: u64) -> Vec<Arrivals> {
-        (0..count).map(|number| network.send(Time(number * 10), 0, 1, 0)).collect()
+        (0..count)
+            .map(|number| network.send(Time(number * 10), WorkerEnd::first(0), WorkerEnd::first(1)))
+            .collect()
     }
 
     #[test]
@@ -232,6 +265,39 @@ mod tests {
         let arrived = arrivals(&mut network(), 1000);
         assert!(arrived.iter().all(|arrival| matches!(arrival, [Some(_), None])));
         assert!(arrived.is_sorted_by(|one, two| one[0] < two[0]));
+    }
+
+    #[test]
+    fn workers_of_any_two_numbers_have_an_order_of_their_own_and_share_what_befalls_their_nodes() {
+        let delay = Delay { base_ns: 50_000, jitter_ns: 100 };
+        let mut network = SimulatedNetwork::new(&[0, 0], &[vec![delay]], 2, Random::new(1));
+        let pairs: Vec<_> = (0..16).map(|pair| [pair >> 2, pair & 3]).collect();
+        let place = |number: usize| WorkerEnd { end: number >> 1, worker: number & 1 };
+        let send = |network: &mut SimulatedNetwork, now| -> Vec<Arrivals> {
+            let others = pairs.iter().filter(|[from, to]| from != to);
+            others.map(|[from, to]| network.send(Time(now), place(*from), place(*to))).collect()
+        };
+        let mut last = vec![[Some(Time::ZERO), None]; 12];
+        for number in 0..100 {
+            let arrivals = send(&mut network, number * 10);
+            for (now, before) in arrivals.iter().zip(&last) {
+                assert!(now[0] > before[0], "{now:?} after {before:?}");
+            }
+            last = arrivals;
+        }
+        let others = || pairs.iter().filter(|[from, to]| from != to);
+        let within = |[from, to]: &[usize; 2]| place(*from).end == place(*to).end;
+        for ([from, to], arrival) in others().zip(&last) {
+            let took = arrival[0].expect("nothing is lost").0 - 990;
+            let most = if within(&[*from, *to]) { 3000 } else { 53_000 };
+            assert!(took < most && (took >= 50_000 || most == 3000), "{from} to {to}: {took}");
+        }
+        network.cut(0, 1, Time(10_000));
+        let arrivals = send(&mut network, 5000);
+        for ([from, to], arrival) in others().zip(&arrivals) {
+            let is_cut = (place(*from).end, place(*to).end) == (0, 1);
+            assert_eq!(arrival[0].is_none(), is_cut, "{from} to {to}");
+        }
     }
 
     #[test]
@@ -249,7 +315,7 @@ mod tests {
             assert!((400..600).contains(&count), "{:?}", network.traffic);
         }
         network.set_troubles(Troubles { reorder_ppm: 1_000_000, ..Troubles::default() });
-        network.last = vec![Time::ZERO; 4];
+        network.last.fill(Time::ZERO);
         let arrived = arrivals(&mut network, 1000);
         assert!(!arrived.is_sorted_by(|one, two| one[0] <= two[0]));
         assert!(network.traffic.reordered > 100);
@@ -282,6 +348,12 @@ mod tests {
         network.cut(0, 1, Time(500));
         let arrived = arrivals(&mut network, 100);
         assert_eq!(arrived.iter().filter(|arrival| arrival[0].is_none()).count(), 50);
-        assert!(matches!(network.send(Time(0), 1, 0, 0), [Some(_), None]), "one-way");
+        assert!(
+            matches!(
+                network.send(Time(0), WorkerEnd::first(1), WorkerEnd::first(0)),
+                [Some(_), None]
+            ),
+            "one-way"
+        );
     }
 }

@@ -93,6 +93,21 @@ impl Coded for ClusterId {
     }
 }
 
+/// Where a worker is. Displays as both ids, `n2.w0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerPlace {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its workers.
+    pub worker: WorkerId,
+}
+
+impl fmt::Display for WorkerPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.node, self.worker)
+    }
+}
+
 /// The session under which a client calls procedures: granted by the leader of `home`, and never twice. Displays as
 /// its numbers, `0.3.1.2.17`.
 ///

@@ -33,7 +33,7 @@ pub use distance::{Distance, DistanceMatrix, Way};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{
     CallSession, ClusterId, DatacenterId, NoClusterId, NodeId, RequestId, ShardId, TableId,
-    WorkerId,
+    WorkerId, WorkerPlace,
 };
 pub use procedure::{Call, Footprint, Procedure, ProcedureTransaction, Procedures};
 pub use random::Random;

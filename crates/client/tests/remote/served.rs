@@ -30,7 +30,7 @@ impl Served {
         self.worker.step(now, event, &mut effects);
         for effect in effects.effects {
             match effect {
-                WorkerEffect::Send { to, message } => out.to_peer(to, encode(&message)),
+                WorkerEffect::Send { to, message } => out.to_worker(to, encode(&message)),
                 WorkerEffect::Reply { to, reply } => {
                     out.to_client(
                         shoal_net::ConnectedClient(to.0),
@@ -74,10 +74,10 @@ impl Core for Served {
     fn step(&mut self, now: Time, input: CoreInput<()>, out: &mut Outbox) {
         match input {
             CoreInput::Started => self.event(now, WorkerEvent::Start, out),
-            CoreInput::FromPeer { node, frame, .. } => {
+            CoreInput::FromPeer { from, frame, .. } => {
                 let message: WorkerMessage<shoal_mako::MakoMessage> =
                     decode(&frame).expect("peers make sense");
-                self.event(now, WorkerEvent::Received { from: node, message }, out);
+                self.event(now, WorkerEvent::Received { from, message }, out);
             }
             CoreInput::FromClient { client, frame, .. } => self.client(now, client, &frame, out),
             CoreInput::Timer => self.event(now, WorkerEvent::Timer, out),

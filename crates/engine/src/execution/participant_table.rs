@@ -7,7 +7,7 @@
 //! What arrives later still is a repetition of something that was answered, and is dropped.
 
 use crate::transaction_id::TransactionId;
-use shoal_types::{Epoch, NodeId, ShardId, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, WorkerId, WorkerPlace};
 use std::collections::BTreeMap;
 
 /// What every request to a branch begins with.
@@ -29,12 +29,13 @@ pub struct BranchHeader {
 }
 
 impl BranchHeader {
-    /// Can it come from there? Only a transaction's coordinator speaks of its branches, worker to worker
-    /// of the same number, and it does not call over what it speaks of.
-    pub(crate) fn is_of(&self, from: NodeId, worker: WorkerId) -> bool {
-        let TransactionId { node, worker: its, sequence } = self.transaction;
+    /// Can it come from there? Only a transaction's coordinator speaks of its branches, and it does not call over what it
+    /// speaks of.
+    pub(crate) fn is_of(&self, from: WorkerPlace) -> bool {
         let in_turn = self.step > 0 && self.step < STEP_ENDED;
-        (node, its) == (from, worker) && self.oldest <= sequence && in_turn
+        self.transaction.coordinator() == from
+            && self.oldest <= self.transaction.sequence
+            && in_turn
     }
 }
 

@@ -20,7 +20,7 @@ use crate::client::{ClientId, ClientRequest, Relay};
 use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::transaction_id::TransactionId;
-use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
+use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -83,6 +83,17 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
+    /// The worker of another node that has the number of this one.
+    pub fn peer(&self, node: NodeId) -> WorkerPlace {
+        WorkerPlace { node, ..self.worker_context.place }
+    }
+
+    /// Whether that is a worker of the number of this one: the only ones that are heard by an engine whose workers speak with
+    /// their like alone.
+    pub fn is_peer(&self, from: WorkerPlace) -> bool {
+        from == self.peer(from.node)
+    }
+
     /// A client asks for something.
     pub fn request(&mut self, from: ClientId, request: ClientRequest) {
         self.tasks.extend(self.calls.request(from, request));
@@ -95,9 +106,11 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// Sends again what was not answered in time.
     pub(crate) fn repeat<O>(&mut self, now: Time, effects: &mut EngineEffects<M, O>) {
+        let place = self.worker_context.place;
         let resent = &mut self.counters.resent;
-        self.outbox.overdue(now, |to, message| {
+        self.outbox.overdue(now, |node, message| {
             *resent += 1;
+            let to = WorkerPlace { node, ..place };
             effects.push(EngineEffect::Send { to, message: message.clone() });
         });
     }
@@ -149,6 +162,7 @@ impl<M: RuntimeMessage> Runtime<M> {
                     effects.push(EngineEffect::Reply { to, reply });
                 }
                 LocalCommand::Relay { to, relay } => {
+                    let to = self.peer(to);
                     effects.push(EngineEffect::Send { to, message: M::relay(relay) });
                 }
             }
@@ -158,10 +172,10 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// Is the request for a branch here, at a shard that `led` says is served? Otherwise it is counted:
     /// its coordinator asks again, and by then things may be different.
-    pub fn is_ours(&mut self, from: NodeId, header: &BranchHeader, led: bool) -> bool {
+    pub fn is_ours(&mut self, from: WorkerPlace, header: &BranchHeader, led: bool) -> bool {
         let ours = led
             && self.worker_context.leadership(header.shard).1 == header.leadership
-            && header.is_of(from, self.worker_context.place.worker);
+            && header.is_of(from);
         self.counters.dropped += u64::from(!ours);
         ours
     }
@@ -260,7 +274,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         let (now, extra) =
             (self.worker_context.now.get(), self.worker_context.extra_wait(remote_branches.keys()));
         self.outbox.send((now, extra), key, (step, epoch), node, message.clone());
-        effects.push(EngineEffect::Send { to: node, message });
+        effects.push(EngineEffect::Send { to: self.peer(node), message });
     }
 
     /// Tells the participants that have not ended their branches to undo them, and says so to nothing

@@ -266,16 +266,23 @@ impl Engine for Mako {
             let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
             // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
-                !worker_context.is_leader(from)
-                    || led.iter().any(|led| led.lead.waits_for(from, since))
+                !worker_context.is_leader(from.node)
+                    || led.iter().any(|led| led.lead.waits_for(from.node, since))
             };
-            self.failure_detector.hear(from, now, self.shared.setup.options.silent_after, waits);
+            self.failure_detector.hear(
+                from.node,
+                now,
+                self.shared.setup.options.silent_after,
+                waits,
+            );
         }
         self.follow_epochs(effects);
         let holds_lease = self.holds_lease(now);
         match event {
-            EngineEvent::Received { from, message } if holds_lease || message.is_fact() => {
-                self.receive(from, message, effects);
+            EngineEvent::Received { from, message }
+                if self.runtime.is_peer(from) && (holds_lease || message.is_fact()) =>
+            {
+                self.receive(from.node, message, effects);
             }
             EngineEvent::Client { from, request } if holds_lease => {
                 self.runtime.request(from, request);

@@ -63,7 +63,9 @@ impl Mako {
                 == self.runtime.worker_context.place.node
         };
         let at = self.place_of(header.shard).filter(is_own);
-        let (Some(at), true) = (at, self.runtime.is_ours(from, header, at.is_some())) else {
+        let (Some(at), true) =
+            (at, self.runtime.is_ours(self.runtime.peer(from), header, at.is_some()))
+        else {
             return;
         };
         if self.runtime.worker_context.holds_nothing(from) {
@@ -113,7 +115,7 @@ impl Mako {
         let Some(reply) = reply else { return };
         let BranchHeader { transaction, shard, step, .. } = *header;
         let message = MakoMessage::Reply { transaction, shard, step, reply };
-        effects.push(EngineEffect::Send { to: from, message });
+        effects.push(EngineEffect::Send { to: transaction.coordinator(), message });
     }
 
     /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this

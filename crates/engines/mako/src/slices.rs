@@ -173,7 +173,7 @@ impl Mako {
         };
         let BranchHeader { transaction, shard, step, .. } = *header;
         let message = MakoMessage::Reply { transaction, shard, step, reply };
-        effects.push(EngineEffect::Send { to: from, message });
+        effects.push(EngineEffect::Send { to: transaction.coordinator(), message });
     }
 
     /// One slice of a branch. Without a reply there are more.

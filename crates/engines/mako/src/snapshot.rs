@@ -441,7 +441,8 @@ impl Mako {
             faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
-        effects.push(EngineEffect::Send { to, message: MakoMessage::Part(part) });
+        let (to, message) = (self.runtime.peer(to), MakoMessage::Part(part));
+        effects.push(EngineEffect::Send { to, message });
     }
 
     /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
@@ -510,7 +511,7 @@ impl Mako {
             None => Some(WalkPlace::default()),
         };
         let message = MakoMessage::PartTaken { shard, copy, reached: reached.map(form) };
-        effects.push(EngineEffect::Send { to: from, message });
+        effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
     }
 
     /// Takes a chunk of a copy, and others whose turn comes with it. Returns how far that goes.

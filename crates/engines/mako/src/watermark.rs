@@ -352,7 +352,7 @@ impl Mako {
             for to in &peers {
                 let (watermark, ended) = (watermark.clone(), ended.clone());
                 let message = MakoMessage::Gossip { watermark, ended, floor: gossip.floor };
-                effects.push(EngineEffect::Send { to: *to, message });
+                effects.push(EngineEffect::Send { to: self.runtime.peer(*to), message });
             }
             if to_all {
                 live.tell();

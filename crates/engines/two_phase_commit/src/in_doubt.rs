@@ -242,7 +242,7 @@ impl TwoPhaseCommit {
             return self.acknowledged(transaction, shard);
         }
         let message = TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard };
-        effects.push(EngineEffect::Send { to, message });
+        effects.push(EngineEffect::Send { to: self.runtime.peer(to), message });
     }
 
     /// Prepared branches on the shard at this place of which that holds are without a coordinator from now on.
@@ -300,7 +300,7 @@ impl TwoPhaseCommit {
                 self.answer_inquiry(to, transaction, home, participant, effects);
             } else {
                 let message = TwoPhaseCommitMessage::Inquiry { transaction, home, participant };
-                effects.push(EngineEffect::Send { to, message });
+                effects.push(EngineEffect::Send { to: self.runtime.peer(to), message });
             }
         }
     }
@@ -337,6 +337,6 @@ impl TwoPhaseCommit {
             return self.hear_decision(transaction, home, participant, committed, effects);
         }
         let message = TwoPhaseCommitMessage::Decision { transaction, home, participant, committed };
-        effects.push(EngineEffect::Send { to, message });
+        effects.push(EngineEffect::Send { to: self.runtime.peer(to), message });
     }
 }

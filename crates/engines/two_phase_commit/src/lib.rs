@@ -252,8 +252,10 @@ impl Engine for TwoPhaseCommit {
         self.runtime.begin_step(now, &event);
         let holds_lease = self.holds_lease(now);
         match event {
-            EngineEvent::Received { from, message } if holds_lease || message.is_fact() => {
-                self.receive(from, message, effects);
+            EngineEvent::Received { from, message }
+                if self.runtime.is_peer(from) && (holds_lease || message.is_fact()) =>
+            {
+                self.receive(from.node, message, effects);
             }
             EngineEvent::Client { from, request } if holds_lease => {
                 self.runtime.request(from, request);

@@ -22,7 +22,7 @@ use shoal_engine::operation::Operation;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time};
+use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time, WorkerPlace};
 
 /// What an open branch holds. Who `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
@@ -66,7 +66,9 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let led = self.led_at(header.shard).filter(|at| self.leader_logs[*at].serves());
-        let (Some(at), true) = (led, self.runtime.is_ours(from, header, led.is_some())) else {
+        let (Some(at), true) =
+            (led, self.runtime.is_ours(self.runtime.peer(from), header, led.is_some()))
+        else {
             return;
         };
         // All transactions are of one epoch: leaderships tell them apart. And who is gone asks for nothing.
@@ -584,7 +586,7 @@ fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest)
 fn say((to, header): ReplyTarget, reply: TwoPhaseCommitReply, effects: &mut TwoPhaseCommitEffects) {
     let BranchHeader { transaction, shard, step, .. } = header;
     effects.push(EngineEffect::Send {
-        to,
+        to: WorkerPlace { node: to, worker: transaction.worker },
         message: TwoPhaseCommitMessage::Reply { transaction, shard, step, reply },
     });
 }

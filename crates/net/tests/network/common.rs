@@ -41,9 +41,9 @@ impl Core for Told {
         let input = match input {
             CoreInput::Command(order) => return order(at, out),
             CoreInput::Started => CoreInput::Started,
-            CoreInput::FromPeer { node, frame, arrived } => {
+            CoreInput::FromPeer { from, frame, arrived } => {
                 assert!(arrived <= at, "it is taken at {at}, and arrived at {arrived}");
-                CoreInput::FromPeer { node, frame, arrived }
+                CoreInput::FromPeer { from, frame, arrived }
             }
             CoreInput::FromClient { client, frame, arrived } => {
                 assert!(arrived <= at, "it is taken at {at}, and arrived at {arrived}");

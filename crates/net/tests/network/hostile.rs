@@ -9,7 +9,7 @@ use shoal_net::{
     CloseReason, CoreInput, FrameHeader, FrameKind, Network, NetworkConfig, NetworkLimits, Outbox,
     Secret, VERSION,
 };
-use shoal_types::{NodeId, Random, Time};
+use shoal_types::{NodeId, Random, Time, WorkerId};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -201,9 +201,12 @@ fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
     let node = Node::alone(NetworkConfig { limits, ..config(0) });
     let mut broken = frame(FrameKind::Data, b"abc");
     broken[5] = 1;
+    let passed = FrameHeader::new(FrameKind::Data, 0).passed_to(WorkerId(0)).as_bytes().to_vec();
     let cases = [
         (frame(FrameKind::Data, &[0; 1001]), CloseReason::TooLong),
         (broken, CloseReason::Malformed),
+        // Only nodes send what is to be passed to another worker.
+        (passed, CloseReason::Malformed),
         (frame(FrameKind::Hello, b"again"), CloseReason::Unexpected),
         (frame(FrameKind::Data, b"abc")[..9].to_vec(), CloseReason::Truncated),
         (vec![0xff; 64], CloseReason::Malformed),
@@ -216,7 +219,7 @@ fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
         node.wait_count(|totals| totals.closes(reason) == before + 1);
         assert_eq!(node.counters().clients_gone, number as u64 + 1);
     }
-    for _ in 0..7 {
+    for _ in 0..8 {
         node.wait(|happened| match &happened.input {
             CoreInput::FromClient { frame, .. } => {
                 assert_eq!(frame, "abc", "only what was whole");

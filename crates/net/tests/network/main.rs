@@ -4,5 +4,6 @@ mod clients;
 mod common;
 mod distances;
 mod hostile;
+mod passed;
 mod peers;
 mod secured;

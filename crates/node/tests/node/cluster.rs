@@ -8,7 +8,9 @@ use shoal_engine::{Engine, Procedures};
 use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use shoal_two_phase_commit::TwoPhaseCommit;
-use shoal_types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
+use shoal_types::{
+    Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId, WorkerPlace,
+};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -108,7 +110,9 @@ impl<E: Engine> Cluster<E> {
         self.delivered += 1;
         for effect in effects.effects {
             match effect {
-                WorkerEffect::Send { to: node, message } => self.transmit(to, node, &message),
+                WorkerEffect::Send { to: receiver, message } => {
+                    self.transmit(to, receiver, &message)
+                }
                 WorkerEffect::Timer { at } => {
                     let at = at.max(self.now);
                     if self.timers.get(&to).is_none_or(|before| at < *before) {
@@ -126,7 +130,13 @@ impl<E: Engine> Cluster<E> {
         }
     }
 
-    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &WorkerMessage<E::Message>) {
+    fn transmit(
+        &mut self,
+        (node, worker): Place,
+        to: WorkerPlace,
+        message: &WorkerMessage<E::Message>,
+    ) {
+        let from = WorkerPlace { node, worker };
         let copies = match self.lossy {
             true => [1, 1, 1, 1, 0, 2][self.random.below(6) as usize],
             false => 1,
@@ -136,7 +146,7 @@ impl<E: Engine> Cluster<E> {
                 50_000 + self.random.below(if self.lossy { 900_000 } else { 10 }),
             );
             let event = WorkerEvent::Received { from, message: carried(message) };
-            self.send(delay, (to, worker), event);
+            self.send(delay, (to.node, to.worker), event);
         }
     }
 

@@ -12,7 +12,7 @@ use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
 use shoal_types::{
-    Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId,
+    Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId, WorkerPlace,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,13 +72,18 @@ fn step(
     effects.effects
 }
 
+/// The first worker of a node.
+fn place(node: u32) -> WorkerPlace {
+    WorkerPlace { node: NodeId(node), worker: WorkerId(0) }
+}
+
 /// Another node tells where the shard has ended the epoch 1.
 fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
     let mut watermark = VectorWatermark::new(Epoch(1), 1);
     watermark.raise(S, Clock(clock));
     let message = shoal_mako::MakoMessage::Gossip { watermark, ended: vec![S], floor: Clock::ZERO };
     let message = WorkerMessage::Engine { generation: Generation(generation), message };
-    step(worker, WorkerEvent::Received { from: NodeId(from), message });
+    step(worker, WorkerEvent::Received { from: place(from), message });
 }
 
 /// A manager asks what it remembers, and has it pledge or not.
@@ -132,5 +137,5 @@ fn prepare(worker: &mut Worker<Mako>) {
         decided: none,
     };
     let message = WorkerMessage::Stream { shard: S, incarnation: Incarnation(1), message };
-    step(worker, WorkerEvent::Received { from: NodeId(2), message });
+    step(worker, WorkerEvent::Received { from: place(2), message });
 }

@@ -21,6 +21,7 @@ use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
     RequestId, Scan, ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
+    WorkerPlace,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -496,12 +497,13 @@ impl<E: Forge> Cluster<E> {
         self.workers.get_mut(&to).expect("a worker").step(self.now, event, &mut effects);
         for effect in effects.effects {
             match effect {
-                WorkerEffect::Send { to: node, message } => {
+                WorkerEffect::Send { to: receiver, message } => {
                     // Liars name nodes that are not there; what goes to them is lost.
-                    if self.topology.node(node).is_some() {
+                    let receiver = (receiver.node, receiver.worker);
+                    if self.workers.contains_key(&receiver) {
                         let delay = Duration::from_nanos(50_000 + self.random.below(200_000));
-                        let event = WorkerEvent::Received { from: to.0, message };
-                        self.send(delay, (node, WorkerId(0)), event);
+                        let from = WorkerPlace { node: to.0, worker: to.1 };
+                        self.send(delay, receiver, WorkerEvent::Received { from, message });
                     }
                 }
                 WorkerEffect::Timer { at } => {
@@ -530,7 +532,7 @@ impl<E: Forge> Cluster<E> {
         if let WorkerEvent::Received { from, message } = event
             && self.random.chance(1, 3)
         {
-            self.distort(*from, to, message);
+            self.distort(from.node, to, message);
         }
     }
 
@@ -540,6 +542,15 @@ impl<E: Forge> Cluster<E> {
     }
 
     fn distort(&mut self, real: NodeId, to: Place, message: &WorkerMessage<E::Message>) {
+        if self.random.chance(1, 10) {
+            // What is true of one worker is nothing that another may say.
+            let from = WorkerPlace { node: real, worker: WorkerId(1) };
+            self.nonsense += 1;
+            let before = self.dropped();
+            self.step(to, WorkerEvent::Received { from, message: message.clone() });
+            assert_eq!(self.dropped(), before + 1, "{message:?} of {from}");
+            return;
+        }
         let random = &mut self.random;
         let (from, to) = match random.chance(1, 3) {
             true => (node(random), to),
@@ -571,6 +582,7 @@ impl<E: Forge> Cluster<E> {
             }
         };
         self.nonsense += 1;
+        let from = WorkerPlace { node: from, worker: to.1 };
         self.step(to, WorkerEvent::Received { from, message });
     }
 

@@ -95,8 +95,11 @@ fn is_for<E: Engine>(
 ) -> bool {
     let state = &cluster.simulated_workers[simulated_worker];
     match item {
-        SimulationEvent::Message { simulated_worker: to, .. }
-        | SimulationEvent::Nudge { simulated_worker: to } => *to as usize == simulated_worker,
+        SimulationEvent::Message { simulated_worker: to, instance, .. } => {
+            let current = cluster.instances[state.place.node.0 as usize];
+            *to as usize == simulated_worker && instance.is_none_or(|instance| instance == current)
+        }
+        SimulationEvent::Nudge { simulated_worker: to } => *to as usize == simulated_worker,
         SimulationEvent::Request { simulated_worker: to, instance, .. } => {
             *to as usize == simulated_worker
                 && cluster.instances[state.place.node.0 as usize] == *instance

@@ -2,6 +2,7 @@
 
 use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
+use crate::network::WorkerEnd;
 use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
@@ -105,7 +106,8 @@ impl<E: Simulated> Simulation<E> {
         let managers = self.manager_count();
         for manager in 0..managers {
             let end = self.end_of_manager(manager);
-            let arrivals = self.network.send(at, from.0 as usize, end, 0);
+            let arrivals =
+                self.network.send(at, WorkerEnd::first(from.0 as usize), WorkerEnd::first(end));
             for at in arrivals.into_iter().flatten() {
                 let (manager, message) = (manager as u32, message.clone());
                 self.queue.push(at, SimulationEvent::ToManager { manager, from, message });
@@ -137,7 +139,11 @@ impl<E: Simulated> Simulation<E> {
         }
         let end = self.end_of_manager(manager);
         for (node, message) in messages {
-            let arrivals = self.network.send(self.now, end, node.0 as usize, 0);
+            let arrivals = self.network.send(
+                self.now,
+                WorkerEnd::first(end),
+                WorkerEnd::first(node.0 as usize),
+            );
             for at in arrivals.into_iter().flatten() {
                 self.queue.push(at, SimulationEvent::ToNode { node, message: message.clone() });
             }

@@ -99,7 +99,10 @@ enum SimulationEvent<M> {
     },
     Message {
         simulated_worker: u32,
-        from: NodeId,
+        /// The process of the worker's node that takes it, if it comes from another worker of that process. Those of other
+        /// nodes are taken by any.
+        instance: Option<u32>,
+        from: WorkerPlace,
         message: WorkerMessage<M>,
     },
     /// A client asks something of a worker of this process of its node.
@@ -474,7 +477,11 @@ impl<E: Simulated> Simulation<E> {
                 self.cluster.simulated_workers[simulated_worker as usize].has_begun = true;
                 self.reach(simulated_worker as usize, WorkerEvent::Start)
             }
-            SimulationEvent::Message { simulated_worker, from, message } => {
+            SimulationEvent::Message { simulated_worker, instance, from, message } => {
+                let current = self.cluster.instances[from.node.0 as usize];
+                if instance.is_some_and(|instance| instance != current) {
+                    return Ok(()); // It ended with the process.
+                }
                 self.work.delivered += 1;
                 self.reach(simulated_worker as usize, WorkerEvent::Received { from, message })
             }
@@ -700,7 +707,7 @@ impl<E: Simulated> Simulation<E> {
         for effect in effects.drain(..) {
             match effect {
                 WorkerEffect::Send { to, message } => {
-                    assert!(to != place.node, "{place} sends to itself: {message:?}");
+                    assert!(to != place, "{place} sends to itself: {message:?}");
                     self.send(end, place, to, message);
                 }
                 WorkerEffect::Reply { to, reply } => self.say(end, to, ToClient::Reply(reply)),
@@ -733,21 +740,19 @@ impl<E: Simulated> Simulation<E> {
         &mut self,
         at: Time,
         from: WorkerPlace,
-        to: NodeId,
+        to: WorkerPlace,
         message: WorkerMessage<E::Message>,
     ) {
-        let worker = from.worker.0 as usize;
-        let arrivals = self.network.send(at, from.node.0 as usize, to.0 as usize, worker);
-        let simulated_worker =
-            self.cluster.worker_at(WorkerPlace { node: to, worker: from.worker }) as u32;
-        let from = from.node;
+        let arrivals = self.network.send(at, from.into(), to.into());
+        let simulated_worker = self.cluster.worker_at(to) as u32;
+        let instance = (from.node == to.node).then(|| self.cluster.instances[to.node.0 as usize]);
+        let arrives =
+            |message| SimulationEvent::Message { simulated_worker, instance, from, message };
         if let [Some(first), second] = arrivals {
             if let Some(second) = second {
-                let message = message.clone();
-                self.queue
-                    .push(second, SimulationEvent::Message { simulated_worker, from, message });
+                self.queue.push(second, arrives(message.clone()));
             }
-            self.queue.push(first, SimulationEvent::Message { simulated_worker, from, message });
+            self.queue.push(first, arrives(message));
         }
     }
 

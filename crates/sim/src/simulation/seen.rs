@@ -18,10 +18,10 @@ impl<E: Simulated> Simulation<E> {
         let kind = match event {
             WorkerEvent::Start => 0,
             WorkerEvent::Received { from, message: WorkerMessage::Engine { .. } } => {
-                1 | u64::from(from.0) << 8
+                1 | u64::from(from.node.0) << 8
             }
             WorkerEvent::Received { from, message: WorkerMessage::Stream { .. } } => {
-                2 | u64::from(from.0) << 8
+                2 | u64::from(from.node.0) << 8
             }
             WorkerEvent::Client { from, .. } => 3 | from.0 << 8,
             WorkerEvent::Timer => 4,

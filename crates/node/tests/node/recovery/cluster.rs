@@ -17,6 +17,7 @@ use shoal_node::{
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     ClusterId, Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId,
+    WorkerPlace,
 };
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -317,6 +318,7 @@ impl<E: Tested> Cluster<E> {
     pub fn release(&mut self) {
         for ((from, worker), to, message) in std::mem::take(&mut self.held) {
             let instance = self.incarnations[&to];
+            let from = WorkerPlace { node: from, worker };
             let event = WorkerEvent::Received { from, message };
             self.send(MS / 100, Coming::Worker((to, worker), instance, event));
         }
@@ -435,7 +437,10 @@ impl<E: Tested> Cluster<E> {
         let instance = self.incarnations[&place.0];
         for effect in effects.effects {
             match effect {
-                WorkerEffect::Send { to, message } => self.transmit(place, to, &message),
+                WorkerEffect::Send { to, message } => {
+                    assert_eq!(to.worker, place.1, "these engines speak with their like");
+                    self.transmit(place, to.node, &message);
+                }
                 WorkerEffect::Timer { at } => {
                     let at = at.max(self.now);
                     if self.timers.get(&place).is_none_or(|before| at < *before) {
@@ -492,6 +497,7 @@ impl<E: Tested> Cluster<E> {
             return;
         }
         let (delay, instance) = (self.delay(), self.incarnations[&to]);
+        let from = WorkerPlace { node: from, worker };
         let event = WorkerEvent::Received { from, message: carried(message) };
         self.send(delay, Coming::Worker((to, worker), instance, event));
     }

@@ -17,7 +17,7 @@ use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
 use shoal_types::wire::encode;
-use shoal_types::{ClusterId, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{ClusterId, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -417,7 +417,8 @@ impl<E: TracedEngine> Cluster<E> {
             worker.engine().counters().dropped + worker.strays()
         };
         let before = dropped(self);
-        self.step(*to, WorkerEvent::Received { from: *from, message: carried(message) });
+        let from = WorkerPlace { node: *from, worker: WorkerId(0) };
+        self.step(*to, WorkerEvent::Received { from, message: carried(message) });
         let is_repeated = match message {
             WorkerMessage::Engine { message, .. } => E::repeats(message).is_some(),
             WorkerMessage::Stream { .. } => false,
@@ -440,7 +441,8 @@ impl<E: TracedEngine> Cluster<E> {
         for effect in effects.effects {
             match effect {
                 WorkerEffect::Send { to, message } => {
-                    self.send(Delivery { from: node, to, message, is_hidden: false });
+                    assert_eq!(to.worker, WorkerId(0), "a node has one worker");
+                    self.send(Delivery { from: node, to: to.node, message, is_hidden: false });
                 }
                 WorkerEffect::Reply { to, reply } => {
                     self.trace.push(format!("{node} → client {}: {reply:?}", to.0));

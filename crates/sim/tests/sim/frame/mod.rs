@@ -73,6 +73,15 @@ fn a_seed_repeats_to_the_last_event() {
 }
 
 #[test]
+fn tokens_hop_from_any_worker_to_any_other() {
+    let engines = hopping(4).metrics().engines;
+    // Each of 18 workers has one like it and 16 others: 1 on its own node, 8 of its number elsewhere, 8 of the other.
+    let share = |count: u64| count * 17 * 100 / engines.certified;
+    assert!((80..120).contains(&share(engines.wrote)), "{engines:?}");
+    assert!((600..1000).contains(&share(engines.cross_shard)), "{engines:?}");
+}
+
+#[test]
 fn every_trouble_is_met_and_healing_ends_it() {
     let mut simulation = hopping(3);
     let before = simulation.metrics();

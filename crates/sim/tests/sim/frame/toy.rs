@@ -1,4 +1,4 @@
-//! A toy engine: tokens that hop from node to node, and a timer that sends a new one where none has
+//! A toy engine: tokens that hop from any worker to any other, and a timer that sends a new one where none has
 //! come by for a while.
 
 use shoal_engine::engine::{EngineCounters, Setup, Task};
@@ -10,7 +10,9 @@ use shoal_sim::digest::Digest;
 use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
-use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
+use shoal_types::{
+    EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace, coded_newtype,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +26,12 @@ pub struct Options {
 pub struct Shared {
     node: NodeId,
     nodes: u32,
+    workers: u32,
     options: Options,
 }
 
 pub struct Toy {
+    place: WorkerPlace,
     shared: Arc<Shared>,
     random: Random,
     started: bool,
@@ -95,8 +99,11 @@ impl Simulated for Toy {
 
 impl Toy {
     fn hop(&mut self, effects: &mut EngineEffects<Hop, Nothing>) {
-        let other = self.random.below(u64::from(self.shared.nodes) - 1) as u32;
-        let to = NodeId(other + u32::from(other >= self.shared.node.0));
+        let (nodes, workers) = (self.shared.nodes, self.shared.workers);
+        let own = self.place.node.0 * workers + self.place.worker.0;
+        let other = self.random.below(u64::from(nodes * workers) - 1) as u32;
+        let other = other + u32::from(other >= own);
+        let to = WorkerPlace { node: NodeId(other / workers), worker: WorkerId(other % workers) };
         effects.effects.push(EngineEffect::Send { to, message: Hop(self.random.next_u64()) });
     }
 }
@@ -110,16 +117,18 @@ impl Engine for Toy {
 
     fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
         let nodes = setup.topology.nodes().len() as u32;
-        Arc::new(Shared { node, nodes, options: setup.options.clone() })
+        let workers = setup.topology.workers();
+        Arc::new(Shared { node, nodes, workers, options: setup.options.clone() })
     }
 
     fn store(_shared: &Shared, _shard: ShardId) -> Option<&Arc<Store>> {
         None
     }
 
-    fn new(_worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
+    fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
         let counters = EngineCounters::default();
         Toy {
+            place: WorkerPlace { node: shared.node, worker },
             shared,
             random: Random::new(seed),
             started: false,
@@ -154,8 +163,13 @@ impl Engine for Toy {
             self.wake_at = self.shared.options.timer.map(|timer| now + timer);
         }
         match event {
-            EngineEvent::Received { .. } => {
+            EngineEvent::Received { from, .. } => {
+                assert_ne!(from, self.place, "it sends nothing to itself");
                 self.counters.operations += 1;
+                // Hops within a node, and between workers of different numbers on two nodes: neither are there any writes.
+                self.counters.wrote += u64::from(from.node == self.place.node);
+                let is_passed = from.node != self.place.node && from.worker != self.place.worker;
+                self.counters.cross_shard += u64::from(is_passed);
                 self.counters.certified += 1;
                 self.met = true;
                 self.hop(effects);
