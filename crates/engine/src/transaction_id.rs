@@ -1,16 +1,20 @@
 //! Names for transactions, unlike all others.
 
+use shoal_types::wire::Coded;
 use shoal_types::{NodeId, WorkerId};
 use std::fmt;
 
 /// One attempt at a transaction. A retry is another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct TransactionId {
     /// Who coordinates it.
+    #[coded(short)]
     pub node: NodeId,
     /// On which worker; the same worker of every other node serves it.
+    #[coded(short)]
     pub worker: WorkerId,
     /// The how-manieth of that worker.
+    #[coded(short)]
     pub sequence: u64,
 }
 

@@ -9,6 +9,9 @@
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
+// Derived code names this crate by its full path, here as everywhere.
+extern crate self as shoal_types;
+
 pub mod arena;
 pub mod ballot;
 pub mod clock;
