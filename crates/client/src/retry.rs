@@ -1,12 +1,14 @@
 //! How a transaction that met a conflict is run again: after a while, not forever.
 
-use shoal_types::{Aborted, Conflict, Error, Random, Result};
+use shoal_types::{Aborted, Backoff, Conflict, Error, Random, Result};
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
-/// The longest pause is `FIRST_SPINS << DOUBLINGS_MAX` turns of a loop, about half a millisecond.
-const FIRST_SPINS: u64 = 64;
-const DOUBLINGS_MAX: u32 = 12;
+/// The first and the longest pause after a conflict. Reading a clock would take longer than the first: so a turn of a loop
+/// stands for a nanosecond, and takes about two.
+const PAUSE_MIN: Duration = Duration::from_nanos(128);
+const PAUSE_MAX: Duration = Duration::from_nanos(1 << 18);
 
 /// From this attempt on the thread also offers its core to others: the one in the way may be waiting
 /// for it.
@@ -16,13 +18,15 @@ const YIELD_FROM: u32 = 4;
 pub(crate) struct LocalRetries {
     attempts: u32,
     attempts_max: u32,
+    backoff: Backoff,
     random: Random,
 }
 
 impl LocalRetries {
     /// None yet, of at most `attempts_max`; `seed` tells the pauses of rivals apart.
     pub(crate) fn new(attempts_max: u32, seed: u64) -> LocalRetries {
-        LocalRetries { attempts: 0, attempts_max, random: Random::new(seed) }
+        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        LocalRetries { attempts: 0, attempts_max, backoff, random: Random::new(seed) }
     }
 
     /// Pauses after an attempt that `error` ended; lets the executor run other tasks.
@@ -50,8 +54,7 @@ impl LocalRetries {
             other => return Err(other),
         };
         self.count(conflict)?;
-        let longest = FIRST_SPINS << self.attempts.min(DOUBLINGS_MAX);
-        for _ in 0..self.random.below(longest) {
+        for _ in 0..self.backoff.draw_below(&mut self.random).as_nanos() {
             std::hint::spin_loop();
         }
         if self.attempts >= YIELD_FROM {

@@ -34,11 +34,12 @@ use crate::operation::{Operation, OperationResult};
 use bytes::Bytes;
 use shoal_cluster::manager::Configuration;
 use shoal_cluster::topology::Topology;
+use shoal_types::wire::{Coded, Short};
 use shoal_types::{CallSession, Error, RequestId, ShardId, WorkerId};
 use std::sync::Arc;
 
 /// A client, as the node that it is connected to names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded, Short)]
 pub struct ClientId(pub u64);
 
 /// Which of a node's `workers` takes the calls of a session: the one that granted it.
@@ -55,41 +56,51 @@ pub const STEPS_AHEAD_MAX: usize = 64;
 pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 /// What a client asks of a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+// Steps one by one had the tags from 1 to 3, and their replies 1 and 2: other releases may still send them.
 pub enum ClientRequest {
     /// Grant a session for calls on a shard. The leader of `home` does; any other node passes it on to there. Each copy
     /// that arrives gets a session of its own; the client uses the first of which it hears.
+    #[coded(tag = 4)]
     OpenCalls {
         /// Names this request to its client, drawn so that no other client names one of its own so.
         token: u64,
         /// The shard whose leader will run the calls: best one that they touch.
+        #[coded(short)]
         home: ShardId,
     },
     /// Run a procedure as one transaction. The leader of the session's shard runs it and remembers the outcome; any
     /// other node passes it on to there, whole. Harmless if repeated.
+    #[coded(tag = 0)]
     Call {
         /// Names the request; see the module.
         id: RequestId,
         /// The procedure's name.
+        #[coded(short)]
         procedure: Box<str>,
         /// What it is called with.
         arguments: Bytes,
     },
     /// Register the connection over which this comes: interactive transactions begin under its registration. Harmless if
     /// repeated: while the worker knows the connection, the registration stays the same.
+    #[coded(tag = 5)]
     Register,
     /// Steps of an interactive transaction, in their order; the step with number 0 begins it. A step is done once, however
     /// often it is asked for. Steps are done one after the other; those that come before their turn wait for it, up to
     /// [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`]. A put or a delete that fails ends the transaction, so that a commit may
     /// travel with writes that are not answered.
+    #[coded(tag = 6)]
     Steps {
         /// What the worker granted to the connection.
         registration: u64,
         /// The client's number for the transaction, greater than any it has used over this connection before.
+        #[coded(short)]
         session: u64,
         /// The number of the first of these steps.
+        #[coded(short)]
         number: u32,
         /// What to do.
+        #[coded(short)]
         operations: Vec<Operation>,
         /// How to end after that, if this is the end: the last step of all.
         ending: Option<SessionEnd>,
@@ -97,21 +108,25 @@ pub enum ClientRequest {
 }
 
 /// How an interactive transaction ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum SessionEnd {
     /// Commit all writes of the transaction.
+    #[coded(tag = 0)]
     Commit,
     /// Write nothing, but have what was read proved consistent and durable: for a client that is about
     /// to act on what it read by giving up.
+    #[coded(tag = 1)]
     Confirm,
     /// Undo everything, all of it.
+    #[coded(tag = 2)]
     Rollback,
 }
 
 /// What a client is told. Everything in it is durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ClientReply {
     /// To [`ClientRequest::OpenCalls`].
+    #[coded(tag = 3)]
     CallsOpened {
         /// The token of the request.
         token: u64,
@@ -119,6 +134,7 @@ pub enum ClientReply {
         result: Result<CallSession, Error>,
     },
     /// To [`ClientRequest::Call`].
+    #[coded(tag = 0)]
     Called {
         /// The id of the request.
         id: RequestId,
@@ -126,6 +142,7 @@ pub enum ClientReply {
         result: Result<Bytes, Error>,
     },
     /// To [`ClientRequest::Register`].
+    #[coded(tag = 4)]
     Registered {
         /// The worker's name for the connection, which it has granted to no other and never will.
         registration: u64,
@@ -133,10 +150,13 @@ pub enum ClientReply {
     /// To [`ClientRequest::Steps`]: what came of one of them, and that all puts and deletes before it are done. Told of
     /// each step that brings something, of the last step in each message, and of a step that fails. After an error
     /// other than one that a read or an insert itself brings (a key that exists, a limit) the transaction is over.
+    #[coded(tag = 5)]
     Done {
         /// Which transaction.
+        #[coded(short)]
         session: u64,
         /// Which of its steps.
+        #[coded(short)]
         number: u32,
         /// What came of it.
         result: Result<OperationResult, Error>,
@@ -145,18 +165,22 @@ pub enum ClientReply {
 
 /// What passes between the node that a client asked and the one that leads the shard it asked for. Like
 /// any message it may be lost, repeated or late; the client asks again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Relay {
     /// The leader's node is to serve this.
+    #[coded(tag = 0)]
     Request {
         /// The client, as the sender names it.
+        #[coded(short)]
         from: ClientId,
         /// What it asks.
         request: ClientRequest,
     },
     /// The leader's answer.
+    #[coded(tag = 1)]
     Reply {
         /// The client, as the receiver names it.
+        #[coded(short)]
         to: ClientId,
         /// What it is told.
         reply: ClientReply,
@@ -164,34 +188,42 @@ pub enum Relay {
 }
 
 /// What a client's frame to a worker says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum FromClient {
     /// It asks the engine for something.
+    #[coded(tag = 0)]
     Request(ClientRequest),
     /// It asks where everything is. Answered by [`ToClient::Directory`].
+    #[coded(tag = 1)]
     Directory,
     /// It asks how the node is. Answered by [`ToClient::Status`].
+    #[coded(tag = 2)]
     Status,
     /// The node is to be cut off from all others, or not any more. Only where its configuration allows it.
     /// Answered by [`ToClient::Isolated`].
+    #[coded(tag = 3)]
     Isolate(bool),
 }
 
 /// What a worker's frame to a client says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToClient {
     /// The engine's answer.
+    #[coded(tag = 0)]
     Reply(ClientReply),
     /// Where everything is.
+    #[coded(tag = 1)]
     Directory(Directory),
     /// How the node is, as JSON.
+    #[coded(tag = 2)]
     Status(Bytes),
     /// Whether the node is cut off from all others now, since it was told to be.
+    #[coded(tag = 3)]
     Isolated(bool),
 }
 
 /// Where everything is, as far as one node knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Directory {
     /// Nodes and their addresses, shards, tables, and which keys are where.
     pub topology: Arc<Topology>,

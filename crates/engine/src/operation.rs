@@ -3,29 +3,36 @@
 use bytes::Bytes;
 use shoal_store::Session;
 use shoal_types::transaction::ScanEnd;
+use shoal_types::wire::Coded;
 use shoal_types::{Result, Scan, TableId};
 use std::ops::{Bound, DerefMut};
 
 /// One operation of a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Operation {
     /// See [`shoal_types::Transaction::get`].
+    #[coded(tag = 0)]
     Get {
         /// The table.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: Bytes,
     },
     /// See [`shoal_types::Transaction::scan`].
+    #[coded(tag = 1)]
     Scan {
         /// The table.
+        #[coded(short)]
         table: TableId,
         /// Which rows.
         range: OwnedScan,
     },
     /// See [`shoal_types::Transaction::put`] and [`shoal_types::Transaction::delete`].
+    #[coded(tag = 2)]
     Put {
         /// The table.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: Bytes,
@@ -33,8 +40,10 @@ pub enum Operation {
         value: Option<Bytes>,
     },
     /// See [`shoal_types::Transaction::insert`].
+    #[coded(tag = 3)]
     Insert {
         /// The table.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: Bytes,
@@ -44,17 +53,22 @@ pub enum Operation {
 }
 
 /// What an operation brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum OperationResult {
     /// Of a get.
+    #[coded(tag = 0)]
     Value(Option<Bytes>),
     /// Of a scan, in its order.
-    Rows(Vec<(Bytes, Bytes)>),
+    #[coded(tag = 1)]
+    Rows(#[coded(short)] Vec<(Bytes, Bytes)>),
     /// Of a scan: the first of its rows. The others have to be asked for.
-    Page(Vec<(Bytes, Bytes)>),
+    #[coded(tag = 3)]
+    Page(#[coded(short)] Vec<(Bytes, Bytes)>),
     /// Of a get or a scan that was not done, since one answer would bring too much. It has to be asked for again.
+    #[coded(tag = 4)]
     Later,
     /// Of everything else.
+    #[coded(tag = 2)]
     Done,
 }
 
@@ -102,7 +116,7 @@ impl ReplyBudget {
 }
 
 /// A [`Scan`] that owns its bounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct OwnedScan {
     /// Where the keys begin.
     pub start: Bound<Bytes>,
@@ -111,15 +125,18 @@ pub struct OwnedScan {
     /// From the greatest key to the least.
     pub reverse: bool,
     /// At most this many rows.
+    #[coded(short)]
     pub limit: u64,
 }
 
 /// The upper end of a [`OwnedScan`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum RangeEnd {
     /// A bound on keys.
+    #[coded(tag = 0)]
     Bound(Bound<Bytes>),
     /// The last key that begins with these bytes.
+    #[coded(tag = 1)]
     Prefix(Bytes),
 }
 

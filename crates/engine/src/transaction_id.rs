@@ -1,16 +1,20 @@
 //! Names for transactions, unlike all others.
 
+use shoal_types::wire::Coded;
 use shoal_types::{NodeId, WorkerId, WorkerPlace};
 use std::fmt;
 
 /// One attempt at a transaction. A retry is another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct TransactionId {
     /// Who coordinates it.
+    #[coded(short)]
     pub node: NodeId,
     /// On which worker.
+    #[coded(short)]
     pub worker: WorkerId,
-    /// The how-manieth of that worker.
+    /// The number of the attempt among those of its worker.
+    #[coded(short)]
     pub sequence: u64,
 }
 

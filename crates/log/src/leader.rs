@@ -14,7 +14,7 @@ use super::{
     LogLength, StreamEffect, StreamMessage, StreamOptions, StreamPlantedBugs, StreamStorage,
 };
 use bytes::Bytes;
-use shoal_types::{Ballot, NodeId, Time};
+use shoal_types::{Backoff, Ballot, NodeId, Time};
 use std::collections::VecDeque;
 
 /// What the leader knows of another replica.
@@ -162,10 +162,28 @@ pub(super) enum LeaderPhase {
 pub(super) struct Hole {
     /// The first entry that is missing.
     pub next: LogLength,
-    /// When it was last filled,
+    /// When the entries were last sent.
     pub filled_at: Time,
-    /// and how often before.
-    pub again: u32,
+    /// How long after that they are not sent again.
+    pub backoff: Backoff,
+}
+
+impl Hole {
+    /// The longest wait before the entries are sent again, as a multiple of [`StreamOptions::retry_after`].
+    const WAIT_MAX: u32 = 64;
+
+    /// A hole whose entries are sent for the first time.
+    pub fn new(next: LogLength, now: Time, options: &StreamOptions) -> Hole {
+        let least = options.retry_after;
+        Hole { next, filled_at: now, backoff: Backoff::new(least, least * Hole::WAIT_MAX) }
+    }
+
+    /// The same hole, whose entries are sent once more.
+    #[must_use]
+    pub fn filled_again(mut self, now: Time) -> Hole {
+        self.backoff.advance();
+        Hole { filled_at: now, ..self }
+    }
 }
 
 /// What a new leader lacks is asked for in rounds, each of twice as many messages as the one before, up to

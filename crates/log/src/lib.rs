@@ -46,6 +46,7 @@ mod planted;
 mod replica;
 mod replicate;
 mod storage;
+#[cfg(test)]
 mod wire;
 
 pub use self::core::{Stream, StreamCounters, StreamEffect, StreamEvent};

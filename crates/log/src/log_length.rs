@@ -1,10 +1,11 @@
 //! Lengths: how many entries of the sequence.
 
+use shoal_types::wire::{Coded, Short};
 use std::fmt;
 
 /// A number of entries, counted from the beginning of the stream. Entries count from 0, so the
 /// entry of index `i` is the last one of `LogLength(i + 1)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 #[repr(transparent)]
 pub struct LogLength(pub u64);
 

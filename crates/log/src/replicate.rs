@@ -12,7 +12,7 @@
 
 use super::leader::{FlightWindow, Hole, LeaderPhase, ReplicaProgress, StreamLeader};
 use super::replica::StreamReplica;
-use super::{LogLength, StreamEffect, StreamMessage, StreamStorage};
+use super::{LogLength, StreamEffect, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
 use shoal_types::{Ballot, NodeId, Time};
 
@@ -234,7 +234,7 @@ impl StreamLeader {
             } else if peer.snapshot_wanted {
                 continue; // It waits for our owner, not for a message.
             } else if peer.received < replica.storage.log().start() {
-                want_snapshot(peer, peer.received, now, effects);
+                want_snapshot(peer, peer.received, now, &replica.options, effects);
             } else {
                 // What is only not known to be decided keeps no replica from streaming.
                 peer.silent = peer.acked < replica.accepted();
@@ -267,7 +267,7 @@ fn stream_to<S: StreamStorage>(
 ) {
     let log = replica.storage.log();
     if peer.sent < log.start() {
-        return want_snapshot(peer, peer.sent, now, effects);
+        return want_snapshot(peer, peer.sent, now, &replica.options, effects);
     }
     let options = &replica.options;
     peer.window.received(peer.received, now, options);
@@ -331,9 +331,6 @@ fn append<S: StreamStorage>(
     StreamEffect::Send { to: to.id, message }
 }
 
-/// A hole that is reported for so often is filled no more rarely than so.
-const DOUBLINGS_MAX: u32 = 6;
-
 /// Sends what a peer reports to be missing, once in a while for the same hole: all that overtook it
 /// reports it too. And each time it waits for longer: a peer that cannot keep up would be kept busy with what
 /// it was sent before, for ever.
@@ -346,15 +343,18 @@ fn fill<S: StreamStorage>(
     effects: &mut Vec<StreamEffect>,
 ) {
     let same = peer.hole.filter(|hole| hole.next == next);
-    let pause = |hole: &Hole| replica.options.retry_after * (1 << hole.again.min(DOUBLINGS_MAX));
-    if peer.snapshot_wanted || same.is_some_and(|hole| now < hole.filled_at + pause(&hole)) {
+    let is_early = |hole: Hole| now < hole.filled_at + hole.backoff.bound();
+    if peer.snapshot_wanted || same.is_some_and(is_early) {
         return;
     }
     let log = replica.storage.log();
     if next < log.start() {
-        return want_snapshot(peer, next, now, effects);
+        return want_snapshot(peer, next, now, &replica.options, effects);
     }
-    peer.hole = Some(Hole { next, filled_at: now, again: same.map_or(0, |hole| hole.again + 1) });
+    peer.hole = Some(match same {
+        Some(hole) => hole.filled_again(now),
+        None => Hole::new(next, now, &replica.options),
+    });
     let end = log.fit(next, until, replica.options.message_bytes_max);
     effects.push(append(peer, head, replica, next, log.entries(next, end)));
     if end < until {
@@ -368,9 +368,10 @@ fn want_snapshot(
     peer: &mut ReplicaProgress,
     next: LogLength,
     now: Time,
+    options: &StreamOptions,
     effects: &mut Vec<StreamEffect>,
 ) {
-    peer.hole = Some(Hole { next, filled_at: now, again: 0 });
+    peer.hole = Some(Hole::new(next, now, options));
     peer.snapshot_wanted = true;
     effects.push(StreamEffect::SnapshotWanted { to: peer.id });
 }

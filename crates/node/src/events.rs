@@ -3,23 +3,29 @@
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::engine::StepOutput;
+use shoal_types::wire::Coded;
 use shoal_types::{ShardId, Time, WorkerId, WorkerPlace};
 
 /// What workers say to each other.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Coded)]
 pub enum WorkerMessage<M> {
     /// From engine to engine.
+    #[coded(tag = 0)]
     Engine {
         /// The generation of managers that the sender follows.
+        #[coded(short)]
         generation: Generation,
         /// What it says.
         message: M,
     },
     /// Between the replicas of a worker's stream of a shard, which belong to workers of the same number.
+    #[coded(tag = 1)]
     Stream {
         /// Whose stream.
+        #[coded(short)]
         shard: ShardId,
         /// In which of its processes the sender says so.
+        #[coded(short)]
         incarnation: Incarnation,
         /// What it says.
         message: shoal_log::StreamMessage,

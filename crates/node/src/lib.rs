@@ -12,6 +12,7 @@
 mod events;
 mod membership;
 mod streams;
+#[cfg(test)]
 mod wire;
 mod worker;
 

@@ -1,16 +1,15 @@
 //! Who takes part in the log: not a node, but what a node keeps of it.
 
 use crate::config::Number;
-use shoal_types::{NodeId, coded_newtype, coded_struct};
+use shoal_types::NodeId;
+use shoal_types::wire::{Coded, Short};
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// What one replica keeps of the log, from when it is made until it is lost. Drawn by chance when it is made; only
 /// for equality.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 pub struct Volume(pub u32);
-
-coded_newtype!(Volume(u32));
 
 impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,15 +19,13 @@ impl fmt::Display for Volume {
 
 /// One volume on its node. A node that lost its volume forgot which candidate it voted for and what it had accepted; with another one
 /// it is another member, and nothing that the former had promised is asked of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct LogMember {
     /// Where it is.
     pub node: NodeId,
     /// Which of those that were ever there.
     pub volume: Volume,
 }
-
-coded_struct!(LogMember { node: NodeId, volume: Volume });
 
 impl fmt::Display for LogMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +45,7 @@ impl LogMember {
 }
 
 /// Who the members are, as the log says at one place.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct LogMembers {
     /// Later lists have a higher one; 0 is that of no list at all.
     pub version: u64,
@@ -57,8 +54,6 @@ pub struct LogMembers {
     /// Who only learns, on the way to a vote, ascending.
     pub learners: Vec<LogMember>,
 }
-
-coded_struct!(LogMembers { version: u64, voters: Vec<LogMember>, learners: Vec<LogMember> });
 
 impl LogMembers {
     pub(crate) fn of(stored: &openraft::StoredMembership<Number, ()>) -> LogMembers {

@@ -4,47 +4,58 @@ use bytes::Bytes;
 use shoal_cluster::manager::{ToManager, ToNode};
 use shoal_node::WorkerMessage;
 use shoal_raft::{LogMembers, Volume};
-use shoal_types::{coded_enum, coded_struct};
+use shoal_types::wire::Coded;
 
 /// The content of a frame between workers. Everything but what workers say to each other goes between the first workers of
 /// two nodes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Coded)]
 pub(crate) enum Envelope<M> {
     /// From worker to worker.
+    #[coded(tag = 0)]
     Worker(WorkerMessage<M>),
     /// From a node's member of the cluster to a manager.
+    #[coded(tag = 1)]
     ToManager {
         /// Which list of managers the node has. Who has a later one answers with that.
+        #[coded(short)]
         version: u64,
         /// What it says.
         message: ToManager,
     },
     /// From a manager to a node's member.
+    #[coded(tag = 2)]
     ToNode(ToNode),
     /// From manager inbox to manager inbox: a question.
+    #[coded(tag = 3)]
     Ask {
         /// Counts what the sender has asked in this process.
+        #[coded(short)]
         number: u64,
         /// The request to the other inbox.
         question: RpcRequest,
     },
     /// From manager inbox to manager inbox: the answer.
+    #[coded(tag = 4)]
     Answer {
         /// Which question.
+        #[coded(short)]
         number: u64,
         /// What was answered.
         answer: RpcReply,
     },
     /// From manager inbox to manager inbox: who the managers are, as far as the sender knows. Who knows more answers with that.
+    #[coded(tag = 5)]
     Members(LogMembers),
 }
 
 /// What one manager inbox asks another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(crate) enum RpcRequest {
     /// The log of a manager asks that of another one.
+    #[coded(tag = 0)]
     Log(Bytes),
     /// Host a manager, with an empty log unless there is one, and say which. Harmless if repeated.
+    #[coded(tag = 1)]
     Host {
         /// Only if the log outlives the process.
         on_disk: bool,
@@ -52,49 +63,30 @@ pub(crate) enum RpcRequest {
 }
 
 /// What it is answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(crate) enum RpcReply {
     /// To `Log`.
+    #[coded(tag = 0)]
     Log(Bytes),
     /// To `Host`: there is one.
+    #[coded(tag = 1)]
     Hosts(Hosting),
     /// To `Host`: it would be in memory.
+    #[coded(tag = 2)]
     InMemory,
     /// To `Host`: there cannot be one, for this reason.
+    #[coded(tag = 3)]
     CannotHost(String),
 }
 
 /// The log of a manager that a node hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub(crate) struct Hosting {
     /// Which volume it is.
     pub(crate) volume: Volume,
     /// It was never told anything, and its node has never heard of a cluster.
     pub(crate) is_new: bool,
 }
-
-coded_enum!(RpcRequest {
-    0 => Log(request),
-    1 => Host { on_disk },
-});
-
-coded_enum!(RpcReply {
-    0 => Log(response),
-    1 => Hosts(hosting),
-    2 => InMemory,
-    3 => CannotHost(why),
-});
-
-coded_struct!(Hosting { volume: Volume, is_new: bool });
-
-coded_enum!(Envelope<M> {
-    0 => Worker(message),
-    1 => ToManager { version as short, message },
-    2 => ToNode(message),
-    3 => Ask { number as short, question },
-    4 => Answer { number as short, answer },
-    5 => Members(members),
-});
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,12 @@
 
 use crate::clock::Epoch;
 use crate::id::NodeId;
+use crate::wire::{Coded, Short};
 use std::fmt;
 
 /// Orders the leaders of a stream: the epoch of the appointment, then the node. No two leaders
 /// share one, since an epoch appoints one leader a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 pub struct Ballot {
     /// The epoch that made `node` the leader.
     pub epoch: Epoch,

@@ -4,16 +4,17 @@
 //! between epochs by the epoch alone. Clocks of different shards are never compared, and clocks of
 //! different epochs neither; [`stamp`](crate::stamp) relates them.
 
+use crate::wire::{Coded, Short};
 use std::fmt;
 
 /// The configuration's number, and nothing else. Memory reclamation speaks of guards, not epochs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 #[repr(transparent)]
 pub struct Epoch(pub u32);
 
 /// A shard's logical counter. Drawn while the transaction holds its locks on that shard (rule M2),
 /// so install order and clock order agree on every key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 #[repr(transparent)]
 pub struct Clock(pub u64);
 

@@ -4,6 +4,7 @@
 //! Invariant: from a datacenter to itself there is no distance.
 
 use crate::id::DatacenterId;
+use crate::wire::Coded;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 pub const ONE_WAY_MAX: Duration = Duration::from_secs(30);
 
 /// How long a frame takes from one place to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Coded)]
 pub struct Distance {
     /// One way, at least.
     pub delay: Duration,
@@ -37,7 +38,7 @@ impl Distance {
 }
 
 /// One way from a datacenter to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Way {
     /// Where frames are sent.
     pub from: DatacenterId,

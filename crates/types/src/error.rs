@@ -14,6 +14,7 @@ pub(crate) mod wire;
 use crate::clock::Epoch;
 use crate::id::{ClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
 use crate::wait::Wait;
+use crate::wire::Coded;
 use std::fmt;
 use std::time::Duration;
 
@@ -21,16 +22,19 @@ use std::time::Duration;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation or a transaction did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Coded)]
 pub enum Error {
     /// Nothing happened; the same transaction may succeed if it is run again.
     #[error("aborted: {0}")]
+    #[coded(tag = 0)]
     Aborted(#[from] Aborted),
     /// Nothing happened, and nothing will: the request itself has to change.
     #[error("rejected: {0}")]
+    #[coded(tag = 1)]
     Rejected(#[from] Rejected),
     /// The transaction may have committed; only its request id can tell.
     #[error("unknown: {0}")]
+    #[coded(tag = 2)]
     Unknown(#[from] Unknown),
 }
 
@@ -78,17 +82,20 @@ impl Error {
 }
 
 /// Why nothing happened, though a retry may succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Coded)]
 pub enum Aborted {
     /// Another transaction got in the way, once.
     #[error("{0}")]
+    #[coded(tag = 0)]
     Conflict(#[from] Conflict),
     /// Others got in the way at every attempt of the retry budget.
     #[error(
         "gave up after {attempts} attempts, the last because {last}; retry later, or raise the retry budget"
     )]
+    #[coded(tag = 1)]
     RetriesExhausted {
         /// How often the transaction ran.
+        #[coded(short)]
         attempts: u32,
         /// What stopped the last attempt.
         last: Conflict,
@@ -97,120 +104,153 @@ pub enum Aborted {
     #[error(
         "{open} transactions are open or waiting here, {limit} is {max}; retry later, or raise {limit}"
     )]
+    #[coded(tag = 2)]
     Overloaded {
         /// How many were open or waiting.
+        #[coded(short)]
         open: usize,
         /// The limit's name.
+        #[coded(with = wire::limit_name)]
         limit: &'static str,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// An interactive transaction whose client was silent for too long was given up.
     #[error("nothing was heard of its client for {idle:?}; begin again, or raise session_idle_max")]
+    #[coded(tag = 3)]
     Idle {
         /// How long one may be silent.
         idle: Duration,
     },
     /// An interactive transaction that was open for too long was given up.
     #[error("it was open for {open:?}; do less in one transaction, or raise session_open_max")]
+    #[coded(tag = 4)]
     OpenTooLong {
         /// How long one may be open.
         open: Duration,
     },
     /// The node leads no shard at the moment, or does not know that it still does.
     #[error("{node} serves no shard at the moment; ask another node")]
+    #[coded(tag = 5)]
     NotServing {
         /// The node that was asked.
+        #[coded(short)]
         node: NodeId,
     },
     /// A majority of the shard's replicas is lost or cut off, so that it takes no part in this epoch.
     #[error(
         "{shard} is out, since a majority of its replicas does not answer; retry when it is back"
     )]
+    #[coded(tag = 9)]
     ShardOut {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// It was certified, and its epoch ended without it, since a shard that it depends on failed.
     #[error("{epoch} ended without it, since a shard failed; run it again")]
+    #[coded(tag = 6)]
     RolledBack {
         /// The transaction's epoch.
+        #[coded(short)]
         epoch: Epoch,
     },
     /// A step, not the last, of an interactive transaction that is over, or was never begun here.
     #[error("session {session} has no transaction here, or not any more; begin again")]
+    #[coded(tag = 7)]
     UnknownSession {
         /// The client's name for it.
+        #[coded(short)]
         session: u64,
     },
     /// The leader does not know the session of a call, or not any more, and the call has not taken effect: it never
     /// will. Clients get another session and call again.
     #[error("{request} has not taken effect, and its session is over; call again in another")]
+    #[coded(tag = 10)]
     CallSessionOver {
         /// The call that came too late.
         request: RequestId,
     },
     /// A client got no answer before the transaction was asked to commit.
     #[error("{0}; run it again")]
+    #[coded(tag = 8)]
     Unanswered(Wait),
 }
 
 /// What got in a transaction's way, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Coded)]
 pub enum Conflict {
     /// A key that this transaction read has a newer version.
     #[error("{table} {key} changed after it was read")]
+    #[coded(tag = 0)]
     ReadChanged {
         /// The table of the key.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: KeyExcerpt,
     },
     /// Another transaction holds the lock of a key that this one reads or writes.
     #[error("{table} {key} is locked by another transaction")]
+    #[coded(tag = 1)]
     Locked {
         /// The table of the key.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: KeyExcerpt,
     },
     /// A version that was read belongs to another epoch, and is not durable.
     #[error("{shard} has a version of {epoch} there that is not committed")]
+    #[coded(tag = 2)]
     OtherEpoch {
         /// The shard that was read.
+        #[coded(short)]
         shard: ShardId,
         /// The version's epoch.
+        #[coded(short)]
         epoch: Epoch,
     },
     /// The shard's leader has just been appointed, and recovers it.
     #[error("{shard} is being recovered by a new leader")]
+    #[coded(tag = 3)]
     Recovering {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// The configuration changed before the transaction was certified.
     #[error("{epoch}, in which this transaction began, is not open at one of its shards")]
+    #[coded(tag = 4)]
     EpochNotOpen {
         /// The transaction's epoch.
+        #[coded(short)]
         epoch: Epoch,
     },
     /// What the transaction read elsewhere depends on more of a shard than had happened there when it
     /// took its place in it.
     #[error("{shard} went on after this transaction took its place there")]
+    #[coded(tag = 5)]
     Overtaken {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// A shard did not answer in time: it has no serving leader, or none that can be reached.
     #[error("{shard} did not answer in time; it has no serving leader that can be reached")]
+    #[coded(tag = 7)]
     NoAnswer {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// The shard's leader can make nothing durable, and so certifies nothing.
     #[error("{shard} can make nothing durable; a majority of its voters does not answer")]
+    #[coded(tag = 8)]
     NoMajority {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// A version that was read is of an epoch of which a shard that the version depends on has not said how it ended:
@@ -218,188 +258,245 @@ pub enum Conflict {
     #[error(
         "a version that was read depends on {shard}, which has not said how {epoch} ended there"
     )]
+    #[coded(tag = 9)]
     Undecided {
         /// The shard that has not said so.
+        #[coded(short)]
         shard: ShardId,
         /// The version's epoch.
+        #[coded(short)]
         epoch: Epoch,
     },
     /// A key appeared in, or left, a range that this transaction scanned or a gap it found absent.
     #[error("keys came to or left a range of {table} that was read")]
+    #[coded(tag = 6)]
     RangeChanged {
         /// The table of the range.
+        #[coded(short)]
         table: TableId,
     },
 }
 
 /// Why a request can never succeed as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Coded)]
 #[non_exhaustive]
 pub enum Rejected {
     /// A key has at least one byte.
     #[error("the key for {table} is empty; a key has at least one byte")]
+    #[coded(tag = 0)]
     KeyEmpty {
         /// The table that was asked.
+        #[coded(short)]
         table: TableId,
     },
     /// Limit [`crate::limits::KEY_BYTES_MAX`].
     #[error("the key {key} for {table} has {bytes} bytes, KEY_BYTES_MAX is {max}; shorten it")]
+    #[coded(tag = 1)]
     KeyTooLong {
         /// The table that was asked.
+        #[coded(short)]
         table: TableId,
         /// The beginning of the key.
         key: KeyExcerpt,
         /// Its length.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::VALUE_BYTES_MAX`].
     #[error(
         "the value for {table} {key} has {bytes} bytes, VALUE_BYTES_MAX is {max}; split it over several keys"
     )]
+    #[coded(tag = 2)]
     ValueTooLong {
         /// The table that was asked.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: KeyExcerpt,
         /// The value's length.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`].
     #[error("the transaction would write {bytes} bytes, TRANSACTION_BYTES_MAX is {max}; split it")]
+    #[coded(tag = 3)]
     TransactionBytes {
         /// What it would write with this operation.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TRANSACTION_WRITES_MAX`].
     #[error("the transaction would write more than TRANSACTION_WRITES_MAX = {max} keys; split it")]
+    #[coded(tag = 4)]
     TransactionWrites {
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TRANSACTION_READS_MAX`].
     #[error(
         "the transaction has read TRANSACTION_READS_MAX = {max} rows; read in parts, each its own transaction"
     )]
+    #[coded(tag = 5)]
     TransactionReads {
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit `transactions_max` of the database's options.
     #[error("{max} transactions are open, transactions_max allows no more; finish some first")]
+    #[coded(tag = 6)]
     TooManyTransactions {
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TRANSACTIONS_OPEN_MAX`].
     #[error(
         "transactions_max is {asked}, TRANSACTIONS_OPEN_MAX allows no more than {max}; lower it"
     )]
+    #[coded(tag = 19)]
     TransactionsMax {
         /// What the options say.
+        #[coded(short)]
         asked: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit `memory_bytes_max` of the database's options.
     #[error(
         "the database holds {bytes} bytes, memory_bytes_max is {max}; delete data or raise it (memory_mb of a node)"
     )]
+    #[coded(tag = 7)]
     MemoryFull {
         /// What the database holds now.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TABLES_MAX`].
     #[error(
         "the database has {max} tables, TABLES_MAX allows no more; put more into one, under a key prefix"
     )]
+    #[coded(tag = 8)]
     TooManyTables {
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// Limit [`crate::limits::TABLE_NAME_BYTES_MAX`]; a name also has at least one byte.
     #[error("a table name has 1 to {max} bytes, this one has {bytes}")]
+    #[coded(tag = 9)]
     TableName {
         /// The name's length.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// No table has this id in this database.
     #[error("{table} is no table of this database; create or open it by name first")]
+    #[coded(tag = 10)]
     UnknownTable {
         /// The id that was asked for.
+        #[coded(short)]
         table: TableId,
     },
     /// No table has this name.
     #[error("there is no table {name:?} in this cluster; add it to the topology")]
+    #[coded(tag = 11)]
     UnknownTableName {
         /// The name that was asked for.
+        #[coded(short)]
         name: Box<str>,
     },
     /// No procedure has this name.
     #[error("there is no procedure {name:?} on this node; register it on all of them")]
+    #[coded(tag = 12)]
     UnknownProcedure {
         /// The name that was asked for.
+        #[coded(short)]
         name: Box<str>,
     },
     /// All copies of a call have to reach the same worker.
     #[error("calls with this id belong to {worker} of a node; ask that one")]
+    #[coded(tag = 13)]
     OtherWorker {
         /// The worker that takes them.
+        #[coded(short)]
         worker: WorkerId,
     },
     /// An insert met a key that exists.
     #[error("{table} {key} exists already; use put to overwrite it")]
+    #[coded(tag = 14)]
     KeyExists {
         /// The table of the key.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: KeyExcerpt,
     },
     /// An atomic operation met a value it cannot work on.
     #[error("{table} {key} holds {bytes} bytes, `{operation}` works on {expected}")]
+    #[coded(tag = 15)]
     WrongValue {
         /// The table of the key.
+        #[coded(short)]
         table: TableId,
         /// The key.
         key: KeyExcerpt,
         /// The operation that was asked for.
+        #[coded(with = wire::operation_name)]
         operation: &'static str,
         /// The value's length.
+        #[coded(short)]
         bytes: usize,
         /// The length the operation needs.
+        #[coded(short)]
         expected: usize,
     },
     /// What a procedure is called with has to fit a frame.
     #[error("the call has {bytes} bytes, frames have {max} at most; pass less, or raise the limit")]
+    #[coded(tag = 17)]
     CallTooLong {
         /// Its length.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// What an operation brings to a client has to fit a frame. The transaction can go on.
     #[error(
         "the answer has {bytes} bytes, frames have {max} at most; ask for less, as with a limit on the scan"
     )]
+    #[coded(tag = 18)]
     AnswerTooLong {
         /// Its length.
+        #[coded(short)]
         bytes: usize,
         /// The limit.
+        #[coded(short)]
         max: usize,
     },
     /// The cluster that this client connected to is gone, with all that it held: another was founded at its addresses.
     #[error(
         "cluster {known} is gone with all that it held, {found} was founded in its place; check what is lost, then connect anew"
     )]
+    #[coded(tag = 20)]
     FoundedAgain {
         /// The cluster that the client belongs to.
         known: ClusterId,
@@ -408,17 +505,20 @@ pub enum Rejected {
     },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
+    #[coded(tag = 16)]
     Procedure {
         /// What it said.
+        #[coded(short)]
         reason: Box<str>,
     },
 }
 
 /// Why it is not known what happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Coded)]
 pub enum Unknown {
     /// Only the request's id can settle it.
     #[error("no answer to request {request}; ask again with the same id")]
+    #[coded(tag = 0)]
     NoAnswer {
         /// The request whose fate is open.
         request: RequestId,
@@ -428,15 +528,18 @@ pub enum Unknown {
     #[error(
         "whether {request} took effect could not be looked up, for want of {shard}; ask again with the same id"
     )]
+    #[coded(tag = 1)]
     Unsettled {
         /// The request whose fate is open.
         request: RequestId,
         /// The shard that the lookup waited for: one that has not said how an epoch ended, or else that of the row.
+        #[coded(short)]
         shard: ShardId,
     },
     /// The outcome is not kept any more: its session has made a later call, or was over for long. It will not take
     /// effect from now on.
     #[error("the outcome of {request} is not kept any more; read what it should have written")]
+    #[coded(tag = 2)]
     Forgotten {
         /// The request whose fate is open.
         request: RequestId,
@@ -446,40 +549,50 @@ pub enum Unknown {
     #[error(
         "the outcome of {request} was lost with a majority of its shard; read what it should have written"
     )]
+    #[coded(tag = 10)]
     Lost {
         /// The request whose fate is open.
         request: RequestId,
     },
     /// One shard was to decide alone, and its leader failed before it said so.
     #[error("the leader of {shard} failed while it decided; read what should be there")]
+    #[coded(tag = 3)]
     Participant {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// The transaction was certified, and a shard that it depends on did not become durable as far as that in time.
     #[error(
         "it was certified, and {shard}, which it depends on, is not durable so far; read what should be there"
     )]
+    #[coded(tag = 8)]
     NotDurable {
         /// The shard.
+        #[coded(short)]
         shard: ShardId,
     },
     /// An interactive transaction that is not known here, or not any more: it may have committed.
     #[error("session {session} has no transaction here, or not any more; read what it wrote")]
+    #[coded(tag = 5)]
     Session {
         /// The client's name for it.
+        #[coded(short)]
         session: u64,
     },
     /// A client asked for the commit of an interactive transaction, and was not told in time.
     #[error("{wait}; session {session} may have committed: read what it wrote")]
+    #[coded(tag = 6)]
     Commit {
         /// The client's name for it.
+        #[coded(short)]
         session: u64,
         /// For how long it waited, and why in vain.
         wait: Wait,
     },
     /// A client called a procedure, and was not told in time.
     #[error("{wait}; ask for {request} again")]
+    #[coded(tag = 7)]
     Call {
         /// The request whose fate is open.
         request: RequestId,
@@ -491,6 +604,7 @@ pub enum Unknown {
     #[error(
         "cluster {known}, which was asked for {request}, is gone, {found} was founded in its place; check what is lost, then connect anew"
     )]
+    #[coded(tag = 9)]
     FoundedAgain {
         /// The request whose outcome is lost.
         request: RequestId,

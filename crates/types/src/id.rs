@@ -4,7 +4,7 @@
 
 use crate::clock::Epoch;
 use crate::random::Random;
-use crate::wire::{BytesMut, Coded, Input, Malformed};
+use crate::wire::{Coded, Short};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use std::str::FromStr;
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
         #[repr(transparent)]
         pub struct $name(pub $inner);
 
@@ -32,7 +32,8 @@ id!(/** A datacenter: a group of nodes near each other, numbered in the order of
 
 /// A cluster, from its founding on: drawn at random by the managers' first command. A cluster that is founded again, under
 /// the same name and at the same addresses, has another one. Never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
+#[coded(via = u64)]
 #[repr(transparent)]
 pub struct ClusterId(NonZeroU64);
 
@@ -80,16 +81,17 @@ impl FromStr for ClusterId {
     }
 }
 
-impl Coded for ClusterId {
-    const BYTES_MIN: usize = u64::BYTES_MIN;
-
-    fn put(&self, out: &mut BytesMut) {
-        self.get().put(out);
+impl From<&ClusterId> for u64 {
+    fn from(cluster: &ClusterId) -> u64 {
+        cluster.get()
     }
+}
 
-    fn take(input: &mut Input<'_>) -> Result<ClusterId, Malformed> {
-        let number = u64::take(input)?;
-        ClusterId::new(number).ok_or_else(|| input.wrong("no cluster has the identity 0"))
+impl TryFrom<u64> for ClusterId {
+    type Error = &'static str;
+
+    fn try_from(number: u64) -> Result<ClusterId, &'static str> {
+        ClusterId::new(number).ok_or("no cluster has the identity 0")
     }
 }
 
@@ -113,17 +115,22 @@ impl fmt::Display for WorkerPlace {
 ///
 /// The first three fields name one process that leads the shard, and for how long it does without interruption; the
 /// others count what that process has granted. So no two grants are equal, with any failures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded)]
 pub struct CallSession {
     /// The shard whose leader granted it, and runs its calls.
+    #[coded(short)]
     pub home: ShardId,
     /// The epoch in which the leadership of that leader began.
+    #[coded(short)]
     pub since: Epoch,
     /// The incarnation of the leader's node.
+    #[coded(short)]
     pub incarnation: u32,
     /// The worker that granted it, and takes all its calls.
+    #[coded(short)]
     pub worker: WorkerId,
     /// Counts the sessions for this shard that the worker grants in this leadership, from a number drawn by chance.
+    #[coded(short)]
     pub serial: u64,
 }
 
@@ -136,11 +143,12 @@ impl fmt::Display for CallSession {
 
 /// A client's call of a procedure; a retry with the same id takes effect once. Displays as `r`, its session and its
 /// number, `r0.3.1.2.17-5`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded)]
 pub struct RequestId {
     /// Under which it is called.
     pub session: CallSession,
     /// Greater than those of all earlier calls under the session.
+    #[coded(short)]
     pub number: u64,
 }
 

@@ -4,12 +4,16 @@
 //! goes by it ([`transaction_clock`]); [`mod@tuple`] makes keys, [`transaction`] says what a database and a transaction can
 //! do, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
 //! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`random`] is the only source of
-//! randomness below the sockets, [`wire`] turns all
+//! randomness below the sockets, [`backoff`] says how long to wait before another attempt, [`wire`] turns all
 //! that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
+// Derived code names this crate by its full path, here as everywhere.
+extern crate self as shoal_types;
+
 pub mod arena;
+pub mod backoff;
 pub mod ballot;
 pub mod clock;
 pub mod distance;
@@ -27,6 +31,7 @@ pub mod wait;
 pub mod wire;
 
 pub use arena::Arena;
+pub use backoff::Backoff;
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use distance::{Distance, DistanceMatrix, Way};

@@ -31,6 +31,7 @@
 
 use crate::clock::{Clock, Epoch};
 use crate::id::ShardId;
+use crate::wire::{Coded, short_elements};
 use std::cmp::Ordering;
 
 /// Entries that a stamp keeps when it is installed; see [`Stamp::collapse`].
@@ -43,12 +44,14 @@ pub const REMOTE_CLOCKS_MAX: usize = 20;
 const _: () = assert!(REMOTE_CLOCKS_MAX <= 127);
 
 /// One remote entry of a stamp: the greatest clock of `shard` that the transaction depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 #[repr(C)]
 pub struct RemoteClock {
     /// Whose clock.
+    #[coded(short)]
     pub shard: ShardId,
     /// How far.
+    #[coded(short)]
     pub clock: Clock,
 }
 
@@ -56,13 +59,17 @@ pub struct RemoteClock {
 /// entries for the other shards it depends on.
 ///
 /// Two stamps kept by the same shard are equal if all their parts are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Coded)]
+#[coded(check = Stamp::check)]
 pub struct Stamp {
     /// The configuration under which the transaction was certified.
+    #[coded(short)]
     pub epoch: Epoch,
     /// The clock of the shard that holds the stamp.
+    #[coded(short)]
     pub clock: Clock,
     /// Entries for other shards; see the module's invariants.
+    #[coded(short)]
     remote: Vec<RemoteClock>,
 }
 
@@ -88,6 +95,15 @@ pub struct View<'a> {
 }
 
 impl Stamp {
+    /// Refuses a stamp from outside that breaks an invariant of its own. Which shards exist, only its receiver knows.
+    fn check(&self) -> std::result::Result<(), &'static str> {
+        let floor = self.as_ref().floor();
+        let ascend = self.remote.is_sorted_by(|one, two| one.shard < two.shard);
+        // A stamp of nothing that was levelled has a floor of zero.
+        let counts = |entry: &RemoteClock| entry.clock > floor || entry.shard == ShardId::EVERY;
+        if ascend && self.remote.iter().all(counts) { Ok(()) } else { Err("no stamp") }
+    }
+
     /// A stamp without remote entries: all that a single-shard transaction ever needs.
     pub fn local(epoch: Epoch, clock: Clock) -> Stamp {
         Stamp { epoch, clock, remote: Vec::new() }
@@ -274,9 +290,11 @@ impl PartialEq for View<'_> {
 
 /// The vector watermark of one epoch: for each shard, the clock up to which it is durable. At the
 /// epoch's end the same type holds its final value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct VectorWatermark {
+    #[coded(short)]
     epoch: Epoch,
+    #[coded(with = short_elements)]
     clocks: Vec<Clock>,
 }
 
@@ -365,4 +383,3 @@ impl PartialOrd for VectorWatermark {
 
 #[cfg(test)]
 pub(crate) mod tests;
-mod wire;

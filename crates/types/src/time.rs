@@ -1,12 +1,13 @@
 //! Time as the protocol cores see it: an argument, never something they read.
 
+use crate::wire::{Coded, Short};
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point on one node's clock, in nanoseconds since some beginning. Clocks of different nodes
 /// differ, by skew and by drift; only differences on one clock mean anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 #[repr(transparent)]
 pub struct Time(pub u64);
 

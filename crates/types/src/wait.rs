@@ -1,12 +1,12 @@
 //! What a client waited for in vain: for errors that name the cause and the node.
 
 use crate::id::{NodeId, ShardId};
-use crate::{coded_enum, coded_struct};
+use crate::wire::Coded;
 use std::fmt;
 use std::time::Duration;
 
 /// A wait that was given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Wait {
     /// Who was asked last, if anybody could be.
     pub node: Option<NodeId>,
@@ -19,81 +19,68 @@ pub struct Wait {
 }
 
 /// What a client waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum Awaited {
     /// To be let in.
+    #[coded(tag = 0)]
     Connection,
     /// What an operation of an interactive transaction brings.
+    #[coded(tag = 1)]
     Operation,
     /// Whether an interactive transaction has committed.
+    #[coded(tag = 2)]
     Commit,
     /// What a procedure returns.
+    #[coded(tag = 3)]
     Call,
     /// A session under which procedures are called.
+    #[coded(tag = 4)]
     CallSession,
 }
 
 /// Why an answer did not come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum Cause {
     /// The node was asked and says nothing.
+    #[coded(tag = 0)]
     Silent,
     /// There is no way to its host, or its address is not known.
+    #[coded(tag = 1)]
     Unreachable,
     /// It lets in no client that does not know a secret, or is of another cluster.
+    #[coded(tag = 2)]
     Refused,
     /// The connection ended.
+    #[coded(tag = 3)]
     Disconnected,
     /// What it says makes no sense.
+    #[coded(tag = 4)]
     Malformed,
     /// It leads no shard at the moment, or another leads this one.
+    #[coded(tag = 5)]
     NotServing,
     /// Whether the request took effect before could not be looked up, for want of this shard.
-    Unsettled(ShardId),
+    #[coded(tag = 6)]
+    Unsettled(#[coded(short)] ShardId),
     /// It belongs to a cluster that was founded in the place of ours.
+    #[coded(tag = 7)]
     FoundedAgain,
     /// It knows that the shard has no majority of its replicas.
+    #[coded(tag = 8)]
     NoMajority,
     /// Its host refuses connections: nothing listens at its port.
+    #[coded(tag = 9)]
     NotListening,
     /// The name of its host cannot be resolved.
+    #[coded(tag = 10)]
     UnknownHost,
     /// Its address is not `HOST:PORT`.
+    #[coded(tag = 11)]
     BadAddress,
     /// It speaks no version of messages that the client speaks.
+    #[coded(tag = 12)]
     OtherVersion,
 }
-
-coded_struct!(Wait {
-    node: Option<NodeId>,
-    awaited: Awaited,
-    cause: Cause,
-    waited: Duration,
-});
-
-coded_enum!(Awaited {
-    0 => Connection,
-    1 => Operation,
-    2 => Commit,
-    3 => Call,
-    4 => CallSession,
-});
-
-coded_enum!(Cause {
-    0 => Silent,
-    1 => Unreachable,
-    2 => Refused,
-    3 => Disconnected,
-    4 => Malformed,
-    5 => NotServing,
-    6 => Unsettled(shard as short),
-    7 => FoundedAgain,
-    8 => NoMajority,
-    9 => NotListening,
-    10 => UnknownHost,
-    11 => BadAddress,
-    12 => OtherVersion,
-});
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

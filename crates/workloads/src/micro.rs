@@ -12,10 +12,11 @@ use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
 use bytes::Bytes;
+use shoal_types::wire::Coded;
 use shoal_types::wire::encode;
 use shoal_types::{
     Call, Database, Error, Footprint, Procedure, ProcedureTransaction, Random, Result, TableId,
-    Transaction, coded_struct,
+    Transaction,
 };
 
 /// Keys that one transaction touches; the same key may come twice.
@@ -85,21 +86,16 @@ pub const TOUCH: &str = "micro.touch";
 pub struct Touch;
 
 /// One transaction, which is also what [`Touch`] is called with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Touched {
     /// The table of the keys.
+    #[coded(short)]
     pub table: TableId,
     /// Whether it writes.
     pub writes: bool,
     /// Its keys.
     pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],
 }
-
-coded_struct!(Touched {
-    table: TableId as short,
-    writes: bool,
-    keys: [[u8; 4]; KEYS_PER_TRANSACTION],
-});
 
 impl Touched {
     /// Reads a key, and writes it back.

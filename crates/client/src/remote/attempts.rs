@@ -4,18 +4,28 @@
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
 use super::shared::{ClusterInner, TransactionPermit};
-use shoal_types::{Aborted, Error, Result, Time, Unknown, Wait};
+use shoal_types::{Aborted, Backoff, Error, Result, Time, Unknown, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest pause is `PAUSE << DOUBLINGS_MAX`, about 50 ms.
-const PAUSE: Duration = Duration::from_micros(50);
-const DOUBLINGS_MAX: u32 = 10;
+/// The first and the longest pause between two attempts; by chance it is less.
+const PAUSE_MIN: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// The time that a call with all its attempts may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallSpan {
+    /// When the first attempt began.
+    pub(super) began: Time,
+    /// The deadline: no attempt begins later, and none is waited for any longer.
+    pub(super) until: Time,
+}
 
 /// The attempts of one transaction.
 pub(super) struct Attempts {
     permit: TransactionPermit,
     attempts: u32,
+    backoff: Backoff,
     began: Time,
     until: Time,
 }
@@ -27,12 +37,13 @@ impl Attempts {
     /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions).
     pub(super) fn new(inner: &Arc<ClusterInner>, deadline: Duration) -> Result<Attempts> {
         let (began, until) = (inner.world().now(), inner.after(deadline));
-        Ok(Attempts { permit: inner.enter()?, attempts: 0, began, until })
+        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        Ok(Attempts { permit: inner.enter()?, attempts: 0, backoff, began, until })
     }
 
-    /// Since when there have been any, and when there will be no more.
-    pub(super) fn span(&self) -> (Time, Time) {
-        (self.began, self.until)
+    /// The time for all of them.
+    pub(super) fn span(&self) -> CallSpan {
+        CallSpan { began: self.began, until: self.until }
     }
 
     /// When there will be no more.
@@ -76,7 +87,7 @@ impl Attempts {
         if elsewhere {
             inner.refresh(self.until).await;
         }
-        inner.pause(PAUSE * (1 << self.attempts.min(DOUBLINGS_MAX)), self.until).await;
+        inner.pause(self.backoff.advance(), self.until).await;
         Ok(())
     }
 

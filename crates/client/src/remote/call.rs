@@ -13,16 +13,17 @@
 //! for.
 
 use super::answers::AnswerReceiver;
-use super::attempts::Attempts;
+use super::attempts::{Attempts, CallSpan};
 use super::lock;
 use super::request_ids::CallSessionUse;
+use super::retransmission::Retransmission;
 use super::shared::ClusterInner;
 use bytes::Bytes;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientRequest, FromClient, worker_of};
 use shoal_types::{
-    Aborted, Awaited, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result, ShardId,
-    Time, Unknown, Wait, WorkerId,
+    Aborted, Awaited, Backoff, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result,
+    ShardId, Time, Unknown, Wait, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -31,9 +32,9 @@ use std::time::Duration;
 /// Of a frame, what is not the procedure's name or what it is called with.
 const FRAME_REST: usize = 64;
 
-/// Longest pause before a request that could not be served yet is asked for again, and first one.
-const UNSETTLED_MAX: Duration = Duration::from_millis(500);
+/// The first and the longest pause before a request is sent again that could not be served yet.
 const UNSETTLED_MIN: Duration = Duration::from_millis(10);
+const UNSETTLED_MAX: Duration = Duration::from_millis(500);
 
 /// What is called.
 #[derive(Debug, Clone)]
@@ -58,14 +59,17 @@ struct RepeatedCall<'a> {
     /// The worker, of any node.
     worker: WorkerId,
     began: Time,
-    until: Time,
     /// Some copy of the call was sent, now or before.
     sent: bool,
-    /// So many asks brought nothing.
-    in_vain: u32,
-    patience: Duration,
-    /// What stood in the way last, and where.
-    last: (Option<NodeId>, Cause),
+    retransmission: Retransmission,
+    last: LastHindrance,
+}
+
+/// Why the last request that was sent brought no answer, and which node it was sent to.
+#[derive(Debug, Clone, Copy)]
+struct LastHindrance {
+    node: Option<NodeId>,
+    cause: Cause,
 }
 
 impl ClusterInner {
@@ -91,11 +95,7 @@ impl ClusterInner {
         }
     }
 
-    async fn call_once(
-        self: &Arc<Self>,
-        call: &CalledProcedure,
-        span: (Time, Time),
-    ) -> Result<Bytes> {
+    async fn call_once(self: &Arc<Self>, call: &CalledProcedure, span: CallSpan) -> Result<Bytes> {
         self.check(call)?;
         let mut number = match self.numbers.take(call.home) {
             Some(number) => number,
@@ -142,7 +142,7 @@ impl ClusterInner {
         self: &Arc<Self>,
         id: RequestId,
         call: &CalledProcedure,
-        span: (Time, Time),
+        span: CallSpan,
         sent: bool,
     ) -> Result<Bytes> {
         let Some(inbox) = self.client_shared.answers.expect(id) else {
@@ -151,22 +151,18 @@ impl ClusterInner {
         let CalledProcedure { home, procedure, arguments } = call.clone();
         let request = ClientRequest::Call { id, procedure, arguments };
         let worker = worker_of(&id.session, self.workers());
-        RepeatedCall { sent, ..RepeatedCall::new(self, request, (home, worker), span) }
+        RepeatedCall { sent, ..RepeatedCall::new(self, request, home, worker, span) }
             .run(inbox)
             .await
     }
 
     /// A session for calls on a shard, which its leader grants.
-    async fn open_calls(
-        self: &Arc<Self>,
-        home: ShardId,
-        span: (Time, Time),
-    ) -> Result<CallSession> {
+    async fn open_calls(self: &Arc<Self>, home: ShardId, span: CallSpan) -> Result<CallSession> {
         let token = lock(&self.random).next_u64();
         let inbox = self.client_shared.opened.expect(token).expect("tokens differ");
         let worker = WorkerId(self.below(self.client_shared.view.workers()) as u32);
         let request = ClientRequest::OpenCalls { token, home };
-        RepeatedCall::new(self, request, (home, worker), span).run(inbox).await
+        RepeatedCall::new(self, request, home, worker, span).run(inbox).await
     }
 
     /// A shard for a call that may be executed anywhere.
@@ -184,30 +180,33 @@ impl RepeatedCall<'_> {
     fn new(
         inner: &Arc<ClusterInner>,
         request: ClientRequest,
-        (home, worker): (ShardId, WorkerId),
-        (began, until): (Time, Time),
+        home: ShardId,
+        worker: WorkerId,
+        span: CallSpan,
     ) -> RepeatedCall<'_> {
-        let (patience, last) = (inner.options.patience, (None, Cause::Unreachable));
-        let (sent, in_vain) = (false, 0);
-        RepeatedCall { inner, request, home, worker, began, until, sent, in_vain, patience, last }
+        let retransmission = Retransmission::new(&inner.options, span.until);
+        RepeatedCall {
+            inner,
+            request,
+            home,
+            worker,
+            began: span.began,
+            sent: false,
+            retransmission,
+            last: LastHindrance { node: None, cause: Cause::Unreachable },
+        }
     }
 
     async fn run<K, T>(mut self, mut inbox: AnswerReceiver<K, Result<T>>) -> Result<T>
     where
         K: Ord + Copy + fmt::Debug,
     {
-        let mut unsettled = UNSETTLED_MIN;
+        let until = self.retransmission.until();
+        let mut unsettled = Backoff::new(UNSETTLED_MIN, UNSETTLED_MAX);
         let mut is_first = true;
-        while std::mem::take(&mut is_first) || self.inner.world().now() < self.until {
+        while std::mem::take(&mut is_first) || self.inner.world().now() < until {
             let node = self.node();
-            let world = Arc::clone(&self.inner.client_shared.world);
-            let end = self.until.min(self.inner.after(self.patience));
-            let came = tokio::select! {
-                biased;
-                result = inbox.next() => CallReply::Answer(result),
-                cause = self.ask(node) => CallReply::Nothing(Some(cause)),
-                () = world.sleep_until(end) => CallReply::Nothing(None),
-            };
+            let came = self.send_and_wait(node, &mut inbox).await;
             let result = match came {
                 CallReply::Answer(result) => result,
                 CallReply::Nothing(failed) => {
@@ -226,14 +225,37 @@ impl RepeatedCall<'_> {
                 self.inner.client_shared.view.trust(node);
                 return result;
             };
-            self.last = (Some(node), cause);
+            self.last = LastHindrance { node: Some(node), cause };
             if cause == Cause::NotServing {
-                self.inner.refresh(self.until).await;
+                self.inner.refresh(until).await;
             }
-            self.inner.pause(unsettled, self.until).await;
-            unsettled = UNSETTLED_MAX.min(unsettled * 2);
+            self.inner.pause(unsettled.advance(), until).await;
         }
         Err(self.given_up())
+    }
+
+    /// Sends the request to a node, and waits until it is answered or to be sent again.
+    async fn send_and_wait<K, T>(
+        &mut self,
+        node: NodeId,
+        inbox: &mut AnswerReceiver<K, Result<T>>,
+    ) -> CallReply<T>
+    where
+        K: Ord + Copy + fmt::Debug,
+    {
+        let world = Arc::clone(&self.inner.client_shared.world);
+        let place = WorkerPlace { node, worker: self.worker };
+        let sends = !self.opens();
+        let (inner, request, sent) = (self.inner, &self.request, &mut self.sent);
+        let either = async {
+            tokio::select! {
+                biased;
+                result = inbox.next() => CallReply::Answer(result),
+                cause = send(inner, place, request, || *sent |= sends) => CallReply::Nothing(Some(cause)),
+            }
+        };
+        let came = self.retransmission.wait(&*world, either).await;
+        came.unwrap_or(CallReply::Nothing(None))
     }
 
     /// Whether an error says only that it cannot be answered yet, or not there: why not.
@@ -258,8 +280,8 @@ impl RepeatedCall<'_> {
     fn node(&self) -> NodeId {
         let view = &self.inner.client_shared.view;
         let leader = view.leader(self.home);
-        let direct =
-            leader.filter(|leader| self.in_vain.is_multiple_of(2) && !view.is_suspect(*leader));
+        let to_leader = self.retransmission.in_vain().is_multiple_of(2);
+        let direct = leader.filter(|leader| to_leader && !view.is_suspect(*leader));
         direct.unwrap_or_else(|| {
             let nodes = view.nodes();
             let others: Vec<NodeId> = nodes
@@ -274,33 +296,17 @@ impl RepeatedCall<'_> {
         })
     }
 
-    /// Asks a node, and returns why nothing more can come from there.
-    async fn ask(&mut self, node: NodeId) -> Cause {
-        let link = match self.inner.link(WorkerPlace { node, worker: self.worker }).await {
-            Ok(link) => link,
-            Err(cause) => return cause,
-        };
-        self.sent |= !self.opens();
-        link.send(FromClient::Request(self.request.clone()));
-        let silent_at = self.inner.after(self.inner.options.silence_max);
-        tokio::select! {
-            biased;
-            cause = link.ended() => cause,
-            () = self.inner.world().sleep_until(silent_at) => Cause::Silent,
-        }
-    }
-
     /// That brought nothing. What failed before its time is not tried again at once: a node that could not be connected to
     /// fails for a while without being tried.
     async fn in_vain(&mut self, node: NodeId, failed: Option<Cause>) {
         let cause = failed.unwrap_or(Cause::Silent);
-        self.last = (Some(node), cause);
-        self.in_vain += 1;
-        self.patience = self.inner.options.patience_max().min(self.patience.saturating_mul(2));
+        self.last = LastHindrance { node: Some(node), cause };
+        self.retransmission.count();
         self.inner.refresh_aside();
         if failed.is_some() {
             self.inner.client_shared.view.suspect(node);
-            self.inner.pause(self.inner.options.patience / 2, self.until).await;
+            let until = self.retransmission.until();
+            self.inner.pause(self.inner.options.patience / 2, until).await;
         }
     }
 
@@ -317,7 +323,7 @@ impl RepeatedCall<'_> {
     }
 
     fn given_up(&self) -> Error {
-        let (node, mut cause) = self.last;
+        let LastHindrance { node, mut cause } = self.last;
         if self.inner.client_shared.view.has_no_majority(self.home) {
             cause = Cause::NoMajority;
         }
@@ -329,5 +335,27 @@ impl RepeatedCall<'_> {
             }
             _ => Aborted::Unanswered(wait).into(),
         }
+    }
+}
+
+/// Sends a request to a worker, and returns why no answer can come from there any more. `sent` is called when the request
+/// is about to be sent.
+async fn send(
+    inner: &Arc<ClusterInner>,
+    place: WorkerPlace,
+    request: &ClientRequest,
+    sent: impl FnOnce(),
+) -> Cause {
+    let link = match inner.link(place).await {
+        Ok(link) => link,
+        Err(cause) => return cause,
+    };
+    sent();
+    link.send(FromClient::Request(request.clone()));
+    let silent_at = inner.after(inner.options.silence_max);
+    tokio::select! {
+        biased;
+        cause = link.ended() => cause,
+        () = inner.world().sleep_until(silent_at) => Cause::Silent,
     }
 }

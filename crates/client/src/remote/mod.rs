@@ -51,6 +51,7 @@ mod read_ahead;
 mod refresh;
 mod region;
 mod request_ids;
+mod retransmission;
 mod session;
 mod shared;
 mod sockets;

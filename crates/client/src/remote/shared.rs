@@ -10,7 +10,7 @@ use super::options::ClusterOptions;
 use super::request_ids::RequestIds;
 use bytes::Bytes;
 use shoal_engine::client::Directory;
-use shoal_types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time};
+use shoal_types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time, backoff};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -136,8 +136,7 @@ impl ClusterInner {
 
     /// Pauses for as long as `longest` at most, by chance; not beyond `until`.
     pub(super) async fn pause(&self, longest: Duration, until: Time) {
-        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let pause = Duration::from_nanos(lock(&self.random).below(nanos));
+        let pause = backoff::below(longest, &mut lock(&self.random));
         self.world().sleep_until(until.min(self.after(pause))).await;
     }
 }

@@ -9,6 +9,7 @@ use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
 use super::lock;
 use super::read_ahead::ReadAhead;
+use super::retransmission::Retransmission;
 use super::session::{ClientSession, StepError, StepReply};
 use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
@@ -395,10 +396,9 @@ impl ClusterTransaction {
     ) -> Result<OperationResult> {
         let (world, options) = (self.inner.world(), &self.inner.options);
         let began = world.now();
-        let mut patience = options.patience;
-        let mut ask_at = self.inner.after(patience);
+        let mut retransmission = Retransmission::new(options, until);
         loop {
-            match timeout_at(world, ask_at.min(until), &mut told).await {
+            match retransmission.wait(world, &mut told).await {
                 Some(Ok(Ok(answer))) => return Ok(answer),
                 Some(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
                 // What gave the transaction up has said why.
@@ -415,11 +415,10 @@ impl ClusterTransaction {
                 return Err(error);
             }
             link.ask_again(&self.session, &self.inner.client_shared);
-            if patience > options.patience {
+            if retransmission.in_vain() > 0 {
                 self.inner.ask_beside(link.node());
             }
-            patience = options.patience_max().min(patience.saturating_mul(2));
-            ask_at = self.inner.after(patience);
+            retransmission.count();
         }
     }
 

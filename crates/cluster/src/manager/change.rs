@@ -13,7 +13,8 @@ use super::command::{ClusterChange, Incarnation, LeadershipClaim};
 use super::configuration::{Assignment, Move};
 use super::state_machine::{Applied, NodeState, ShardState, StateMachine};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
-use shoal_types::{NodeId, ShardId, TableId, Time, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -87,15 +88,13 @@ pub enum ChangeRefusal {
 }
 
 /// A voter that another node is to replace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct Replacement {
     pub(super) outgoing: NodeId,
     incoming: NodeId,
     /// Whether the incoming one is a learner for this only.
     added: bool,
 }
-
-coded_struct!(Replacement { outgoing: NodeId, incoming: NodeId, added: bool });
 
 impl StateMachine {
     pub(super) fn on_change(

@@ -3,6 +3,7 @@
 use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
 use crate::topology::Partitioning;
+use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,10 @@ use super::Revision;
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
+            shoal_types::wire::Coded, shoal_types::wire::Short,
+        )]
         #[repr(transparent)]
         pub struct $name(pub $inner);
 
@@ -31,7 +35,7 @@ number!(/** The survivors of a node that the manager has admitted, counted from 
 number!(/** A request to change something, numbered by who asks. */ Ask(u64));
 
 /// A command, and who proposed it when.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Command {
     /// The term of the manager that proposed it. Void if a later term has begun.
     pub term: Term,
@@ -43,7 +47,7 @@ pub struct Command {
 }
 
 /// The last heartbeat that a node's manager took, this term.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct HeartbeatRecord {
     /// The node that sent the heartbeat.
     pub node: NodeId,
@@ -58,7 +62,7 @@ pub struct HeartbeatRecord {
 }
 
 /// The leadership in whose name something is said. It counts while the configuration says the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct LeadershipClaim {
     /// Who speaks,
     pub node: NodeId,
@@ -71,21 +75,26 @@ pub struct LeadershipClaim {
 }
 
 /// What a command does. All but `Take` are harmless when repeated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+// Retired tags: 0 founded nothing, 1 and 2 were ticks and joins of another form, 3, 10 and 11 told ends of epochs as
+// numbers.
 pub enum Action {
     /// A term begins. Its manager proposes nothing else before it has seen this applied. The first one in the log founds
     /// the cluster.
+    #[coded(tag = 9)]
     Take {
         /// The identity that the proposing manager has drawn. Of no account once the cluster has one.
         drawn: ClusterId,
     },
     /// Time goes on: leases run out, leaders are appointed.
+    #[coded(tag = 7)]
     Tick {
         /// All nodes that the manager heard in the last lease.
         heard: Vec<HeartbeatRecord>,
     },
     /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
     /// however late, admits no node.
+    #[coded(tag = 8)]
     Join {
         /// The node.
         node: NodeId,
@@ -99,6 +108,7 @@ pub enum Action {
         heard: Time,
     },
     /// A shard's part of the end of an epoch.
+    #[coded(tag = 12)]
     Report {
         /// Who says so.
         claim: LeadershipClaim,
@@ -109,6 +119,7 @@ pub enum Action {
     },
     /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
     /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
+    #[coded(tag = 6)]
     Close {
         /// The leader of the shard says so,
         claim: LeadershipClaim,
@@ -116,6 +127,7 @@ pub enum Action {
         epoch: Epoch,
     },
     /// A replica that was empty has all that its leader began with, under the leader's ballot.
+    #[coded(tag = 4)]
     CaughtUp {
         /// The leader says so,
         claim: LeadershipClaim,
@@ -125,6 +137,7 @@ pub enum Action {
         incarnation: Incarnation,
     },
     /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
+    #[coded(tag = 13)]
     Known {
         /// The node,
         node: NodeId,
@@ -138,6 +151,7 @@ pub enum Action {
         knowledge: Knowledge,
     },
     /// The survivors of such a shard are prepared, all of them.
+    #[coded(tag = 14)]
     Held {
         /// Their leader says so.
         claim: LeadershipClaim,
@@ -145,6 +159,7 @@ pub enum Action {
         held: BTreeMap<Epoch, EpochEnd>,
     },
     /// A change is asked for.
+    #[coded(tag = 5)]
     Change {
         /// The request, to be answered.
         ask: Ask,
@@ -155,11 +170,12 @@ pub enum Action {
 
 /// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
 /// of a move: there is nothing to end any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ClusterChange {
     /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
     /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
     /// unfinished one of the same shard.
+    #[coded(tag = 0)]
     ReplaceReplica {
         /// Of which shard.
         shard: ShardId,
@@ -169,11 +185,13 @@ pub enum ClusterChange {
         incoming: NodeId,
     },
     /// No replica of this shard is to be replaced after all, if it is not done.
+    #[coded(tag = 1)]
     KeepReplicas {
         /// The shard.
         shard: ShardId,
     },
     /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
+    #[coded(tag = 6)]
     AcceptLoss {
         /// Which shard.
         shard: ShardId,
@@ -183,6 +201,7 @@ pub enum ClusterChange {
         at_s: u64,
     },
     /// One more table.
+    #[coded(tag = 2)]
     CreateTable {
         /// Its name.
         name: String,
@@ -191,6 +210,7 @@ pub enum ClusterChange {
     },
     /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
     /// to what moves.
+    #[coded(tag = 3)]
     BeginMove {
         /// The table.
         table: TableId,
@@ -198,11 +218,13 @@ pub enum ClusterChange {
         partitioning: Partitioning,
     },
     /// All is copied: the new partitioning holds.
+    #[coded(tag = 4)]
     EndMove {
         /// The table.
         table: TableId,
     },
     /// The old partitioning stays.
+    #[coded(tag = 5)]
     CancelMove {
         /// The table.
         table: TableId,

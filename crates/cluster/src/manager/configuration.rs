@@ -6,6 +6,7 @@ use super::loss::{Loss, LossStage};
 use super::recovery::Generation;
 use crate::topology::{Partitioning, Topology};
 use shoal_log::StreamMembers;
+use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 
 /// The whole configuration at one revision. A later one replaces it; those between may be missed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Configuration {
     /// The identity of the cluster, drawn when it was founded. `None` without managers.
     pub cluster: Option<ClusterId>,
@@ -47,7 +48,7 @@ pub struct Configuration {
 }
 
 /// What the manager thinks of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct NodeStanding {
     /// Its newest; 0 if it never joined.
     pub incarnation: Incarnation,
@@ -56,7 +57,7 @@ pub struct NodeStanding {
 }
 
 /// Who holds a shard, and who leads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Assignment {
     /// The leader; if it is not alive, no node that could lead was found yet.
     pub leader: NodeId,
@@ -82,7 +83,7 @@ pub struct Assignment {
 }
 
 /// A table whose partitions change their shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Move {
     /// The table.
     pub table: TableId,

@@ -6,7 +6,8 @@
 //! the order of what they say: `mako` writes the shard's final watermark, a big-endian number.
 
 use bytes::Bytes;
-use shoal_types::{Epoch, ShardId, coded_enum, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Epoch, ShardId};
 use std::fmt;
 
 /// An engine says how an epoch ended in no more bytes: the manager keeps an end for each shard and epoch that lost
@@ -14,14 +15,16 @@ use std::fmt;
 pub const EPOCH_END_BYTES_MAX: usize = 256;
 
 /// How an epoch ended on one shard. The order is that of what was kept: all of the epoch is the most.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Coded)]
 pub enum EpochEnd {
     /// Part of the epoch was kept.
+    #[coded(tag = 0)]
     Part {
         /// Which part, in the engine's own form.
         payload: Bytes,
     },
     /// All of the epoch was kept: nothing was left hanging. Such ends are forgotten once all shards have theirs.
+    #[coded(tag = 1)]
     Whole,
 }
 
@@ -79,7 +82,7 @@ impl fmt::Debug for EpochEnd {
 }
 
 /// How an epoch ended on every shard: final, and the same on every node (rule M9).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct FinalEnds {
     epoch: Epoch,
     ends: Vec<EpochEnd>,
@@ -146,12 +149,6 @@ impl FinalEnds {
         self.ends.iter().all(EpochEnd::is_within_limits)
     }
 }
-
-coded_enum!(EpochEnd {
-    0 => Part { payload },
-    1 => Whole,
-});
-coded_struct!(FinalEnds { epoch: Epoch, ends: Vec<EpochEnd> });
 
 #[cfg(test)]
 mod tests {

@@ -28,11 +28,12 @@ use super::command::{Incarnation, LeadershipClaim};
 use super::epoch_end::EpochEnd;
 use super::outage::Outage;
 use super::state_machine::{Applied, StateMachine};
+use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 
 /// An accepted loss of a shard's majority: kept for as long as the cluster lives, or until another is accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Loss {
     /// Drawn by the operator who accepted it: a request with the same number is a repeat.
     pub number: u64,
@@ -55,18 +56,21 @@ pub struct Loss {
 }
 
 /// How far an accepted loss is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum LossStage {
     /// Live nodes are asked what they know of the shard.
+    #[coded(tag = 0)]
     Asking,
     /// The survivors vote, and their leader prepares at all of them.
+    #[coded(tag = 1)]
     Preparing,
     /// The ends are forced.
+    #[coded(tag = 2)]
     Over,
 }
 
 /// How an epoch ends on a shard whose majority is lost.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct LostEnd {
     /// The shard was durable so far in it, as far as any live node knew.
     pub known: EpochEnd,
@@ -79,7 +83,7 @@ pub struct LostEnd {
 }
 
 /// What a node knows of a shard in epochs whose end the shard lacks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct Knowledge {
     /// It was durable so far.
     pub durable: BTreeMap<Epoch, EpochEnd>,

@@ -8,15 +8,17 @@ use super::configuration::{Configuration, Revision};
 use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
 use super::recovery::{Generation, Recollection};
+use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// From a node to the manager.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToManager {
     /// I live. Sent all the time; renews the lease from its sending. Answered by `Granted`, or by
     /// `Stranger` or `Welcome` where the process is not that of the incarnation.
+    #[coded(tag = 0)]
     Heartbeat {
         /// The sender's process,
         instance: ProcessInstance,
@@ -30,6 +32,7 @@ pub enum ToManager {
         known: Revision,
     },
     /// Admit me. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
+    #[coded(tag = 1)]
     Join {
         /// The sender's process.
         instance: ProcessInstance,
@@ -40,6 +43,7 @@ pub enum ToManager {
     },
     /// The end of an epoch on a shard. Repeated until `Reported`, or until the configuration says
     /// that another node leads or the epoch is settled.
+    #[coded(tag = 2)]
     Report {
         /// The sender's leadership.
         claim: LeadershipClaim,
@@ -49,6 +53,7 @@ pub enum ToManager {
         end: EpochEnd,
     },
     /// Something hangs in the open epoch. Repeated until the configuration has a later one.
+    #[coded(tag = 3)]
     Close {
         /// The sender's leadership.
         claim: LeadershipClaim,
@@ -56,6 +61,7 @@ pub enum ToManager {
         epoch: Epoch,
     },
     /// An empty replica has what it needs. Repeated until the configuration says so.
+    #[coded(tag = 4)]
     CaughtUp {
         /// The sender's leadership.
         claim: LeadershipClaim,
@@ -65,6 +71,7 @@ pub enum ToManager {
         incarnation: Incarnation,
     },
     /// What this node knows of a shard whose majority is lost. Repeated until the configuration says that it is known.
+    #[coded(tag = 5)]
     Known {
         /// The sender's incarnation.
         incarnation: Incarnation,
@@ -76,6 +83,7 @@ pub enum ToManager {
         knowledge: Knowledge,
     },
     /// The survivors of such a shard are prepared. Repeated until the configuration says how the epochs end.
+    #[coded(tag = 6)]
     Held {
         /// The sender's leadership.
         claim: LeadershipClaim,
@@ -83,6 +91,7 @@ pub enum ToManager {
         held: BTreeMap<Epoch, EpochEnd>,
     },
     /// In answer to `Recall`.
+    #[coded(tag = 7)]
     Recalled {
         /// Which generation was asked for.
         generation: Generation,
@@ -127,10 +136,11 @@ impl ToNode {
 
 /// From a manager to a node. All that it says was applied, or is a lease that it may grant, and so is true of some time;
 /// what is newer is told by revisions, incarnations and rounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToNode {
     /// The newest incarnation of this node is another process: join after it. In answer to `Heartbeat`
     /// and `Join`.
+    #[coded(tag = 0)]
     Stranger {
         /// The process that asked.
         instance: ProcessInstance,
@@ -138,6 +148,7 @@ pub enum ToNode {
         incarnation: Incarnation,
     },
     /// Your process is admitted. In answer to `Join` and `Heartbeat`.
+    #[coded(tag = 1)]
     Welcome {
         /// The process that is meant.
         instance: ProcessInstance,
@@ -147,6 +158,7 @@ pub enum ToNode {
         configuration: Arc<Configuration>,
     },
     /// Your lease is renewed, from the sending of this heartbeat, for who has this configuration.
+    #[coded(tag = 2)]
     Granted {
         /// That of the manager.
         generation: Generation,
@@ -160,11 +172,13 @@ pub enum ToNode {
         configuration: Option<Arc<Configuration>>,
     },
     /// The configuration has changed. Said once; a node that misses it gets it with the next grant.
+    #[coded(tag = 3)]
     Configured {
         /// The new one.
         configuration: Arc<Configuration>,
     },
     /// A report is taken.
+    #[coded(tag = 4)]
     Reported {
         /// The leadership under which it was reported.
         claim: LeadershipClaim,
@@ -173,6 +187,7 @@ pub enum ToNode {
     },
     /// A majority of the managers is lost, and the one that asks is to begin this generation: what do you remember? Answered
     /// by `Recalled`; a repeat likewise.
+    #[coded(tag = 5)]
     Recall {
         /// The generation.
         generation: Generation,

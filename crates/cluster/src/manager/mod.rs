@@ -99,6 +99,7 @@ mod outage;
 mod recovery;
 mod simulated;
 mod state_machine;
+#[cfg(test)]
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};

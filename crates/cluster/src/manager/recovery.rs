@@ -33,6 +33,7 @@ use super::configuration::{Configuration, Revision};
 use super::epoch_end::EpochEnd;
 use super::loss::LossStage;
 use super::state_machine::{CLOSING_MAX, StateMachine};
+use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,7 +66,7 @@ const INSTANCES_SKIPPED: u32 = 1024;
 const REVISIONS_SKIPPED: u64 = 1 << 32;
 
 /// What a node has heard of epochs beyond its configuration: from other nodes, and from streams.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct HeardEpochs {
     /// The last one that was opened.
     pub open: Epoch,
@@ -74,7 +75,7 @@ pub struct HeardEpochs {
 }
 
 /// What a node remembers of the managers before.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Recollection {
     /// Its process,
     pub instance: ProcessInstance,

@@ -19,6 +19,7 @@ use super::loss::Loss;
 use super::options::ManagerOptions;
 use super::recovery::Generation;
 use crate::topology::Topology;
+use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -115,7 +116,7 @@ pub enum Applied {
 }
 
 /// A node, as the manager knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub(super) struct NodeState {
     pub(super) instance: ProcessInstance,
     /// 0 if it never joined.
@@ -128,7 +129,7 @@ pub(super) struct NodeState {
 }
 
 /// A shard, as the manager knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct ShardState {
     pub(super) assignment: Assignment,
     /// If another leader is to be appointed: when the last lease of the old one has run out.
@@ -139,8 +140,9 @@ pub(super) struct ShardState {
 }
 
 /// The manager's state. See the [module](super).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct StateMachine {
+    #[coded(skip)]
     pub(super) options: ManagerOptions,
     pub(super) topology: Arc<Topology>,
     /// Drawn by the first manager that led; `None` before that.
@@ -153,6 +155,7 @@ pub struct StateMachine {
     /// When the open epoch began, or the first that this term knows.
     pub(super) began: Option<Time>,
     revision: Revision,
+    #[coded(skip)]
     pub(super) changed: bool,
     pub(super) epoch: Epoch,
     pub(super) nodes: Vec<NodeState>,
@@ -168,6 +171,7 @@ pub struct StateMachine {
     /// FVWs of epochs up to this one, which do not cover all of their epoch, may be kept no more.
     pub(super) forgotten: Epoch,
     /// Those of later epochs, and the first configuration that tells of each.
+    #[coded(with = image::told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
     void: u64,

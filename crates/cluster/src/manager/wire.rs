@@ -1,147 +1,334 @@
-//! The forms of commands, which logs keep, and of what nodes and managers tell each other. No number is
-//! short: it is little and seldom, and what is on a disk stays as it is.
+//! Tests of the bytes of commands, which logs keep, and of messages between nodes and managers: values are
+//! read as they were written, and the bytes of a value stay as they are.
 
 use super::{
     Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss,
-    LossStage, LostEnd, Move, NodeStanding, ProcessInstance, Recollection, Revision, Term,
-    ToManager, ToNode,
+    Generation, HeardEpochs, HeartbeatRecord, Incarnation, LeadershipClaim, Move, NodeStanding,
+    ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
-use shoal_types::{
-    Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time, coded_enum, coded_newtype,
-    coded_struct,
-};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use shoal_types::wire::check::{returns, withstands};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-coded_newtype!(
-    Term(u64),
-    ProcessInstance(u64),
-    Incarnation(u32),
-    Ask(u64),
-    Revision(u64),
-    Generation(u64)
-);
+fn partitionings() -> impl Strategy<Value = Partitioning> {
+    let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);
+    prop_oneof![
+        any::<usize>().prop_map(|prefix_bytes| Partitioning::Hash { prefix_bytes }),
+        splits.prop_map(|splits| Partitioning::Range {
+            splits: splits.into_iter().map(|(key, shard)| (key.into(), ShardId(shard))).collect()
+        }),
+        Just(Partitioning::Everywhere),
+    ]
+}
 
-coded_struct!(Command { term: Term, at: Time, action: Action });
-coded_struct!(LeadershipClaim {
-    node: NodeId,
-    incarnation: Incarnation,
-    shard: ShardId,
-    ballot: Ballot
-});
-coded_struct!(HeartbeatRecord {
-    node: NodeId,
-    incarnation: Incarnation,
-    round: u64,
-    at: Time,
-    known: Revision,
-});
+fn changes() -> impl Strategy<Value = ClusterChange> {
+    let ids = any::<(u32, u32, u32)>();
+    prop_oneof![
+        ids.prop_map(|(shard, outgoing, incoming)| ClusterChange::ReplaceReplica {
+            shard: ShardId(shard),
+            outgoing: NodeId(outgoing),
+            incoming: NodeId(incoming)
+        }),
+        any::<u32>().prop_map(|shard| ClusterChange::KeepReplicas { shard: ShardId(shard) }),
+        (".{0,20}", partitionings())
+            .prop_map(|(name, partitioning)| ClusterChange::CreateTable { name, partitioning }),
+        (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| {
+            ClusterChange::BeginMove { table: TableId(table), partitioning }
+        }),
+        any::<u32>().prop_map(|table| ClusterChange::EndMove { table: TableId(table) }),
+        any::<u32>().prop_map(|table| ClusterChange::CancelMove { table: TableId(table) }),
+    ]
+}
 
-coded_enum!(Action {
-    // 0 was one that founded nothing.
-    9 => Take { drawn },
-    // 1 and 2 were ticks and joins of another form.
-    7 => Tick { heard },
-    8 => Join { node, instance, after, lost, heard },
-    // 3, 10 and 11 told ends of epochs as numbers.
-    12 => Report { claim, epoch, end },
-    4 => CaughtUp { claim, replica, incarnation },
-    5 => Change { ask, change },
-    6 => Close { claim, epoch },
-    13 => Known { node, incarnation, shard, begun, knowledge },
-    14 => Held { claim, held },
-});
+fn heards() -> impl Strategy<Value = HeartbeatRecord> {
+    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, at, known)| {
+        HeartbeatRecord {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            round,
+            at: Time(at),
+            known: Revision(known),
+        }
+    })
+}
 
-coded_enum!(ClusterChange {
-    0 => ReplaceReplica { shard, outgoing, incoming },
-    1 => KeepReplicas { shard },
-    2 => CreateTable { name, partitioning },
-    3 => BeginMove { table, partitioning },
-    4 => EndMove { table },
-    5 => CancelMove { table },
-    6 => AcceptLoss { shard, number, at_s },
-});
+fn claims() -> impl Strategy<Value = LeadershipClaim> {
+    any::<(u32, u32, u32, u32, u32)>().prop_map(|(node, incarnation, shard, epoch, leader)| {
+        LeadershipClaim {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            shard: ShardId(shard),
+            ballot: Ballot { epoch: Epoch(epoch), node: NodeId(leader) },
+        }
+    })
+}
 
-coded_enum!(ToManager {
-    0 => Heartbeat { instance, incarnation, round, granted, known },
-    1 => Join { instance, after, lost },
-    2 => Report { claim, epoch, end },
-    3 => Close { claim, epoch },
-    4 => CaughtUp { claim, replica, incarnation },
-    5 => Known { incarnation, shard, begun, knowledge },
-    6 => Held { claim, held },
-    7 => Recalled { generation, told },
-});
+fn clusters() -> impl Strategy<Value = ClusterId> {
+    (1..=u64::MAX).prop_map(|number| ClusterId::new(number).expect("not 0"))
+}
 
-coded_enum!(ToNode {
-    0 => Stranger { instance, incarnation },
-    1 => Welcome { instance, incarnation, configuration },
-    2 => Granted { generation, incarnation, round, revision, configuration },
-    3 => Configured { configuration },
-    4 => Reported { claim, epoch },
-    5 => Recall { generation, pledges },
-});
+fn actions() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        clusters().prop_map(|drawn| Action::Take { drawn }),
+        vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
+        any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, instance, after, lost, heard)| {
+            Action::Join {
+                node: NodeId(node),
+                instance: ProcessInstance(instance),
+                after: Incarnation(after),
+                lost,
+                heard: Time(heard),
+            }
+        }),
+        (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, end))| Action::Report {
+            claim,
+            epoch: Epoch(epoch),
+            end: EpochEnd::up_to(end)
+        }),
+        (claims(), any::<u32>())
+            .prop_map(|(claim, epoch)| Action::Close { claim, epoch: Epoch(epoch) }),
+        (claims(), any::<(u32, u32)>()).prop_map(|(claim, (replica, incarnation))| {
+            Action::CaughtUp {
+                claim,
+                replica: NodeId(replica),
+                incarnation: Incarnation(incarnation),
+            }
+        }),
+        (any::<u64>(), changes())
+            .prop_map(|(ask, change)| Action::Change { ask: Ask(ask), change }),
+    ]
+}
 
-coded_struct!(HeardEpochs { open: Epoch, ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>> });
-coded_struct!(Recollection {
-    instance: ProcessInstance,
-    incarnation: Incarnation,
-    pledged: Generation,
-    configuration: Option<Arc<Configuration>>,
-    heard: HeardEpochs,
-});
-// Whether its parts fit together is for the member to see.
-coded_struct!(Configuration {
-    cluster: Option<ClusterId>,
-    generation: Generation,
-    revision: Revision,
-    epoch: Epoch,
-    topology: Arc<Topology>,
-    nodes: Vec<NodeStanding>,
-    shards: Vec<Assignment>,
-    settled: Epoch,
-    forgotten: Epoch,
-    finals: Vec<FinalEnds>,
-    ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
-    moving: Option<Move>,
-});
-coded_struct!(NodeStanding { incarnation: Incarnation, alive: bool });
-coded_struct!(Assignment {
-    leader: NodeId,
-    incarnation: Incarnation,
-    ballot: Ballot,
-    since: Epoch,
-    voters: Vec<NodeId>,
-    learners: Vec<NodeId>,
-    out: Option<Epoch>,
-    empty: BTreeMap<NodeId, Epoch>,
-    loss: Option<Loss>,
-});
-coded_struct!(Loss {
-    number: u64,
-    at_s: u64,
-    stage: LossStage,
-    begun: Epoch,
-    told: BTreeMap<NodeId, Incarnation>,
-    void: BTreeMap<NodeId, Incarnation>,
-    calls_before: Epoch,
-    ends: BTreeMap<Epoch, LostEnd>,
-});
-coded_struct!(LostEnd {
-    known: EpochEnd,
-    has_ended: bool,
-    held: Option<EpochEnd>,
-    end: Option<EpochEnd>,
-});
-coded_struct!(Knowledge { durable: BTreeMap<Epoch, EpochEnd>, ends: BTreeMap<Epoch, EpochEnd> });
-coded_enum!(LossStage {
-    0 => Asking,
-    1 => Preparing,
-    2 => Over,
-});
-coded_struct!(Move { table: TableId, partitioning: Partitioning, begun: Epoch });
+fn commands() -> impl Strategy<Value = Command> {
+    (any::<(u64, u64)>(), actions()).prop_map(|((term, at), action)| Command {
+        term: Term(term),
+        at: Time(at),
+        action,
+    })
+}
 
-#[cfg(test)]
-mod tests;
+fn to_manager() -> impl Strategy<Value = ToManager> {
+    let remembered = (proptest::option::of(configurations()), any::<(u32, Option<u64>)>());
+    let parts = (any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
+    (0..6, parts, remembered).prop_map(|(variant, parts, remembered)| {
+        let ([instance, round, granted, known], [one, two, three], claim, lost) = parts;
+        let (instance, incarnation, epoch) =
+            (ProcessInstance(instance), Incarnation(one), Epoch(two));
+        match variant {
+            0 => {
+                let known = Revision(known);
+                ToManager::Heartbeat { instance, incarnation, round, granted, known }
+            }
+            1 => ToManager::Join { instance, after: incarnation, lost },
+            2 => ToManager::Report { claim, epoch, end: EpochEnd::up_to(known) },
+            3 => ToManager::Close { claim, epoch },
+            4 => {
+                let (configuration, (closed, end)) = remembered;
+                let ends = [(Epoch(closed), vec![end.map(EpochEnd::up_to)])].into();
+                let heard = HeardEpochs { open: epoch, ends };
+                let pledged = Generation(granted);
+                let told = Recollection { instance, incarnation, pledged, configuration, heard };
+                ToManager::Recalled { generation: Generation(round), told }
+            }
+            _ => ToManager::CaughtUp { claim, replica: NodeId(three), incarnation },
+        }
+    })
+}
+
+fn assignments() -> impl Strategy<Value = Assignment> {
+    let nodes = || vec(any::<u32>().prop_map(NodeId), 0..4);
+    let empty = proptest::collection::btree_map(any::<u32>(), any::<u32>(), 0..4);
+    let parts = (any::<[u32; 5]>(), nodes(), nodes(), any::<Option<u32>>(), empty);
+    parts.prop_map(|(numbers, voters, learners, out, empty)| {
+        let [leader, incarnation, epoch, node, since] = numbers;
+        Assignment {
+            leader: NodeId(leader),
+            incarnation: Incarnation(incarnation),
+            ballot: Ballot { epoch: Epoch(epoch), node: NodeId(node) },
+            since: Epoch(since),
+            voters,
+            learners,
+            out: out.map(Epoch),
+            empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
+            loss: None,
+        }
+    })
+}
+
+fn final_ends() -> impl Strategy<Value = FinalEnds> {
+    (any::<u32>(), vec(any::<u64>(), 0..4)).prop_map(|(epoch, numbers)| {
+        FinalEnds::new(Epoch(epoch), numbers.into_iter().map(EpochEnd::up_to).collect())
+    })
+}
+
+fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
+    let standing = any::<(u32, bool)>().prop_map(|(incarnation, alive)| NodeStanding {
+        incarnation: Incarnation(incarnation),
+        alive,
+    });
+    let moving =
+        (any::<(u32, u32)>(), partitionings()).prop_map(|((table, begun), partitioning)| Move {
+            table: TableId(table),
+            partitioning,
+            begun: Epoch(begun),
+        });
+    let shape = (1..3_u32, 0..3_u32)
+        .prop_map(|(shards, learners)| Arc::new(Topology::compact(2, shards, 3, learners, 1)));
+    let ends = (any::<u32>(), vec(any::<Option<u64>>(), 0..4)).prop_map(|(epoch, clocks)| {
+        (Epoch(epoch), clocks.into_iter().map(|clock| clock.map(EpochEnd::up_to)).collect())
+    });
+    let closed = (vec(final_ends(), 0..3), vec(ends, 0..3));
+    let lists = (vec(standing, 0..4), vec(assignments(), 0..4), closed);
+    let parts = (any::<(u64, u32, u32)>(), shape, lists, proptest::option::of(moving));
+    let parts = (proptest::option::of(clusters()), parts);
+    parts.prop_map(|(cluster, (numbers, topology, (nodes, shards, closed), moving))| {
+        let (revision, epoch, settled) = numbers;
+        let (finals, ends) = closed;
+        Arc::new(Configuration {
+            cluster,
+            generation: Generation(revision / 2),
+            revision: Revision(revision),
+            epoch: Epoch(epoch),
+            topology,
+            nodes,
+            shards,
+            settled: Epoch(settled),
+            forgotten: Epoch(settled / 2),
+            finals,
+            ends: ends.into_iter().collect(),
+            moving,
+        })
+    })
+}
+
+fn to_node() -> impl Strategy<Value = ToNode> {
+    let parts = (0..7, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
+    parts.prop_map(|(variant, [instance, round, revision], [incarnation, epoch], claim, given)| {
+        let (instance, incarnation) = (ProcessInstance(instance), Incarnation(incarnation));
+        let granted = |configuration| {
+            let revision = Revision(revision);
+            let generation = Generation(round);
+            ToNode::Granted { generation, incarnation, round, revision, configuration }
+        };
+        match variant {
+            0 => ToNode::Stranger { instance, incarnation },
+            1 => ToNode::Welcome { instance, incarnation, configuration: given },
+            2 => granted(None),
+            3 => granted(Some(given)),
+            4 => ToNode::Configured { configuration: given },
+            5 => ToNode::Recall { generation: Generation(instance.0), pledges: round % 2 == 0 },
+            _ => ToNode::Reported { claim, epoch: Epoch(epoch) },
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn commands_return(command in commands()) {
+        returns(&command);
+    }
+
+    #[test]
+    fn what_nodes_say_returns(message in to_manager()) {
+        returns(&message);
+    }
+
+    #[test]
+    fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..200)) {
+        let bytes = bytes.into();
+        withstands::<Command>(&bytes);
+        withstands::<ToManager>(&bytes);
+        withstands::<ToNode>(&bytes);
+    }
+}
+
+proptest! {
+    // Each is cut and twisted at hundreds of places.
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    #[test]
+    fn what_managers_say_returns(message in to_node()) {
+        returns(&message);
+    }
+}
+
+/// Logs on disks have these, and other releases say them.
+#[test]
+fn forms_stay_as_they_are() {
+    let ballot = Ballot { epoch: Epoch(4), node: NodeId(1) };
+    let claim =
+        LeadershipClaim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
+    let report = ToManager::Report { claim, epoch: Epoch(5), end: EpochEnd::up_to(6) };
+    let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
+    let tail = [5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6];
+    assert_eq!(encode(&report), [&[2][..], &claim_form, &tail].concat());
+    assert_eq!(
+        encode(&ToNode::Reported { claim, epoch: Epoch(5) }),
+        [&[4][..], &claim_form, &tail[..4]].concat()
+    );
+
+    let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
+    let change = ClusterChange::CreateTable {
+        name: "t".to_owned(),
+        partitioning: Partitioning::Range { splits },
+    };
+    let command =
+        Command { term: Term(1), at: Time(2), action: Action::Change { ask: Ask(3), change } };
+    #[rustfmt::skip]
+    let form = [
+        1, 0, 0, 0, 0, 0, 0, 0, // term
+        2, 0, 0, 0, 0, 0, 0, 0, // at
+        5, 3, 0, 0, 0, 0, 0, 0, 0, // change, ask
+        2, 1, 0, 0, 0, b't', // create, name
+        1, 2, 0, 0, 0, // ranges, two
+        0, 0, 0, 0, 0, 0, 0, 0, // no key, shard
+        1, 0, 0, 0, b'm', 1, 0, 0, 0, // key, shard
+    ];
+    assert_eq!(encode(&command)[..], form);
+    let heard = HeartbeatRecord {
+        node: NodeId(1),
+        incarnation: Incarnation(2),
+        round: 3,
+        at: Time(4),
+        known: Revision(5),
+    };
+    let tick = Action::Tick { heard: vec![heard] };
+    #[rustfmt::skip]
+    let form = [
+        7, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+        5, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(encode(&tick)[..], form);
+    assert_eq!(encode(&Action::Close { claim, epoch: Epoch(5) })[0], 6);
+    assert_eq!(encode(&ClusterChange::CancelMove { table: TableId(1) })[..], [5, 1, 0, 0, 0]);
+    assert_eq!(encode(&Partitioning::Hash { prefix_bytes: 2 })[..], [0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(encode(&Partitioning::Everywhere)[..], [2]);
+}
+
+#[test]
+fn a_configuration_says_where_it_makes_no_sense() {
+    let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
+    let configuration = Configuration {
+        cluster: None,
+        generation: Generation(0),
+        revision: Revision(1),
+        epoch: Epoch(1),
+        topology,
+        nodes: Vec::new(),
+        shards: Vec::new(),
+        settled: Epoch(0),
+        forgotten: Epoch(0),
+        finals: Vec::new(),
+        ends: BTreeMap::new(),
+        moving: None,
+    };
+    let mut bytes = encode(&configuration).to_vec();
+    bytes[21] = 0; // A topology of no workers.
+    let error = decode::<Configuration>(&bytes.into()).expect_err("no workers");
+    assert_eq!(error.what, "no topology");
+}

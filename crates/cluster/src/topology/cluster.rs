@@ -5,6 +5,7 @@ use super::draft::{Draft, TablePlan};
 use super::error::{Complaint, TopologyError};
 use super::partitioning::{Home, Homes, Partitioning, Router};
 use super::{distances, validate, write};
+use shoal_types::wire::Coded;
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ pub enum Role {
 
 /// Who holds a shard. Invariant: voters and learners are distinct, the leader is one of them, and
 /// the number of voters is odd.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct Shard {
     pub(super) leader: NodeId,
     pub(super) voters: Vec<NodeId>,
@@ -77,7 +78,8 @@ impl Table {
 /// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
 /// method that takes a node or a shard panics if there is no such one: those that get an id from
 /// outside compares it with [`nodes`](Topology::nodes) or [`shards`](Topology::shards) first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+#[coded(via = super::wire::TopologyParts)]
 pub struct Topology {
     workers: u32,
     datacenters: Vec<Datacenter>,

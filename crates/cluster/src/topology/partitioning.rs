@@ -5,6 +5,7 @@
 
 use super::hash::shard_of;
 use shoal_types::transaction::ScanEnd;
+use shoal_types::wire::Coded;
 use shoal_types::{Scan, ShardId};
 use std::ops::Bound;
 
@@ -12,21 +13,24 @@ use std::ops::Bound;
 pub type Splits = Vec<(Box<[u8]>, ShardId)>;
 
 /// How a table's keys are divided among the shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Partitioning {
     /// By a hash of the key's first bytes, over all shards.
+    #[coded(tag = 0)]
     Hash {
         /// How many bytes count; keys that agree in them live together. A shorter key counts whole,
         /// and 0 means that every key counts whole.
         prefix_bytes: usize,
     },
     /// By ranges of keys.
+    #[coded(tag = 1)]
     Range {
         /// Ascending by key; the first key is empty. A shard may have several ranges.
         splits: Splits,
     },
     /// Every shard holds a copy of the whole table. Reads are local, a write goes to all shards:
     /// for tables that are small and rarely written.
+    #[coded(tag = 2)]
     Everywhere,
 }
 

@@ -1,60 +1,55 @@
-//! The forms of partitionings and topologies. A topology is its parts in their order, which its ids count;
-//! who reads one, validates it as if it came from a text.
+//! How topologies are encoded: as their parts in their order, which ids count. A topology that is read is
+//! validated as if it came from a text.
 
-use super::cluster::{Shard, Table, Topology};
+use super::cluster::{Shard, Topology};
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
 use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
 use super::{Node, validate};
-use bytes::BytesMut;
-use shoal_types::wire::{Coded, Input, Malformed, put_count};
-use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Way, coded_enum, coded_struct};
-
-coded_enum!(Partitioning {
-    0 => Hash { prefix_bytes },
-    1 => Range { splits },
-    2 => Everywhere,
-});
-
-coded_struct!(Shard { leader: NodeId, voters: Vec<NodeId>, learners: Vec<NodeId> });
+use shoal_types::wire::Coded;
+use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Way};
 
 /// A node's name, datacenter and address.
 type NodeForm = (String, (DatacenterId, Option<String>));
 
-impl Coded for Topology {
-    /// The workers and five counts.
-    const BYTES_MIN: usize = 24;
+/// The parts of a [`Topology`], in the order in which they are encoded.
+#[derive(Coded)]
+pub(super) struct TopologyParts {
+    workers: u32,
+    datacenters: Vec<String>,
+    nodes: Vec<NodeForm>,
+    shards: Vec<Shard>,
+    tables: Vec<(String, Partitioning)>,
+    ways: Vec<Way>,
+}
 
-    fn put(&self, out: &mut BytesMut) {
-        self.workers().put(out);
-        put_count(self.datacenters().len(), out);
-        self.datacenters().iter().for_each(|datacenter| datacenter.name.put(out));
-        put_count(self.nodes().len(), out);
-        for Node { name, datacenter, address, .. } in self.nodes() {
-            name.put(out);
-            datacenter.put(out);
-            address.put(out);
+impl From<&Topology> for TopologyParts {
+    fn from(topology: &Topology) -> TopologyParts {
+        let node = |Node { name, datacenter, address, .. }: &Node| {
+            (name.clone(), (*datacenter, address.clone()))
+        };
+        let shard = |shard| Shard {
+            leader: topology.leader(shard),
+            voters: topology.voters(shard).to_vec(),
+            learners: topology.learners(shard).to_vec(),
+        };
+        let datacenters = topology.datacenters().iter();
+        let tables = topology.tables().iter();
+        TopologyParts {
+            workers: topology.workers(),
+            datacenters: datacenters.map(|datacenter| datacenter.name.clone()).collect(),
+            nodes: topology.nodes().iter().map(node).collect(),
+            shards: topology.shard_ids().map(shard).collect(),
+            tables: tables.map(|it| (it.name().to_owned(), it.partitioning().clone())).collect(),
+            ways: topology.distances().ways().collect(),
         }
-        put_count(self.shard_ids().len(), out);
-        for shard in self.shard_ids() {
-            self.leader(shard).put(out);
-            self.voters(shard).to_vec().put(out);
-            self.learners(shard).to_vec().put(out);
-        }
-        put_count(self.tables().len(), out);
-        for table in self.tables() {
-            table.put(out);
-        }
-        put_count(self.distances().ways().len(), out);
-        self.distances().ways().for_each(|way| way.put(out));
     }
+}
 
-    fn take(input: &mut Input<'_>) -> Result<Topology, Malformed> {
-        let workers = Coded::take(input)?;
-        let datacenters = Vec::<String>::take(input)?;
-        let nodes = Vec::<NodeForm>::take(input)?;
-        let shards = Vec::<Shard>::take(input)?;
-        let tables = Vec::<(String, Partitioning)>::take(input)?;
-        let ways = Vec::<Way>::take(input)?;
+impl TryFrom<TopologyParts> for Topology {
+    type Error = &'static str;
+
+    fn try_from(parts: TopologyParts) -> Result<Topology, &'static str> {
+        let TopologyParts { workers, datacenters, nodes, shards, tables, ways } = parts;
         // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
         let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
         let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
@@ -67,7 +62,7 @@ impl Coded for Topology {
             .and_then(|draft| validate::cluster(draft).ok())
             .and_then(|topology| topology.with_tables(tables).ok())
             .and_then(|topology| topology.with_distances(&matrix(ways)?).ok())
-            .ok_or_else(|| input.wrong("no topology"))
+            .ok_or("no topology")
     }
 }
 
@@ -80,14 +75,6 @@ fn matrix(ways: Vec<Way>) -> Option<DistanceMatrix> {
         }
     }
     Some(matrix)
-}
-
-impl Table {
-    fn put(&self, out: &mut BytesMut) {
-        put_count(self.name().len(), out);
-        out.extend_from_slice(self.name().as_bytes());
-        self.partitioning().put(out);
-    }
 }
 
 /// What a text would say; `None` where a number names nothing.

@@ -7,7 +7,9 @@ use super::worker_context::{BodyEnd, Limits, WorkerContext};
 use crate::procedure::ProcedureTransaction;
 use crate::slow::Kind;
 use bytes::Bytes;
-use shoal_types::{Aborted, Call, Conflict, Database, Error, Result, TableId, Time};
+use shoal_types::{
+    Aborted, Backoff, Call, Conflict, Database, Error, Result, TableId, Time, backoff,
+};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,9 +57,8 @@ impl LocalDatabase {
 
     /// Pauses before another attempt, for less than this, and never as long as a rival.
     async fn pause(&self, longest: Duration) {
-        let longest = longest.as_nanos() as u64;
-        let nanos = self.worker_context.random.borrow_mut().below(longest.max(1));
-        self.worker_context.sleep(Duration::from_nanos(nanos)).await;
+        let pause = backoff::below(longest, &mut self.worker_context.random.borrow_mut());
+        self.worker_context.sleep(pause).await;
     }
 }
 
@@ -95,7 +96,8 @@ impl LocalDatabase {
         trace: &mut TransactionTrace,
         mut body: impl AsyncFnMut(&CoordinatorTransaction) -> Result<T>,
     ) -> Result<T> {
-        let (began, mut conflicts) = (self.now(), AttemptConflicts::default());
+        let (began, mut conflicts) =
+            (self.now(), AttemptConflicts::new(&self.worker_context.limits));
         let permit = self.enter().await?;
         loop {
             let tx = CoordinatorTransaction::begin(
@@ -118,7 +120,7 @@ impl LocalDatabase {
                 }
             };
             let Err(Error::Aborted(Aborted::Conflict(last))) = outcome else { return outcome };
-            let longest = conflicts.longest_pause(&self.worker_context.limits, &last);
+            let longest = conflicts.longest_pause(&last);
             self.count(began, trace.attempts, last)?;
             self.pause(longest).await;
             self.worker_context.admission.again().await;
@@ -134,35 +136,35 @@ impl LocalDatabase {
     }
 }
 
-/// What stopped the attempts of a transaction so far.
-#[derive(Default)]
+/// The pauses after the conflicts that have stopped the attempts of a transaction so far.
 struct AttemptConflicts {
-    /// Others, who hold what is wanted.
-    rivals: u32,
-    /// A shard that is recovered, or an epoch that ends.
-    passing: u32,
+    /// After a conflict with another transaction, which holds what is wanted.
+    rivals: Backoff,
+    /// While a shard is recovered, or an epoch ends.
+    passing: Backoff,
 }
 
 impl AttemptConflicts {
-    /// Counts one. The pause after it is at most so long: it doubles with every one of its kind.
-    fn longest_pause(&mut self, limits: &Limits, conflict: &Conflict) -> Duration {
-        let (count, max) = match conflict {
+    fn new(limits: &Limits) -> AttemptConflicts {
+        let rivals = Backoff::new(limits.pause, limits.pause_max);
+        let passing = Backoff::new(limits.pause, limits.pause_max.min(PASSING_PAUSE_MAX));
+        AttemptConflicts { rivals, passing }
+    }
+
+    /// The bound of the pause after a conflict: it doubles with every conflict of the same kind.
+    fn longest_pause(&mut self, conflict: &Conflict) -> Duration {
+        match conflict {
             Conflict::ReadChanged { .. }
             | Conflict::Locked { .. }
             | Conflict::Overtaken { .. }
-            | Conflict::RangeChanged { .. } => (&mut self.rivals, limits.pause_max),
+            | Conflict::RangeChanged { .. } => self.rivals.advance(),
             Conflict::OtherEpoch { .. }
             | Conflict::Recovering { .. }
             | Conflict::NoAnswer { .. }
             | Conflict::Undecided { .. }
             | Conflict::NoMajority { .. }
-            | Conflict::EpochNotOpen { .. } => {
-                (&mut self.passing, limits.pause_max.min(PASSING_PAUSE_MAX))
-            }
-        };
-        let doubled = limits.pause * (1 << (*count).min(16));
-        *count = count.saturating_add(1);
-        doubled.min(max)
+            | Conflict::EpochNotOpen { .. } => self.passing.advance(),
+        }
     }
 }
 
@@ -173,10 +175,11 @@ mod tests {
 
     #[test]
     fn pauses_grow_while_others_hold_what_is_wanted_and_stay_short_while_nobody_does() {
-        let (limits, mut conflicts) = (Limits::default(), AttemptConflicts::default());
+        let limits = Limits::default();
+        let mut conflicts = AttemptConflicts::new(&limits);
         let recovering = Conflict::Recovering { shard: ShardId(0) };
         let changed = Conflict::RangeChanged { table: TableId(0) };
-        let mut longest = |conflict| conflicts.longest_pause(&limits, conflict);
+        let mut longest = |conflict| conflicts.longest_pause(conflict);
         assert_eq!(longest(&recovering), limits.pause);
         for _ in 0..100 {
             assert!(longest(&recovering) <= PASSING_PAUSE_MAX);

@@ -7,24 +7,30 @@
 //! What arrives later still is a repetition of something that was answered, and is dropped.
 
 use crate::transaction_id::TransactionId;
+use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId, WorkerId, WorkerPlace};
 use std::collections::BTreeMap;
 
 /// What every request to a branch begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct BranchHeader {
     /// Whose branch.
     pub transaction: TransactionId,
     /// The shard of the branch.
+    #[coded(short)]
     pub shard: ShardId,
     /// Which request of this branch; from 1.
+    #[coded(short)]
     pub step: u32,
     /// No transaction of this coordinator with a lower sequence is open.
+    #[coded(short)]
     pub oldest: u64,
     /// The transaction's epoch.
+    #[coded(short)]
     pub epoch: Epoch,
     /// The epoch in which the leadership began of the leader that is asked: it may have ended since, and what
     /// it did its successor does not know.
+    #[coded(short)]
     pub leadership: Epoch,
 }
 

@@ -1,6 +1,6 @@
 //! Requests that wait for an answer, and are sent again until it comes.
 
-use shoal_types::{Epoch, NodeId, ShardId, Time};
+use shoal_types::{Backoff, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
@@ -34,8 +34,8 @@ struct PendingRequest<M> {
     since: Time,
     epoch: Epoch,
     message: M,
-    /// How many times as long as at first it waits.
-    patience: u32,
+    /// How long it waits before it is sent again.
+    backoff: Backoff,
 }
 
 impl<M: Clone> RequestRetransmission<M> {
@@ -62,11 +62,13 @@ impl<M: Clone> RequestRetransmission<M> {
         to: NodeId,
         message: M,
     ) {
-        let waiting = PendingRequest { to, step, since: now + extra, epoch, message, patience: 1 };
+        let mut backoff = Backoff::new(self.retry_after, self.retry_after * PATIENCE_MAX);
+        let retry_at = now + backoff.advance();
+        let waiting = PendingRequest { to, step, since: now + extra, epoch, message, backoff };
         let before = self.waiting.insert(key, waiting);
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
         self.expires_at = self.expires_at.min(now + self.wait_max);
-        self.due.push(Reverse((now + self.retry_after, key, step)));
+        self.due.push(Reverse((retry_at, key, step)));
     }
 
     /// An answer to request `step` came from a node. Says whether it was waited for, and `fits` what was
@@ -147,8 +149,7 @@ impl<M: Clone> RequestRetransmission<M> {
             let waiting = self.waiting.get_mut(&key).filter(|waiting| waiting.step == step);
             let Some(waiting) = waiting else { continue };
             again(waiting.to, &waiting.message);
-            waiting.patience = (2 * waiting.patience).min(PATIENCE_MAX);
-            self.due.push(Reverse((now + self.retry_after * waiting.patience, key, step)));
+            self.due.push(Reverse((now + waiting.backoff.advance(), key, step)));
         }
     }
 

@@ -1,13 +1,21 @@
 //! What clients say returns.
 
 use super::strategies::{header, relay};
-use super::*;
+use crate::client::{
+    ClientReply, ClientRequest, Directory, FromClient, Relay, SessionEnd, ToClient,
+};
+use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
+use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_cluster::manager::{ManagerOptions, StateMachine};
+use shoal_cluster::topology::Topology;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Aborted, CallSession, Error, RequestId, TableId};
+use shoal_types::{Epoch, ShardId, WorkerId};
+use std::ops::Bound;
+use std::sync::Arc;
 
 proptest! {
     #[test]

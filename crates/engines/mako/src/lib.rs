@@ -78,6 +78,7 @@ mod unanswered;
 mod undecided;
 mod watermark;
 mod watermarks;
+#[cfg(test)]
 mod wire;
 
 pub use message::MakoMessage;

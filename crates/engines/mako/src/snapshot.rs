@@ -72,10 +72,10 @@ use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::replication::replay::publish;
 use shoal_store::{Session, WalkPlace};
+use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
     Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
-    coded_struct,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -108,15 +108,13 @@ const SILENCES: u32 = 4;
 const TURNS: u32 = 64;
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 struct SnapshotMetadata {
     copy: u64,
     extent: StreamExtent,
     /// The FVWs up to the extent's that do not cover all of their epochs.
     finals: Vec<VectorWatermark>,
 }
-
-coded_struct!(SnapshotMetadata { copy: u64, extent: StreamExtent, finals: Vec<VectorWatermark> });
 
 /// A copy that this worker gives.
 pub(super) struct SnapshotSender {

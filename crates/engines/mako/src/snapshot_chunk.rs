@@ -4,24 +4,29 @@ use super::undecided::ChunkOrders;
 use crate::observation::MakoObservation;
 use bytes::Bytes;
 use shoal_store::WalkPlace;
-use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
 
 /// A part of a copy of a shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct SnapshotChunk {
     /// The shard.
+    #[coded(short)]
     pub shard: ShardId,
     /// Which copy.
     pub copy: u64,
     /// The sender had all streams up to here when it began.
+    #[coded(short)]
     pub cut: Clock,
     /// Where it begins: a table, and a key.
     pub from: (TableId, Bytes),
     /// Where the next one begins. `None` for the last.
     pub until: Option<(TableId, Bytes)>,
     /// The epochs up to this one were settled, as far as the sender knew, when the copy began.
+    #[coded(short)]
     pub settled: Epoch,
     /// How those up to this one ended the sender knows no more.
+    #[coded(short)]
     pub forgotten: Epoch,
     /// In the first part, the FVWs of those later that do not cover all of their epoch. In every part, how far the sender
     /// knows each later epoch of the rows to be durable: each row is covered.
@@ -34,9 +39,10 @@ pub struct SnapshotChunk {
 
 /// A version of which it is not known whether it counts, since a shard that it depends on has not said how its epoch ended
 /// there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct UndecidedRow {
     /// Its table.
+    #[coded(short)]
     pub table: TableId,
     /// Its key.
     pub key: Bytes,
@@ -47,47 +53,22 @@ pub struct UndecidedRow {
 }
 
 /// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ChunkRow {
     /// Its table.
+    #[coded(short)]
     pub table: TableId,
     /// The epoch of its version.
+    #[coded(short)]
     pub epoch: Epoch,
     /// The clock of its version.
+    #[coded(short)]
     pub clock: Clock,
     /// Its key.
     pub key: Bytes,
     /// Its value.
     pub value: Bytes,
 }
-
-coded_struct!(SnapshotChunk {
-    shard: ShardId as short,
-    copy: u64,
-    cut: Clock as short,
-    from: (TableId, Bytes),
-    until: Option<(TableId, Bytes)>,
-    settled: Epoch as short,
-    forgotten: Epoch as short,
-    watermarks: Vec<VectorWatermark>,
-    rows: Vec<ChunkRow>,
-    undecided: Vec<UndecidedRow>,
-});
-
-coded_struct!(UndecidedRow {
-    table: TableId as short,
-    key: Bytes,
-    value: Option<Bytes>,
-    stamp: Stamp,
-});
-
-coded_struct!(ChunkRow {
-    table: TableId as short,
-    epoch: Epoch as short,
-    clock: Clock as short,
-    key: Bytes,
-    value: Bytes,
-});
 
 impl SnapshotChunk {
     /// Where it begins, and where the next one does.

@@ -14,34 +14,31 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::replication::replica::ShardReplica;
-use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the entries of a stream say, up to one of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Coded)]
 pub(super) struct StreamExtent {
     /// How many entries.
+    #[coded(short)]
     pub(super) length: u64,
     /// The safe clock of the last of them.
+    #[coded(short)]
     pub(super) safe: Clock,
     /// No greater clock was seen.
+    #[coded(short)]
     pub(super) greatest: Clock,
     /// The last epoch of which no more can come.
+    #[coded(short)]
     pub(super) ended: Epoch,
     /// How far the stream has all of an epoch that has ended; without those of which none is asked for any more.
     pub(super) ends: BTreeMap<Epoch, Clock>,
     /// The last epoch whose FVW is there.
+    #[coded(short)]
     pub(super) finals: Epoch,
 }
-
-coded_struct!(StreamExtent {
-    length: u64 as short,
-    safe: Clock as short,
-    greatest: Clock as short,
-    ended: Epoch as short,
-    ends: BTreeMap<Epoch, Clock>,
-    finals: Epoch as short,
-});
 
 /// What one entry says.
 #[derive(Debug, Clone, Default)]

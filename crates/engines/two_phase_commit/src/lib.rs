@@ -116,6 +116,7 @@ mod record;
 mod shared;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
 mod wire;
 
 pub use message::TwoPhaseCommitMessage;

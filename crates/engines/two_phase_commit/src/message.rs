@@ -8,13 +8,15 @@ pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::transaction_id::TransactionId;
+use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, Error, Result, ShardId};
 
 /// A message between two workers. Each may be lost, repeated, reordered or late.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum TwoPhaseCommitMessage {
     /// Coordinator to participant. Repeated until it is answered; acted on once, see
     /// `execution/participant_table.rs`.
+    #[coded(tag = 0)]
     Request {
         /// Which request of which branch.
         header: BranchHeader,
@@ -22,20 +24,25 @@ pub enum TwoPhaseCommitMessage {
         request: TwoPhaseCommitRequest,
     },
     /// Participant to coordinator, as often as the request arrives.
+    #[coded(tag = 1)]
     Reply {
         /// Whose branch.
         transaction: TransactionId,
         /// Where.
+        #[coded(short)]
         shard: ShardId,
         /// Which request it answers.
+        #[coded(short)]
         step: u32,
         /// The answer.
         reply: TwoPhaseCommitReply,
     },
     /// Between the node that a client asked and the one that serves it.
+    #[coded(tag = 2)]
     Relay(Relay),
     /// Participant to the leader of the home shard: what became of a transaction that is prepared here? Repeated until
     /// there is a `Decision`. Nothing is answered while the transaction is undecided.
+    #[coded(tag = 3)]
     Inquiry {
         /// The transaction.
         transaction: TransactionId,
@@ -45,10 +52,12 @@ pub enum TwoPhaseCommitMessage {
         participant: Participant,
     },
     /// The leader of the home shard to a participant: the answer, or news that is told until it is acknowledged.
+    #[coded(tag = 4)]
     Decision {
         /// The transaction.
         transaction: TransactionId,
         /// Where it was coordinated, as far as the participant has to name that again.
+        #[coded(short)]
         home: ShardId,
         /// The participant.
         participant: Participant,
@@ -57,32 +66,39 @@ pub enum TwoPhaseCommitMessage {
     },
     /// Participant to the leader of the home shard: the outcome of a committed transaction is durable here. It is never
     /// asked for again.
+    #[coded(tag = 5)]
     Acknowledgement {
         /// The transaction.
         transaction: TransactionId,
         /// Where its decision is.
+        #[coded(short)]
         home: ShardId,
         /// The participant.
+        #[coded(short)]
         shard: ShardId,
     },
 }
 
 /// The shard in whose stream the decision on a transaction will be, and the leadership under which it is coordinated there:
 /// only that leadership can append the decision (rule P8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct DecisionHome {
     /// The shard.
+    #[coded(short)]
     pub shard: ShardId,
     /// The epoch in which the leadership began.
+    #[coded(short)]
     pub leadership: Epoch,
 }
 
 /// A shard that a transaction writes, and the leadership of it that is spoken of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Participant {
     /// The shard.
+    #[coded(short)]
     pub shard: ShardId,
     /// The epoch in which the leadership began.
+    #[coded(short)]
     pub leadership: Epoch,
 }
 
@@ -113,69 +129,89 @@ impl RuntimeMessage for TwoPhaseCommitMessage {
 }
 
 /// What a coordinator asks of a participant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum TwoPhaseCommitRequest {
     /// Run these operations, in their order. Legal until the branch is locked.
+    #[coded(tag = 0)]
     Execute {
         /// What to do.
+        #[coded(short)]
         operations: Vec<Operation>,
     },
     /// Run these writes, lock the write set, draw a clock and check what was read: no other shard is
     /// written, so these are all locks there are. Legal until the branch is locked.
+    #[coded(tag = 1)]
     Lock {
         /// What is still to be written.
+        #[coded(short)]
         operations: Vec<Operation>,
     },
     /// Run these writes, lock the write set, draw a clock and append the prepare record; unless what was read
     /// has changed already. Legal until the branch is locked.
+    #[coded(tag = 2)]
     Prepare {
         /// What is still to be written.
+        #[coded(short)]
         operations: Vec<Operation>,
         /// In whose stream the decision will be.
         home: DecisionHome,
     },
     /// Check that what was read is still so. Legal once all locks of the transaction are held. Ends
     /// the branch, unless it is prepared; then it is answered once the prepare record is durable.
+    #[coded(tag = 3)]
     Validate,
     /// Append the commit record and install. Legal of a branch that is the whole transaction, and does
     /// all there is to do, or of one that `Lock` has locked; the others are validated by then. Answered
     /// once the record is durable. Ends the branch.
+    #[coded(tag = 4)]
     OnePhase {
         /// What is still to be written.
+        #[coded(short)]
         operations: Vec<Operation>,
         /// Whether to write, or only to prove what was read.
         install: bool,
     },
     /// The decision is durable: install. Legal of a branch that is prepared and validated. Ends the
     /// branch; answered once that is durable, since until then the decision must not be forgotten.
+    #[coded(tag = 5)]
     Commit,
     /// The transaction is given up. Ends the branch, unless it is committed.
+    #[coded(tag = 6)]
     Abort,
 }
 
 /// What a participant answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum TwoPhaseCommitReply {
     /// To `Execute`.
+    #[coded(tag = 0)]
     Executed {
         /// Of the operations that have one, in their order.
+        #[coded(short)]
         answers: Vec<Result<OperationResult>>,
     },
     /// To `Lock` and `Prepare`.
+    #[coded(tag = 1)]
     Locked {
         /// The clock that was drawn.
+        #[coded(short)]
         clock: Clock,
     },
     /// To `Validate`: everything is as it was, and what was prepared is durable.
+    #[coded(tag = 2)]
     Validated,
     /// To `OnePhase`: it is committed.
+    #[coded(tag = 3)]
     Committed {
         /// The clock of what was written, if anything was.
+        #[coded(short)]
         clock: Option<Clock>,
     },
     /// To `Commit` and `Abort`: the branch is over.
+    #[coded(tag = 4)]
     Resolved,
     /// To anything else: it cannot be. The branch is over.
+    #[coded(tag = 5)]
     Refused {
         /// Why.
         error: Error,

@@ -2,14 +2,16 @@
 
 use shoal_cluster::manager::Loss;
 use shoal_raft::ChangeError;
-use shoal_types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Epoch, NodeId, ShardId};
 
 /// What an operator's frame says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum FromOperator {
     /// `incoming` is to host a manager instead of `outgoing`, which may be dead; where both are one node, a manager
     /// with a new log instead of the one that was lost. To be asked again and again, of the manager that leads, until it is
     /// done: it goes on for as long as it is asked for. Harmless if repeated.
+    #[coded(tag = 0)]
     ReplaceManager {
         /// Who goes.
         outgoing: NodeId,
@@ -17,12 +19,14 @@ pub enum FromOperator {
         incoming: NodeId,
     },
     /// May the loss of the shard's majority be accepted, and what survives? Changes nothing.
+    #[coded(tag = 1)]
     CheckLoss {
         /// Which shard.
         shard: ShardId,
     },
     /// The majority of the shard's voters is lost for good: the survivors go on with what they hold. To be asked again and
     /// again, of the manager that leads, until it is over. Harmless if repeated.
+    #[coded(tag = 2)]
     AcceptLoss {
         /// Which shard.
         shard: ShardId,
@@ -33,9 +37,11 @@ pub enum FromOperator {
     },
     /// A majority of the managers is lost: what would the one on this node go on with? Changes nothing. To be asked again
     /// until the other nodes have answered, or have had the time for it.
+    #[coded(tag = 3)]
     CheckRecovery,
     /// A majority of the managers is lost for good: the one on this node goes on alone, with what nodes remember. To be asked
     /// again until it is done. Harmless if repeated.
+    #[coded(tag = 4)]
     RecoverManagers {
         /// Drawn by the operator: a repeat has the same.
         number: u64,
@@ -46,6 +52,7 @@ pub enum FromOperator {
     },
     /// These two nodes are to host managers, too. To be asked again and again, of the manager that leads, until it is done:
     /// it goes on for as long as it is asked for. Harmless if repeated.
+    #[coded(tag = 5)]
     AddManagers {
         /// One,
         first: NodeId,
@@ -55,23 +62,28 @@ pub enum FromOperator {
 }
 
 /// What an operator is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToOperator {
     /// It is so, and will stay so: these nodes have the managers.
+    #[coded(tag = 0)]
     Done {
         /// The nodes that host a manager now.
         managers: Vec<NodeId>,
     },
     /// It is under way: ask again.
+    #[coded(tag = 1)]
     UnderWay(RecoveryStage),
     /// Nothing is done here: ask the one that leads.
+    #[coded(tag = 2)]
     NotLeading {
         /// It, as far as is known here.
         leader: Option<NodeId>,
     },
     /// It is not done, and will not be.
+    #[coded(tag = 3)]
     Refused(OperatorRefusal),
     /// To `CheckLoss`: it may be accepted.
+    #[coded(tag = 4)]
     MayLose {
         /// The replicas that live and remember: they become the voters.
         survivors: Vec<NodeId>,
@@ -81,13 +93,15 @@ pub enum ToOperator {
         silent: Vec<NodeId>,
     },
     /// To `AcceptLoss`: it is accepted, and stands there.
+    #[coded(tag = 5)]
     Lost(Loss),
     /// To `CheckRecovery`: the managers can be recovered.
+    #[coded(tag = 6)]
     MayRecover(RememberedManagers),
 }
 
 /// What a recovery of the managers would go on with.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct RememberedManagers {
     /// Nodes that answer, and go on with what they have in memory.
     pub nodes: Vec<NodeId>,
@@ -105,22 +119,14 @@ pub struct RememberedManagers {
     pub pledged: bool,
 }
 
-coded_struct!(RememberedManagers {
-    nodes: Vec<NodeId>,
-    silent: Vec<NodeId>,
-    lost: Vec<ShardId>,
-    lacking: u64,
-    epoch: Epoch,
-    heard: Epoch,
-    pledged: bool,
-});
-
 /// How far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum RecoveryStage {
     /// The incoming node is told to host a manager, and has not answered yet.
+    #[coded(tag = 0)]
     Reaching,
     /// Its manager learns the log.
+    #[coded(tag = 1)]
     Learning {
         /// Entries that it has,
         has: u64,
@@ -128,10 +134,13 @@ pub enum RecoveryStage {
         of: u64,
     },
     /// It votes, and the outgoing one is to do so no more.
+    #[coded(tag = 2)]
     Voting,
     /// The loss of a shard is written into the managers' log.
+    #[coded(tag = 3)]
     Accepting,
     /// Nodes are asked what they remember.
+    #[coded(tag = 4)]
     Asking {
         /// So many have said it,
         told: u64,
@@ -141,28 +150,37 @@ pub enum RecoveryStage {
 }
 
 /// Why it is not done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum OperatorRefusal {
     /// This cluster has no managers.
+    #[coded(tag = 0)]
     NoManagers,
     /// There is no such node.
+    #[coded(tag = 1)]
     NoNode(NodeId),
     /// The outgoing node hosts none of them.
+    #[coded(tag = 2)]
     NotManager {
         /// Those who do.
         managers: Vec<NodeId>,
     },
     /// The incoming node hosts one already.
+    #[coded(tag = 3)]
     IsManager,
     /// The incoming node would keep the log in memory, and its file has to say where instead.
+    #[coded(tag = 4)]
     InMemory,
     /// The incoming node cannot host one, and says why.
+    #[coded(tag = 5)]
     CannotHost(String),
     /// The managers' log refuses.
+    #[coded(tag = 6)]
     Failed(String),
     /// There is nothing to recover: a majority of the managers lives.
+    #[coded(tag = 7)]
     MajorityLives,
     /// The recovery of the managers would cost more than the operator was shown.
+    #[coded(tag = 8)]
     LosesMore {
         /// What these nodes have in memory,
         silent: Vec<NodeId>,
@@ -185,45 +203,6 @@ impl From<ChangeError> for ToOperator {
         }
     }
 }
-
-coded_enum!(FromOperator {
-    0 => ReplaceManager { outgoing, incoming },
-    1 => CheckLoss { shard },
-    2 => AcceptLoss { shard, number, at_s },
-    3 => CheckRecovery,
-    4 => RecoverManagers { number, silent, lost },
-    5 => AddManagers { first, second },
-});
-
-coded_enum!(ToOperator {
-    0 => Done { managers },
-    1 => UnderWay(stage),
-    2 => NotLeading { leader },
-    3 => Refused(refusal),
-    4 => MayLose { survivors, aside, silent },
-    5 => Lost(loss),
-    6 => MayRecover(remembered),
-});
-
-coded_enum!(RecoveryStage {
-    0 => Reaching,
-    1 => Learning { has, of },
-    2 => Voting,
-    3 => Accepting,
-    4 => Asking { told, of },
-});
-
-coded_enum!(OperatorRefusal {
-    0 => NoManagers,
-    1 => NoNode(node),
-    2 => NotManager { managers },
-    3 => IsManager,
-    4 => InMemory,
-    5 => CannotHost(why),
-    6 => Failed(why),
-    7 => MajorityLives,
-    8 => LosesMore { silent, lost },
-});
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,8 @@
 //! The forms of what the language and its library have.
 
 use super::{Coded, Input, Malformed, put_count};
-use crate::coded_enum;
 use bytes::BytesMut;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,11 +136,33 @@ impl<T: Coded, E: Coded> Coded for Result<T, E> {
     }
 }
 
-coded_enum!(Bound<T> {
-    0 => Included(value),
-    1 => Excluded(value),
-    2 => Unbounded,
-});
+/// 0 and the bound that is included, 1 and the bound that is excluded, or 2.
+impl<T: Coded> Coded for Bound<T> {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, out: &mut BytesMut) {
+        match self {
+            Bound::Included(value) => {
+                0_u8.put(out);
+                value.put(out);
+            }
+            Bound::Excluded(value) => {
+                1_u8.put(out);
+                value.put(out);
+            }
+            Bound::Unbounded => 2_u8.put(out),
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Bound<T>, Malformed> {
+        match input.byte()? {
+            0 => Ok(Bound::Included(T::take(input)?)),
+            1 => Ok(Bound::Excluded(T::take(input)?)),
+            2 => Ok(Bound::Unbounded),
+            _ => Err(input.wrong("no such Bound")),
+        }
+    }
+}
 
 impl<A: Coded, B: Coded> Coded for (A, B) {
     const BYTES_MIN: usize = A::BYTES_MIN + B::BYTES_MIN;
@@ -188,6 +209,24 @@ impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
             return Err(input.wrong("keys in disorder"));
         }
         Ok(pairs.into_iter().collect())
+    }
+}
+
+/// Ascending.
+impl<T: Coded + Ord> Coded for BTreeSet<T> {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, out: &mut BytesMut) {
+        put_count(self.len(), out);
+        self.iter().for_each(|value| value.put(out));
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<BTreeSet<T>, Malformed> {
+        let values: Vec<T> = Coded::take(input)?;
+        if !values.is_sorted_by(|one, two| one < two) {
+            return Err(input.wrong("elements in disorder"));
+        }
+        Ok(values.into_iter().collect())
     }
 }
 

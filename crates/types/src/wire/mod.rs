@@ -11,8 +11,9 @@
 //! Vec, BTreeMap, String, Box   count u32 | elements
 //! Bytes    count short | bytes
 //! ```
-//! The declaration of an often sent message writes `field as short`: a number then takes as many
-//! bytes as it needs, and a list as many for its count.
+//! A field of an often sent message is declared `#[coded(short)]`: a number then takes as many bytes as it
+//! needs, and a list as many for its count. How structs and enums are encoded is derived from their
+//! declarations; `shoal-wire-derive` lists the attributes.
 //!
 //! What is read was written by another process, which may err or lie. So it always holds:
 //!
@@ -26,24 +27,33 @@
 //! as one of them does.
 //!
 //! ```
-//! use shoal_types::wire::{decode, encode};
-//! use shoal_types::{ShardId, coded_enum, coded_newtype, coded_struct};
 //! use bytes::Bytes;
+//! use shoal_types::ShardId;
+//! use shoal_types::wire::{Coded, Short, decode, encode};
 //!
-//! #[derive(Debug, PartialEq)]
+//! #[derive(Debug, PartialEq, Coded, Short)]
 //! struct Page(u32);
-//! #[derive(Debug, PartialEq)]
-//! struct Book { title: Bytes, pages: Vec<Page> }
-//! #[derive(Debug, PartialEq)]
-//! enum Loan { Ask { shard: ShardId, count: u64 }, Lend(Book), Refuse }
 //!
-//! coded_newtype!(Page(u32));
-//! coded_struct!(Book { title: Bytes, pages: Vec<Page> as short });
-//! coded_enum!(Loan {
-//!     0 => Ask { shard, count as short },
-//!     1 => Lend(book),
-//!     2 => Refuse,
-//! });
+//! #[derive(Debug, PartialEq, Coded)]
+//! struct Book {
+//!     title: Bytes,
+//!     #[coded(short)]
+//!     pages: Vec<Page>,
+//! }
+//!
+//! #[derive(Debug, PartialEq, Coded)]
+//! enum Loan {
+//!     #[coded(tag = 0)]
+//!     Ask {
+//!         shard: ShardId,
+//!         #[coded(short)]
+//!         count: u64,
+//!     },
+//!     #[coded(tag = 1)]
+//!     Lend(Book),
+//!     #[coded(tag = 2)]
+//!     Refuse,
+//! }
 //!
 //! assert_eq!(&encode(&Loan::Ask { shard: ShardId(7), count: 300 })[..], [0, 7, 0, 0, 0, 0xac, 2]);
 //! let lent = Loan::Lend(Book { title: "Odes".into(), pages: vec![Page(3)] });
@@ -52,24 +62,22 @@
 //! # Ok::<(), shoal_types::wire::Malformed>(())
 //! ```
 //!
-//! Read in this order: this page, `macros.rs`, `basic.rs` (what the language and its library have),
-//! `short.rs`, `words.rs` (what this crate has), `version.rs` (which forms two ends speak), and for tests `check.rs`. Other forms stand beside what
-//! they are of, in files that are called `wire.rs`.
+//! Read in this order: this page, `basic.rs` (what the language and its library have), `short.rs`,
+//! `version.rs` (which versions of messages two ends speak), and for tests `check.rs`.
 
 mod basic;
 pub mod check;
-mod macros;
 mod short;
 #[cfg(test)]
 mod tests;
 mod version;
-mod words;
 
-pub use short::Short;
+pub use shoal_wire_derive::{Coded, Short};
+pub use short::{Short, short_elements};
 pub use version::{CLIENT_MESSAGES, MessageVersion, MessageVersions, PEER_MESSAGES};
 
-// For the macros, which are used where this crate is the only way to it.
 use bytes::Bytes;
+// Derived code finds it here, in crates that do not depend on `bytes` themselves.
 #[doc(hidden)]
 pub use bytes::BytesMut;
 use thiserror::Error;
@@ -248,6 +256,20 @@ impl<'b> Input<'b> {
 /// For how many of `count` elements of some size in memory there is room made before they are read.
 fn ahead(count: usize, left: usize, size: usize) -> usize {
     count.min((left / size.max(1)).max(4))
+}
+
+/// The least of some numbers, for the derived [`Coded::BYTES_MIN`] of an enum.
+#[doc(hidden)]
+#[must_use]
+pub const fn least(numbers: &[usize]) -> usize {
+    let (mut least, mut place) = (usize::MAX, 0);
+    while place < numbers.len() {
+        if numbers[place] < least {
+            least = numbers[place];
+        }
+        place += 1;
+    }
+    least
 }
 
 /// How many elements follow, as [`Input::count`] reads it.

@@ -105,6 +105,33 @@ impl<T: Coded> Short for Vec<T> {
     }
 }
 
+/// A list with a short count whose elements are short too: `#[coded(with = short_elements)]`.
+pub mod short_elements {
+    use super::{BytesMut, Input, Malformed, Short, put_short_count};
+
+    /// Appends the count and the elements.
+    pub fn put<T: Short>(elements: &[T], out: &mut BytesMut) {
+        put_short_count(elements.len(), out);
+        elements.iter().for_each(|element| element.put_short(out));
+    }
+
+    /// Takes the count and the elements from the front.
+    ///
+    /// # Errors
+    /// [`Malformed`] if there are fewer elements than the count says, or one of them is malformed.
+    pub fn take<T: Short>(input: &mut Input<'_>) -> Result<Vec<T>, Malformed> {
+        const {
+            assert!(size_of::<T>() <= super::super::GROWTH_MAX * T::SHORT_BYTES_MIN);
+        }
+        let count = input.short_count(T::SHORT_BYTES_MIN)?;
+        let mut elements = Vec::with_capacity(count);
+        for _ in 0..count {
+            elements.push(T::take_short(input)?);
+        }
+        Ok(elements)
+    }
+}
+
 impl Short for Box<str> {
     fn put_short(&self, out: &mut BytesMut) {
         put_short_count(self.len(), out);

@@ -163,30 +163,14 @@ fn error() -> impl Strategy<Value = Error> {
 }
 
 /// Numbers in their short form.
-#[derive(Debug, PartialEq)]
-struct Shorts(u16, u32, u64, usize, Option<u64>);
-
-impl Coded for Shorts {
-    const BYTES_MIN: usize = 5;
-
-    fn put(&self, out: &mut BytesMut) {
-        self.0.put_short(out);
-        self.1.put_short(out);
-        self.2.put_short(out);
-        self.3.put_short(out);
-        self.4.put_short(out);
-    }
-
-    fn take(input: &mut Input<'_>) -> Result<Shorts, Malformed> {
-        Ok(Shorts(
-            Short::take_short(input)?,
-            Short::take_short(input)?,
-            Short::take_short(input)?,
-            Short::take_short(input)?,
-            Short::take_short(input)?,
-        ))
-    }
-}
+#[derive(Debug, PartialEq, Coded)]
+struct Shorts(
+    #[coded(short)] u16,
+    #[coded(short)] u32,
+    #[coded(short)] u64,
+    #[coded(short)] usize,
+    #[coded(short)] Option<u64>,
+);
 
 proptest! {
     #[test]

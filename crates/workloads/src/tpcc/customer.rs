@@ -5,14 +5,17 @@ use super::keys;
 use super::random::{customer_id, last_name_at_run};
 use super::scale::Scale;
 use super::schema::{Tables, Text, unexpected};
+use shoal_types::wire::Coded;
 use shoal_types::{Random, Result, Scan, Transaction};
 
 /// Which of a district's customers is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum Selection {
     /// The one with this C_ID.
+    #[coded(tag = 0)]
     Id(u16),
     /// Of those with this C_LAST, ordered by C_FIRST, the one in the middle.
+    #[coded(tag = 1)]
     LastName(Text<16>),
 }
 

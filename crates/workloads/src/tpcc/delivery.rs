@@ -10,11 +10,12 @@ use super::schema::{
     CustomerImage, Order, OrderLine, Tables, as_customer, as_row, read_for_update, unexpected,
 };
 use shoal_types::procedure::Access;
-use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 use zerocopy::IntoBytes;
 
 /// The warehouse, the carrier and the time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
@@ -32,14 +33,14 @@ impl Input {
 }
 
 /// What goes into the result file (clause 2.7.2.3): by district, the order delivered.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
     /// Of districts 1 to 10; `None` where every order was delivered before.
     pub delivered: [Option<Delivered>; DISTRICTS as usize],
 }
 
 /// An order that was delivered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Coded)]
 pub struct Delivered {
     /// O_ID.
     pub order: u32,
@@ -60,10 +61,6 @@ impl Output {
         std::array::from_fn(|at| key(at as u8 + 1, self.delivered[at].unwrap_or_default()))
     }
 }
-
-coded_struct!(Input { warehouse: u16, carrier: u8, date: u64 });
-coded_struct!(Delivered { order: u32, customer: u16, amount: i64 });
-coded_struct!(Output { delivered: [Option<Delivered>; DISTRICTS as usize] });
 
 impl Profile for Input {
     const NAME: &'static str = "tpcc.delivery";

@@ -20,6 +20,7 @@
 //! No clock is read. A date is a number that each client counts up with its transactions.
 
 pub mod benchmark;
+mod bounded;
 pub mod client;
 pub mod consistency;
 pub mod customer;

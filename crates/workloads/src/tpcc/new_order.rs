@@ -1,6 +1,7 @@
 //! The new-order transaction (clause 2.4): an order of 5 to 15 lines, one in a hundred of which
 //! turns out at its last line to name no item and is rolled back.
 
+use super::bounded::Bounded;
 use super::keys;
 use super::profile::Profile;
 use super::random::{customer_id, item_id, other, uniform_u8};
@@ -10,15 +11,16 @@ use super::schema::{
     Warehouse, as_customer, as_row, read, read_for_update,
 };
 use shoal_types::procedure::Access;
-use shoal_types::wire::{self, BytesMut, Coded, Malformed};
-use shoal_types::{Error, Footprint, Random, Result, Scan, Transaction, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Error, Footprint, Random, Result, Scan, Transaction};
 use zerocopy::IntoBytes;
 
 /// The reason with which an order that names no item is rolled back.
 pub const UNUSED_ITEM: &str = "Item number is not valid";
 
 /// What is ordered, by which customer, and when.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+#[coded(check = Input::check)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
@@ -28,12 +30,11 @@ pub struct Input {
     pub customer: u16,
     /// O_ENTRY_D.
     pub date: u64,
-    count: u8,
-    lines: [Wanted; LINES_MAX as usize],
+    lines: Bounded<Wanted, { LINES_MAX as usize }>,
 }
 
 /// A line of an order as it is asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Coded)]
 pub struct Wanted {
     /// OL_I_ID.
     pub item: u32,
@@ -50,8 +51,8 @@ impl Input {
         let customer = customer_id(random, scale);
         let count = uniform_u8(random, LINES_MIN..=LINES_MAX);
         let rolled_back = random.chance(1, 100);
-        let mut lines = [Wanted::default(); LINES_MAX as usize];
-        for line in &mut lines[..usize::from(count)] {
+        let mut lines: Bounded<Wanted, { LINES_MAX as usize }> = Bounded::of(count.into());
+        for line in lines.iter_mut() {
             let remote = random.chance(1, 100);
             let elsewhere =
                 if remote { other(random, 1..=scale.warehouses, warehouse) } else { None };
@@ -64,12 +65,18 @@ impl Input {
         if rolled_back {
             lines[usize::from(count) - 1].item = scale.unused_item();
         }
-        Input { warehouse, district, customer, date, count, lines }
+        Input { warehouse, district, customer, date, lines }
+    }
+
+    /// Refuses an order from outside for a district that no warehouse has.
+    fn check(&self) -> std::result::Result<(), &'static str> {
+        let known = (1..=DISTRICTS).contains(&self.district);
+        if known { Ok(()) } else { Err("no such district") }
     }
 
     /// The lines asked for.
     pub fn lines(&self) -> &[Wanted] {
-        &self.lines[..usize::from(self.count)]
+        &self.lines
     }
 
     /// How many lines another warehouse supplies.
@@ -80,7 +87,7 @@ impl Input {
 
 /// What the terminal shows (clause 2.4.3.3); of an order that is rolled back, C_LAST, C_CREDIT and
 /// O_ID (clause 2.4.3.4).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
     /// O_ID.
     pub order: u32,
@@ -101,7 +108,7 @@ pub struct Output {
 }
 
 /// A line of an order as the terminal shows it, beside what was asked for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Coded)]
 pub struct Line {
     /// I_NAME.
     pub name: Text<24>,
@@ -122,51 +129,16 @@ impl Input {
         let (w, d, c) = (self.warehouse, self.district, self.customer);
         let (customer, last) =
             (keys::customer(w, d, c), keys::order_by_customer(w, d, c, u32::MAX));
-        let items = self.lines.map(|line| keys::item(line.item));
-        let stock = self.lines.map(|line| keys::stock(line.supplier, line.item));
+        let (mut items, mut stock) = ([[0; 4]; LINES_MAX as usize], [[0; 6]; LINES_MAX as usize]);
+        for ((line, item), stock) in self.lines().iter().zip(&mut items).zip(&mut stock) {
+            (*item, *stock) = (keys::item(line.item), keys::stock(line.supplier, line.item));
+        }
         let mut wanted = [(tables.customer, &customer[..]); 2 * LINES_MAX as usize + 2];
         wanted[1] = (tables.order_by_customer, &last);
         for ((pair, item), stock) in wanted[2..].chunks_exact_mut(2).zip(&items).zip(&stock) {
             pair.copy_from_slice(&[(tables.item, item), (tables.stock, stock)]);
         }
-        tx.prefetch(&wanted[..2 * usize::from(self.count) + 2]);
-    }
-}
-
-coded_struct!(Wanted { item: u32, supplier: u16, quantity: u8 });
-coded_struct!(Line { name: Text<24>, price: u32, amount: u32, stock: i16, brand: bool });
-coded_struct!(Output {
-    order: u32,
-    last: Text<16>,
-    credit: Text<2>,
-    discount: u16,
-    warehouse_tax: u16,
-    district_tax: u16,
-    total: i64,
-    lines: [Line; LINES_MAX as usize],
-});
-
-impl Coded for Input {
-    const BYTES_MIN: usize = 0;
-
-    fn put(&self, out: &mut BytesMut) {
-        (self.warehouse, self.district).put(out);
-        (self.customer, self.date).put(out);
-        self.lines().to_vec().put(out);
-    }
-
-    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Input, Malformed> {
-        let (warehouse, district) = Coded::take(input)?;
-        let (customer, date) = Coded::take(input)?;
-        let taken: Vec<Wanted> = Coded::take(input)?;
-        if !(1..=DISTRICTS).contains(&district) {
-            return Err(input.wrong("no such district"));
-        }
-        let (count, mut lines) = (taken.len(), [Wanted::default(); LINES_MAX as usize]);
-        let room = lines.get_mut(..count).ok_or_else(|| input.wrong("too many lines"))?;
-        room.copy_from_slice(&taken);
-        let count = u8::try_from(count).expect("there is room for so many");
-        Ok(Input { warehouse, district, customer, date, count, lines })
+        tx.prefetch(&wanted[..2 * self.lines.len() + 2]);
     }
 }
 
@@ -226,7 +198,7 @@ impl Profile for Input {
         let order = Order {
             customer: c.into(),
             carrier: NULL_CARRIER,
-            lines: self.count,
+            lines: u8::try_from(self.lines.len()).expect("at most LINES_MAX"),
             all_local: u8::from(self.remote_lines() == 0),
             entry_date: self.date.into(),
         };

@@ -1,17 +1,18 @@
 //! The order-status transaction (clause 2.6): what became of a customer's last order. It only
 //! reads.
 
+use super::bounded::Bounded;
 use super::customer::{Selection, find};
 use super::keys;
 use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::{DISTRICTS, LINES_MAX, Scale};
 use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, unexpected};
-use shoal_types::wire::{self, BytesMut, Coded, Malformed};
-use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 
 /// Whose order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
@@ -30,7 +31,7 @@ impl Input {
 }
 
 /// What the terminal shows (clause 2.6.3.3), beside what was asked for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
     /// C_ID.
     pub id: u16,
@@ -48,12 +49,11 @@ pub struct Output {
     pub entry_date: u64,
     /// O_CARRIER_ID, or [`NULL_CARRIER`](super::schema::NULL_CARRIER).
     pub carrier: u8,
-    count: usize,
-    lines: [Line; LINES_MAX as usize],
+    lines: Bounded<Line, { LINES_MAX as usize }>,
 }
 
 /// A line of the order.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Coded)]
 pub struct Line {
     /// OL_I_ID.
     pub item: u32,
@@ -70,34 +70,7 @@ pub struct Line {
 impl Output {
     /// The order's lines.
     pub fn lines(&self) -> &[Line] {
-        &self.lines[..self.count]
-    }
-}
-
-coded_struct!(Input { warehouse: u16, district: u8, customer: Selection });
-coded_struct!(Line { item: u32, supplier: u16, quantity: u8, amount: u32, delivery_date: u64 });
-
-impl Coded for Output {
-    const BYTES_MIN: usize = 0;
-
-    fn put(&self, out: &mut BytesMut) {
-        (self.id, self.first).put(out);
-        (self.middle, self.last).put(out);
-        (self.balance, self.order).put(out);
-        (self.entry_date, self.carrier).put(out);
-        self.lines().to_vec().put(out);
-    }
-
-    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Output, Malformed> {
-        let (id, first) = Coded::take(input)?;
-        let (middle, last) = Coded::take(input)?;
-        let (balance, order) = Coded::take(input)?;
-        let (entry_date, carrier) = Coded::take(input)?;
-        let taken: Vec<Line> = Coded::take(input)?;
-        let (count, mut lines) = (taken.len(), [Line::default(); LINES_MAX as usize]);
-        let room = lines.get_mut(..count).ok_or_else(|| input.wrong("too many lines"))?;
-        room.copy_from_slice(&taken);
-        Ok(Output { id, first, middle, last, balance, order, entry_date, carrier, count, lines })
+        &self.lines
     }
 }
 
@@ -142,8 +115,8 @@ impl Profile for Input {
         output.carrier = order.carrier;
 
         let rows = tx.scan(tables.order_line, Scan::prefix(&key)).await?;
-        output.count = rows.len().min(output.lines.len());
-        for ((key, row), shown) in rows.into_iter().zip(&mut output.lines) {
+        output.lines = Bounded::of(rows.len().min(usize::from(LINES_MAX)));
+        for ((key, row), shown) in rows.into_iter().zip(output.lines.iter_mut()) {
             let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
             *shown = Line {
                 item: line.item.get(),

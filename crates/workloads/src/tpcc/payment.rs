@@ -1,6 +1,7 @@
 //! The payment transaction (clause 2.5): a customer pays, at the own warehouse or at another, and
 //! the sums of customer, district and warehouse follow.
 
+use super::bounded::Bounded;
 use super::customer::{Selection, find};
 use super::keys;
 use super::profile::Profile;
@@ -11,13 +12,13 @@ use super::schema::{
     Warehouse, as_customer, read_for_update,
 };
 use shoal_types::procedure::Access;
-use shoal_types::wire::{self, BytesMut, Coded, Malformed};
-use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 use std::io::Write;
 use zerocopy::IntoBytes;
 
 /// How much is paid, where, and by which customer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Input {
     /// W_ID: where it is paid.
     pub warehouse: u16,
@@ -61,7 +62,7 @@ impl Input {
 }
 
 /// What the terminal shows (clause 2.5.3.3), beside what was asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
     /// W_STREET_1 to W_ZIP.
     pub warehouse: Address,
@@ -71,8 +72,7 @@ pub struct Output {
     pub id: u16,
     /// C_FIRST to C_BALANCE, after the payment.
     pub customer: Customer,
-    data: [u8; SHOWN_DATA],
-    data_length: usize,
+    data: Bounded<u8, SHOWN_DATA>,
 }
 
 /// As much of C_DATA as a terminal shows of a customer with bad credit.
@@ -81,50 +81,7 @@ const SHOWN_DATA: usize = 200;
 impl Output {
     /// The beginning of C_DATA, of a customer with bad credit only.
     pub fn data(&self) -> &[u8] {
-        &self.data[..self.data_length]
-    }
-}
-
-impl Default for Output {
-    fn default() -> Output {
-        Output {
-            warehouse: Address::default(),
-            district: Address::default(),
-            id: 0,
-            customer: Customer::default(),
-            data: [0; SHOWN_DATA],
-            data_length: 0,
-        }
-    }
-}
-
-coded_struct!(Input {
-    warehouse: u16,
-    district: u8,
-    customer_warehouse: u16,
-    customer_district: u8,
-    customer: Selection,
-    amount: u32,
-    date: u64,
-});
-
-impl Coded for Output {
-    const BYTES_MIN: usize = 0;
-
-    fn put(&self, out: &mut BytesMut) {
-        (self.warehouse, self.district).put(out);
-        (self.id, self.customer).put(out);
-        self.data().to_vec().put(out);
-    }
-
-    fn take(input: &mut wire::Input<'_>) -> std::result::Result<Output, Malformed> {
-        let (warehouse, district) = Coded::take(input)?;
-        let (id, customer) = Coded::take(input)?;
-        let taken: Vec<u8> = Coded::take(input)?;
-        let (data_length, mut data) = (taken.len(), [0; SHOWN_DATA]);
-        let room = data.get_mut(..data_length).ok_or_else(|| input.wrong("too much of C_DATA"))?;
-        room.copy_from_slice(&taken);
-        Ok(Output { warehouse, district, id, customer, data, data_length })
+        &self.data
     }
 }
 
@@ -214,12 +171,13 @@ fn pay<X: Transaction>(
     after.ytd_payment = after.ytd_payment.get().wrapping_add(paid).into();
     after.payments = after.payments.get().wrapping_add(1).into();
     output.customer = after;
-    output.data_length = 0;
+    output.data = Bounded::default();
     if after.has_bad_credit() {
         let (noted, length) = note(input, output.id, data);
         let noted = &noted[..length];
-        output.data_length = length.min(SHOWN_DATA);
-        output.data[..output.data_length].copy_from_slice(&noted[..output.data_length]);
+        output.data = Bounded::of(length.min(SHOWN_DATA));
+        let shown = output.data.len();
+        output.data.copy_from_slice(&noted[..shown]);
         tx.put(tables.customer, &key, CustomerImage::new(&after, noted).as_bytes())?;
     } else {
         tx.put(tables.customer, &key, CustomerImage::new(&after, data).as_bytes())?;

@@ -9,6 +9,7 @@
 //! Money is in cents. Taxes and discounts are in [`RATE_ONE`]ths. A date is a positive number;
 //! [`NULL_DATE`] and [`NULL_CARRIER`] stand for null.
 
+use shoal_types::wire::Coded;
 use shoal_types::{Database, Error, KeyExcerpt, Result, TableId, Transaction};
 use std::fmt;
 use zerocopy::little_endian::{I16, I64, U16, U32, U64};
@@ -27,29 +28,40 @@ pub const NULL_DATE: u64 = 0;
 pub const NULL_CARRIER: u8 = 0;
 
 /// The tables and indexes, as one database numbers them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Coded)]
 pub struct Tables {
     /// [`Warehouse`] by [`keys::warehouse`](super::keys::warehouse).
+    #[coded(short)]
     pub warehouse: TableId,
     /// [`District`] by [`keys::district`](super::keys::district).
+    #[coded(short)]
     pub district: TableId,
     /// [`Customer`] and C_DATA by [`keys::customer`](super::keys::customer).
+    #[coded(short)]
     pub customer: TableId,
     /// [`History`] by [`keys::history`](super::keys::history).
+    #[coded(short)]
     pub history: TableId,
     /// Nothing, by [`keys::order`](super::keys::order): all its columns are in the key.
+    #[coded(short)]
     pub new_order: TableId,
     /// [`Order`] by [`keys::order`](super::keys::order).
+    #[coded(short)]
     pub order: TableId,
     /// [`OrderLine`] by [`keys::order_line`](super::keys::order_line).
+    #[coded(short)]
     pub order_line: TableId,
     /// [`Item`] by [`keys::item`](super::keys::item).
+    #[coded(short)]
     pub item: TableId,
     /// [`Stock`] by [`keys::stock`](super::keys::stock).
+    #[coded(short)]
     pub stock: TableId,
     /// Nothing, by [`keys::customer_by_name`](super::keys::customer_by_name).
+    #[coded(short)]
     pub customer_by_name: TableId,
     /// Nothing, by [`keys::order_by_customer`](super::keys::order_by_customer).
+    #[coded(short)]
     pub order_by_customer: TableId,
 }
 
@@ -77,7 +89,7 @@ impl Tables {
 
 /// Text of up to `N` bytes, padded with zeros.
 #[derive(
-    Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+    Clone, Copy, PartialEq, Eq, Hash, Coded, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(transparent)]
 pub struct Text<const N: usize>(pub [u8; N]);

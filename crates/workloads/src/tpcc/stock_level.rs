@@ -6,7 +6,8 @@ use super::profile::Profile;
 use super::random::uniform_u8;
 use super::schema::{District, OrderLine, Stock, Tables, as_row, read};
 use shoal_types::procedure::Access;
-use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
+use shoal_types::wire::Coded;
+use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 
 /// How many orders back it looks.
 const ORDERS: u32 = 20;
@@ -15,7 +16,7 @@ const ORDERS: u32 = 20;
 const BATCH: usize = 16;
 
 /// Where, and what counts as low.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
@@ -33,16 +34,13 @@ impl Input {
 }
 
 /// What the terminal shows (clause 2.8.3.3), beside what was asked for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
     /// How many different items are low.
     pub low: u32,
     /// The different items looked at, in order. It keeps its room from one question to the next.
     pub items: Vec<u32>,
 }
-
-coded_struct!(Input { warehouse: u16, district: u8, threshold: u8 });
-coded_struct!(Output { low: u32, items: Vec<u32> });
 
 impl Profile for Input {
     const NAME: &'static str = "tpcc.stock_level";

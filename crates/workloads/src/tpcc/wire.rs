@@ -1,24 +1,10 @@
-//! Rows and texts as bytes, where they are part of what a procedure returns.
+//! Rows as bytes, where they are part of what a procedure returns.
 
-use super::customer::Selection;
-use super::schema::{Address, Customer, Tables, Text};
+use super::schema::{Address, Customer};
 use shoal_types::wire::{BytesMut, Coded, Input, Malformed};
-use shoal_types::{TableId, coded_enum, coded_struct};
 use zerocopy::{FromBytes, IntoBytes};
 
-impl<const N: usize> Coded for Text<N> {
-    const BYTES_MIN: usize = N;
-
-    fn put(&self, out: &mut BytesMut) {
-        self.0.put(out);
-    }
-
-    fn take(input: &mut Input<'_>) -> Result<Text<N>, Malformed> {
-        Ok(Text(<[u8; N]>::take(input)?))
-    }
-}
-
-/// The form of rows: their image.
+/// Encodes rows as their image in a table.
 macro_rules! coded_images {
     ($($row:ident),*) => {$(
         impl Coded for $row {
@@ -36,19 +22,3 @@ macro_rules! coded_images {
     )*};
 }
 coded_images!(Address, Customer);
-
-coded_struct!(Tables {
-    warehouse: TableId as short,
-    district: TableId as short,
-    customer: TableId as short,
-    history: TableId as short,
-    new_order: TableId as short,
-    order: TableId as short,
-    order_line: TableId as short,
-    item: TableId as short,
-    stock: TableId as short,
-    customer_by_name: TableId as short,
-    order_by_customer: TableId as short,
-});
-
-coded_enum!(Selection { 0 => Id(id), 1 => LastName(name) });

@@ -5,11 +5,9 @@ use crate::procedures::decode;
 use crate::rows;
 use bytes::Bytes;
 use shoal_types::procedure::Access;
+use shoal_types::wire::Coded;
 use shoal_types::wire::encode;
-use shoal_types::{
-    Footprint, Procedure, ProcedureTransaction, Result, Scan, TableId, Transaction, coded_enum,
-    coded_struct,
-};
+use shoal_types::{Footprint, Procedure, ProcedureTransaction, Result, Scan, TableId, Transaction};
 use std::ops::Bound;
 
 /// Name of [`KeyOperation`].
@@ -20,9 +18,10 @@ pub const OPERATION: &str = "ycsb.operation";
 pub struct KeyOperation;
 
 /// What [`KeyOperation`] is called with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Asked {
     /// The table.
+    #[coded(short)]
     pub table: TableId,
     /// The key, or the first one.
     pub key: [u8; 8],
@@ -31,31 +30,27 @@ pub struct Asked {
 }
 
 /// An operation on a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum What {
     /// Read it.
+    #[coded(tag = 0)]
     Read,
     /// Write this under it, whether or not it exists.
+    #[coded(tag = 1)]
     Update(Bytes),
     /// Write this under it; it does not exist.
+    #[coded(tag = 2)]
     Insert(Bytes),
     /// Read so many rows from there on.
+    #[coded(tag = 3)]
     Scan(u32),
     /// Add one to its counter.
+    #[coded(tag = 4)]
     ReadModifyWrite,
 }
 
 /// Keys and values that were read, in the order of their keys.
 pub(super) type ReadRows = Vec<(Bytes, Bytes)>;
-
-coded_struct!(Asked { table: TableId as short, key: [u8; 8], what: What });
-coded_enum!(What {
-    0 => Read,
-    1 => Update(value),
-    2 => Insert(value),
-    3 => Scan(rows),
-    4 => ReadModifyWrite,
-});
 
 impl Asked {
     fn scan(&self, rows: usize) -> Scan<'_> {

@@ -1,52 +1,40 @@
 //! The machine as bytes: what a compacted log begins with, in place of the commands before.
 //!
-//! Invariant: a machine and its image, read with the same options, are equal, and so go on alike. The fields are
-//! taken apart and put together by name, so that a new one cannot be forgotten here.
+//! Invariant: a machine and its image, read with the same options, are equal, and so go on alike. The encoding
+//! is derived from the fields, so that a new one cannot be forgotten here.
 //!
 //! Images come from a disk or from another replica. One that breaks an invariant of the machine is malformed,
 //! and never a panic.
 
-use super::{NodeState, ShardState, StateMachine};
-use crate::manager::configuration::Assignment;
+use super::{ShardState, StateMachine};
 use crate::manager::options::ManagerOptions;
 use bytes::{Bytes, BytesMut};
-use shoal_types::coded_struct;
+use shoal_types::NodeId;
 use shoal_types::wire::{Coded, Input, Malformed};
-use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
 
 /// The form of the image. Others are refused.
 const VERSION: u8 = 5;
 
-coded_struct!(NodeState {
-    instance: crate::manager::ProcessInstance,
-    incarnation: crate::manager::Incarnation,
-    alive: bool,
-    heard: Time,
-    round: u64,
-    known: crate::manager::Revision,
-});
+/// Final ends and the revisions that tell of them, encoded as two lists of the same length.
+pub(super) mod told_ends {
+    use super::{BytesMut, Coded, Input, Malformed};
+    use crate::manager::{FinalEnds, Revision};
 
-impl Coded for ShardState {
-    const BYTES_MIN: usize = Assignment::BYTES_MIN + 4;
-
-    fn put(&self, out: &mut BytesMut) {
-        let ShardState { assignment, vacant, replacement, ready } = self;
-        assignment.put(out);
-        vacant.put(out);
-        replacement.put(out);
-        ready.iter().copied().collect::<Vec<NodeId>>().put(out);
+    pub(in super::super) fn put(finals: &[(Revision, FinalEnds)], out: &mut BytesMut) {
+        let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
+        told.put(out);
+        finals.put(out);
     }
 
-    fn take(input: &mut Input<'_>) -> Result<ShardState, Malformed> {
-        let (assignment, vacant) = (Coded::take(input)?, Coded::take(input)?);
-        let replacement = Coded::take(input)?;
-        let ready = Vec::<NodeId>::take(input)?;
-        if !ready.is_sorted_by(|one, two| one < two) {
-            return Err(input.wrong("nodes in disorder"));
+    pub(in super::super) fn take(
+        input: &mut Input<'_>,
+    ) -> Result<Vec<(Revision, FinalEnds)>, Malformed> {
+        let (told, finals): (Vec<_>, Vec<_>) = (Coded::take(input)?, Coded::take(input)?);
+        if told.len() != finals.len() {
+            return Err(input.wrong("final watermarks that are told in no revision"));
         }
-        let ready = ready.into_iter().collect();
-        Ok(ShardState { assignment, vacant, replacement, ready })
+        Ok(told.into_iter().zip(finals).collect())
     }
 }
 
@@ -54,55 +42,11 @@ impl StateMachine {
     /// The machine as bytes, but for its options, which are the same on every manager.
     #[must_use]
     pub fn image(&self) -> Bytes {
-        let StateMachine {
-            options: _,
-            topology,
-            cluster,
-            generation,
-            term,
-            now,
-            began,
-            revision,
-            changed,
-            epoch,
-            nodes,
-            shards,
-            closing,
-            closed_at,
-            untold_ends,
-            settled,
-            forgotten,
-            finals,
-            moving,
-            void,
-            configuration,
-        } = self;
-        assert!(!changed, "a change is not published: {self:?}");
+        assert!(!self.changed, "a change is not published: {self:?}");
         let mut out = BytesMut::new();
-        let out = &mut out;
-        VERSION.put(out);
-        topology.put(out);
-        cluster.put(out);
-        generation.put(out);
-        term.put(out);
-        now.put(out);
-        began.put(out);
-        revision.put(out);
-        epoch.put(out);
-        nodes.put(out);
-        shards.put(out);
-        closing.put(out);
-        closed_at.put(out);
-        untold_ends.put(out);
-        settled.put(out);
-        forgotten.put(out);
-        let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
-        told.put(out);
-        finals.put(out);
-        moving.put(out);
-        void.put(out);
-        configuration.as_ref().put(out);
-        std::mem::take(out).freeze()
+        VERSION.put(&mut out);
+        self.put(&mut out);
+        out.freeze()
     }
 
     /// The machine of an image.
@@ -119,42 +63,7 @@ impl StateMachine {
         if u8::take(from)? != VERSION {
             return Err(from.wrong("an unknown version of the manager's image"));
         }
-        let (topology, cluster) = (Coded::take(from)?, Coded::take(from)?);
-        let generation = Coded::take(from)?;
-        let (term, now) = (Coded::take(from)?, Coded::take(from)?);
-        let began = Coded::take(from)?;
-        let (revision, epoch) = (Coded::take(from)?, Coded::take(from)?);
-        let (nodes, shards) = (Coded::take(from)?, Coded::take(from)?);
-        let (closing, closed_at) = (Coded::take(from)?, Coded::take(from)?);
-        let untold_ends = Coded::take(from)?;
-        let (settled, forgotten) = (Coded::take(from)?, Coded::take(from)?);
-        let (told, finals) = (Vec::take(from)?, Vec::take(from)?);
-        if told.len() != finals.len() {
-            return Err(from.wrong("final watermarks that are told in no revision"));
-        }
-        let machine = StateMachine {
-            options,
-            topology,
-            cluster,
-            generation,
-            term,
-            now,
-            began,
-            revision,
-            changed: false,
-            epoch,
-            nodes,
-            shards,
-            closing,
-            closed_at,
-            untold_ends,
-            settled,
-            forgotten,
-            finals: told.into_iter().zip(finals).collect(),
-            moving: Coded::take(from)?,
-            void: Coded::take(from)?,
-            configuration: std::sync::Arc::new(Coded::take(from)?),
-        };
+        let machine = StateMachine { options, ..StateMachine::take(from)? };
         input.end()?;
         if machine.is_whole() && machine.fault().is_none() {
             Ok(machine)

@@ -10,9 +10,8 @@ use shoal_sim::digest::Digest;
 use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
-use shoal_types::{
-    EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace, coded_newtype,
-};
+use shoal_types::wire::{Coded, Short};
+use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,10 +43,8 @@ pub struct Toy {
     counters: EngineCounters,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Coded, Short)]
 pub struct Hop(pub u64);
-
-coded_newtype!(Hop(u64));
 
 /// A toy lets nothing be seen.
 #[derive(Debug, Clone)]
