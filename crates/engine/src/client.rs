@@ -27,10 +27,10 @@
 //! [`Forgotten`]: shoal_types::Unknown::Forgotten
 //! [`Unsettled`]: shoal_types::Unknown::Unsettled
 
-pub use crate::execution::request_rows::{
+use crate::operation::{Operation, OperationResult};
+pub use crate::request_table::{
     REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
 };
-use crate::operation::{Operation, OperationResult};
 use bytes::Bytes;
 use shoal_cluster::manager::Configuration;
 use shoal_cluster::topology::Topology;

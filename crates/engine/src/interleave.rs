@@ -10,7 +10,7 @@
 use std::any::Any;
 
 /// Acts for another worker, and adds what that lets be seen to what the step has let be seen: the observations of a
-/// [`StepOutput`](crate::engine::StepOutput) of the engine that both run.
+/// [`StepOutput`](crate::events::StepOutput) of the engine that both run.
 pub type Act = Box<dyn FnOnce(&mut dyn Any)>;
 
 #[cfg(feature = "points")]

@@ -1,13 +1,18 @@
 //! What every engine has in common: what an engine is, and the runtime that its workers share.
 //!
-//! Read in this order: `engine.rs` (one worker's part of a commit protocol, driven by events), `execution/` (how a
-//! transaction runs until it asks to commit), `replication/` (writes in logs, and how they are replayed). The engines are
-//! crates of their own, below `engines/`.
+//! Read in this order: `engine.rs` (one worker's part of a commit protocol), `events.rs` (what happens to it, and what it
+//! wants done), `execution/` (how a transaction runs until it asks to commit), `replication/` (writes in logs, and how they
+//! are replayed). The engines are crates of their own, below `engines/`.
+//!
+//! Imports run one way: `engine.rs` and `replication/` use `execution/`, which uses `events.rs`, `client.rs`,
+//! `operation.rs` and the other small files beside it.
 //!
 //! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
 
 pub mod client;
+pub mod counters;
 pub mod engine;
+pub mod events;
 pub mod execution;
 pub mod interleave;
 pub mod observation;
@@ -15,6 +20,7 @@ pub mod operation;
 pub mod planted_bugs;
 pub mod procedure;
 pub mod replication;
+pub mod request_table;
 pub mod slow;
 pub mod transaction_id;
 pub mod wire;

@@ -73,7 +73,7 @@ impl Slows {
     }
 
     /// A transaction that was asked for at `began` has ended. `slow` says what it was, if it took long.
-    pub fn note(&self, (began, now): (Time, Time), slow: impl FnOnce(Duration) -> Slow) {
+    pub fn note(&self, began: Time, now: Time, slow: impl FnOnce(Duration) -> Slow) {
         let took = now - began;
         if self.after.is_none_or(|after| took <= after) {
             return;
@@ -105,7 +105,7 @@ mod tests {
         let slows = Slows::new(Some(Duration::from_micros(10)));
         let note = |slows: &Slows, micros: u64| {
             let now = Time(1000) + Duration::from_micros(micros);
-            slows.note((Time(1000), now), |took| Slow {
+            slows.note(Time(1000), now, |took| Slow {
                 kind: Kind::Task,
                 transaction: None,
                 attempts: 1,

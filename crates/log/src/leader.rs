@@ -9,116 +9,14 @@
 //! The leader's own sequence is a candidate even where it has no vote: a replica that accepted under a
 //! ballot has the whole base of it, and with that all that was chosen before.
 
-use super::replica::{Position, StreamReplica};
+use super::replica::{FETCH_MESSAGES_MAX, Position, StreamReplica};
+use super::replica_progress::{AcceptedBody, PromiseBody, ReplicaProgress};
 use super::{
     LogLength, StreamEffect, StreamMessage, StreamOptions, StreamPlantedBugs, StreamStorage,
 };
 use bytes::Bytes;
-use shoal_types::{Backoff, Ballot, NodeId, Time};
+use shoal_types::{Ballot, NodeId, Time};
 use std::collections::VecDeque;
-
-/// What the leader knows of another replica.
-#[derive(Debug)]
-pub(super) struct ReplicaProgress {
-    pub id: NodeId,
-    pub voter: bool,
-    /// By its own last word, what it says counts.
-    pub votes: bool,
-    /// What it had accepted when it promised.
-    pub promise: Option<Position>,
-    /// It has accepted this much under our ballot, and persisted it. Counts as its vote.
-    pub acked: LogLength,
-    /// This much has come there; moves back if it asks again.
-    pub received: LogLength,
-    /// This much was sent.
-    pub sent: LogLength,
-    /// How many bytes may be on their way there.
-    pub window: FlightWindow,
-    /// What it was told to be decided,
-    pub told: LogLength,
-    /// and what it said it knows.
-    pub knows: LogLength,
-    /// Since when it owes an answer.
-    pub waiting_since: Option<Time>,
-    /// It was silent for too long: it is asked now and then, and nothing streams there.
-    pub silent: bool,
-    /// How often it was asked while it was silent. What it says after the last of them is news.
-    pub round: u64,
-    /// Whether an `Append` went there at all: the first one may be empty, to move it to our ballot.
-    pub greeted: bool,
-    /// The hole that was last filled.
-    pub hole: Option<Hole>,
-    /// The owner was asked for a snapshot for it.
-    pub snapshot_wanted: bool,
-}
-
-impl ReplicaProgress {
-    /// Whether its word counts for the majority.
-    pub fn counts(&self) -> bool {
-        self.voter && self.votes
-    }
-
-    /// One of which nothing is known yet. It may have heard the round of a former process, or of a former membership, under our
-    /// ballot, and names that in all its answers: so rounds go on there.
-    fn new(
-        id: NodeId,
-        voter: bool,
-        round: u64,
-        now: Time,
-        options: &StreamOptions,
-    ) -> ReplicaProgress {
-        ReplicaProgress {
-            id,
-            voter,
-            votes: false,
-            promise: None,
-            acked: LogLength::ZERO,
-            received: LogLength::ZERO,
-            sent: LogLength::ZERO,
-            window: FlightWindow::new(options),
-            told: LogLength::ZERO,
-            knows: LogLength::ZERO,
-            waiting_since: Some(now),
-            silent: false,
-            round,
-            greeted: false,
-            hole: None,
-            snapshot_wanted: false,
-        }
-    }
-}
-
-/// How many bytes may be on their way to a replica. What is on its way waits in queues before what is sent next, and so
-/// the window is larger only for a replica that soon has what fills it.
-#[derive(Debug)]
-pub(super) struct FlightWindow {
-    pub bytes: u64,
-    /// What filled it, and when.
-    full: Option<(LogLength, Time)>,
-}
-
-impl FlightWindow {
-    pub fn new(options: &StreamOptions) -> FlightWindow {
-        FlightWindow { bytes: options.window_bytes, full: None }
-    }
-
-    /// It is filled by what was sent up to here.
-    pub fn filled(&mut self, sent: LogLength, now: Time) {
-        self.full.get_or_insert((sent, now));
-    }
-
-    /// So much has come there.
-    pub fn received(&mut self, received: LogLength, now: Time, options: &StreamOptions) {
-        let Some((_, at)) = self.full.filter(|(length, _)| received >= *length) else {
-            return;
-        };
-        self.full = None;
-        self.bytes = match now - at <= options.retry_after {
-            true => (self.bytes * 2).min(options.window_bytes_max),
-            false => options.window_bytes,
-        };
-    }
-}
 
 /// A beginning of the sequence of some ballot, as far as it lies beyond the leader's own.
 #[derive(Debug, Default)]
@@ -156,39 +54,6 @@ pub(super) enum LeaderPhase {
         base: LogLength,
     },
 }
-
-/// A hole in what a peer has received.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hole {
-    /// The first entry that is missing.
-    pub next: LogLength,
-    /// When the entries were last sent.
-    pub filled_at: Time,
-    /// How long after that they are not sent again.
-    pub backoff: Backoff,
-}
-
-impl Hole {
-    /// The longest wait before the entries are sent again, as a multiple of [`StreamOptions::retry_after`].
-    const WAIT_MAX: u32 = 64;
-
-    /// A hole whose entries are sent for the first time.
-    pub fn new(next: LogLength, now: Time, options: &StreamOptions) -> Hole {
-        let least = options.retry_after;
-        Hole { next, filled_at: now, backoff: Backoff::new(least, least * Hole::WAIT_MAX) }
-    }
-
-    /// The same hole, whose entries are sent once more.
-    #[must_use]
-    pub fn filled_again(mut self, now: Time) -> Hole {
-        self.backoff.advance();
-        Hole { filled_at: now, ..self }
-    }
-}
-
-/// What a new leader lacks is asked for in rounds, each of twice as many messages as the one before, up to
-/// so many: what lacks much would otherwise take a round trip for each message.
-pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
 
 /// A round of entries that are asked for.
 #[derive(Debug)]
@@ -436,11 +301,16 @@ impl StreamLeader {
             } => {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
                 self.peers[place].votes = votes;
-                self.on_promise(replica, now, place, position, (from, entries), effects);
+                self.on_promise(
+                    replica,
+                    now,
+                    place,
+                    PromiseBody { position, from, entries },
+                    effects,
+                );
             }
             StreamMessage::Accepted { length, next, until, decided, round, votes, .. } => {
-                let state =
-                    super::replicate::AcceptedBody { length, next, until, decided, round, votes };
+                let state = AcceptedBody { length, next, until, decided, round, votes };
                 self.on_accepted(replica, now, place, state, effects);
             }
             StreamMessage::Prepare { .. }
@@ -457,10 +327,10 @@ impl StreamLeader {
         replica: &mut StreamReplica<S>,
         now: Time,
         place: usize,
-        position: Position,
-        (from, entries): (LogLength, Vec<Bytes>),
+        promise: PromiseBody,
         effects: &mut Vec<StreamEffect>,
     ) {
+        let PromiseBody { position, from, entries } = promise;
         let peer = &mut self.peers[place];
         let fits = from.checked_add(entries.len()).is_some_and(|end| end <= position.accepted);
         if peer.greeted {

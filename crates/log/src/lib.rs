@@ -31,25 +31,28 @@
 //! Messages may be lost, repeated, reordered, and late by any time. Nodes may stop and return with
 //! what their storage had persisted. A replica that lost that must not vote; it may learn.
 //!
-//! Read in this order: `message.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
+//! Read in this order: `message.rs`, `events.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
 //! `storage.rs`, `wire.rs`.
 //!
 //! Sources: Lamport, *Paxos Made Simple* (2001); Haridi, Kroll and Carbone, *Lecture Notes on
 //! Leader-based Sequence Paxos* (2020), for the form without holes.
 
 mod core;
+mod events;
 mod leader;
 mod log_length;
 mod message;
 mod options;
 mod planted;
 mod replica;
+mod replica_progress;
 mod replicate;
 mod storage;
 #[cfg(test)]
 mod wire;
 
-pub use self::core::{Stream, StreamCounters, StreamEffect, StreamEvent};
+pub use self::core::Stream;
+pub use events::{StreamCounters, StreamEffect, StreamEvent};
 pub use log_length::LogLength;
 pub use message::StreamMessage;
 pub use options::{StreamMembers, StreamOptions, StreamPlantedBugs};

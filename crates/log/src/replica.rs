@@ -9,12 +9,15 @@
 //! sequence. *Sure* is the beginning that its own sequence shares with the leader's: what is
 //! decided, or all, if the leader adopted the same ballot.
 
-use super::core::StreamCounters;
-use super::leader::FETCH_MESSAGES_MAX;
+use super::events::StreamCounters;
 use super::{LogLength, StreamEffect, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
 use shoal_types::{Ballot, NodeId};
 use std::collections::BTreeMap;
+
+/// What a new leader lacks is asked for in rounds, each of twice as many messages as the one before, up to
+/// so many: what lacks much would otherwise take a round trip for each message.
+pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
 
 /// How far a node's sequence goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +182,7 @@ impl<S: StreamStorage> StreamReplica<S> {
                 self.pay(effects);
             }
             StreamMessage::Fetch { accepted_ballot, from: first, messages, .. } => {
-                self.on_fetch(from, (ballot, accepted_ballot), first, messages, effects);
+                self.on_fetch(from, ballot, accepted_ballot, first, messages, effects);
             }
             StreamMessage::Append {
                 adopted,
@@ -259,7 +262,8 @@ impl<S: StreamStorage> StreamReplica<S> {
     fn on_fetch(
         &mut self,
         to: NodeId,
-        (ballot, accepted_ballot): (Ballot, Ballot),
+        ballot: Ballot,
+        accepted_ballot: Ballot,
         mut first: LogLength,
         messages: u64,
         effects: &mut Vec<StreamEffect>,

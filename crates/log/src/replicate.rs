@@ -10,22 +10,12 @@
 //! reports a hole gets just that filled; one that stays silent is asked from where it was, one
 //! message at a time, until it answers.
 
-use super::leader::{FlightWindow, Hole, LeaderPhase, ReplicaProgress, StreamLeader};
+use super::leader::{LeaderPhase, StreamLeader};
 use super::replica::StreamReplica;
+use super::replica_progress::{AcceptedBody, FlightWindow, Hole, ReplicaProgress};
 use super::{LogLength, StreamEffect, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
 use shoal_types::{Ballot, NodeId, Time};
-
-/// The body of an `Accepted`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AcceptedBody {
-    pub length: LogLength,
-    pub next: LogLength,
-    pub until: LogLength,
-    pub decided: LogLength,
-    pub round: u64,
-    pub votes: bool,
-}
 
 /// What every `Append` of a leader says.
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +172,7 @@ impl StreamLeader {
         peer.received = peer.received.max(next);
         peer.sent = peer.sent.max(next);
         if until > next {
-            fill(peer, head, replica, now, (next, until), effects);
+            fill(peer, head, replica, now, next, until, effects);
         }
         self.pump(replica, now, effects);
     }
@@ -339,7 +329,8 @@ fn fill<S: StreamStorage>(
     head: AppendHeader,
     replica: &StreamReplica<S>,
     now: Time,
-    (next, until): (LogLength, LogLength),
+    next: LogLength,
+    until: LogLength,
     effects: &mut Vec<StreamEffect>,
 ) {
     let same = peer.hole.filter(|hole| hole.next == next);

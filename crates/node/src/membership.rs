@@ -177,8 +177,10 @@ impl Membership {
     pub(crate) fn caught_up(
         &self,
         worker: WorkerId,
-        (shard, replica): (ShardId, NodeId),
-        (ballot, incarnation): (Ballot, Incarnation),
+        shard: ShardId,
+        replica: NodeId,
+        ballot: Ballot,
+        incarnation: Incarnation,
     ) -> bool {
         let mut state = self.state();
         let new = || CaughtUp { ballot, incarnation, workers: Vec::new() };
@@ -203,22 +205,23 @@ impl Membership {
 mod tests {
     use super::*;
 
+    const SHARD: ShardId = ShardId(0);
+    const REPLICA: NodeId = NodeId(1);
+
     #[test]
     fn a_replica_has_caught_up_with_its_last_stream_under_one_ballot() {
         let membership = Membership::new(2);
-        let place = (ShardId(0), NodeId(1));
         let ballot = |epoch| Ballot { epoch: Epoch(epoch), node: NodeId(0) };
         let caught_up = |worker, epoch, incarnation| {
-            let of = (ballot(epoch), Incarnation(incarnation));
-            membership.caught_up(WorkerId(worker), place, of)
+            let incarnation = Incarnation(incarnation);
+            membership.caught_up(WorkerId(worker), SHARD, REPLICA, ballot(epoch), incarnation)
         };
         assert!(!caught_up(0, 1, 2) && !caught_up(0, 1, 2));
         assert!(!caught_up(1, 2, 2), "under another ballot");
         assert!(!caught_up(0, 2, 3), "in another process");
         assert!(caught_up(1, 2, 3) && !caught_up(1, 2, 3));
         let (ballot, incarnation) = (ballot(2), Incarnation(3));
-        let word =
-            ManagerRequest::CaughtUp { shard: place.0, replica: place.1, ballot, incarnation };
+        let word = ManagerRequest::CaughtUp { shard: SHARD, replica: REPLICA, ballot, incarnation };
         assert_eq!(membership.words(), [word]);
         assert_eq!(membership.words(), []);
     }
@@ -233,13 +236,16 @@ mod tests {
             Arc::new(configuration)
         };
         let membership = Membership::new(1);
-        let (place, of) = ((ShardId(0), NodeId(1)), (Ballot::default(), Incarnation(1)));
+        let caught_up = || {
+            let (worker, ballot) = (WorkerId(0), Ballot::default());
+            membership.caught_up(worker, SHARD, REPLICA, ballot, Incarnation(1))
+        };
         membership.publish(&with(&[NodeId(1)]), Incarnation(1));
-        assert!(membership.caught_up(WorkerId(0), place, of));
+        assert!(caught_up());
         membership.publish(&with(&[NodeId(1), NodeId(2)]), Incarnation(1));
-        assert!(!membership.caught_up(WorkerId(0), place, of), "it was said");
+        assert!(!caught_up(), "it was said");
         membership.publish(&with(&[]), Incarnation(1));
         membership.publish(&with(&[NodeId(1)]), Incarnation(1));
-        assert!(membership.caught_up(WorkerId(0), place, of));
+        assert!(caught_up());
     }
 }

@@ -22,12 +22,20 @@ pub(super) struct HostedStream {
     told: u64,
     /// While this node leads: where the engine's own entries begin. Those before it is given to read.
     own_from: Option<u64>,
-    /// The ballot under which this node was appointed, and the epoch in which its leadership began, if it leads.
-    leadership: Option<(Ballot, Epoch)>,
+    /// The appointment of this node that the stream was told, if it leads.
+    appointment: Option<Appointment>,
     /// In which process each replica was heard last.
     incarnations: BTreeMap<NodeId, Incarnation>,
     /// Replicas that were given a snapshot and lack what came after it.
     receivers: BTreeMap<NodeId, SnapshotTarget>,
+}
+
+/// An appointment of this node to lead a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Appointment {
+    ballot: Ballot,
+    /// The epoch in which the leadership began: of an earlier appointment, if no other node was appointed between.
+    since: Epoch,
 }
 
 /// A replica that was given a snapshot.
@@ -73,7 +81,7 @@ impl HostedStream {
             timer: None,
             told: 0,
             own_from: None,
-            leadership: None,
+            appointment: None,
             incarnations: BTreeMap::new(),
             receivers: BTreeMap::new(),
         }
@@ -133,10 +141,10 @@ impl<E: Engine> Worker<E> {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
-            let leadership = known.leadership(self.node, assignment);
+            let appointment = known.appointment(self.node, assignment);
             let held = self.streams.get_mut(&shard).expect("held");
-            let before = held.leadership;
-            let continues = leadership.map(|(_, since)| since) == before.map(|(_, since)| since);
+            let before = held.appointment;
+            let continues = appointment.map(|it| it.since) == before.map(|it| it.since);
             if !continues {
                 // The engine has heard so, and has stepped down: what is decided now it takes as another leader's.
                 held.own_from = None;
@@ -149,9 +157,9 @@ impl<E: Engine> Worker<E> {
             for replica in assignment.voters.iter().chain(&assignment.learners) {
                 self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
-            self.streams.get_mut(&shard).expect("held").leadership = leadership;
-            if before != leadership
-                && let Some((ballot, _)) = leadership
+            self.streams.get_mut(&shard).expect("held").appointment = appointment;
+            if before != appointment
+                && let Some(Appointment { ballot, .. }) = appointment
             {
                 let event = shoal_log::StreamEvent::Lead { ballot, continues };
                 self.stream_step(now, shard, event, effects);
@@ -206,7 +214,8 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         from: WorkerPlace,
-        (shard, incarnation): (ShardId, Incarnation),
+        shard: ShardId,
+        incarnation: Incarnation,
         message: shoal_log::StreamMessage,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
@@ -367,15 +376,14 @@ impl<E: Engine> Worker<E> {
     ) {
         let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
-        let Some((ballot, _)) = held.leadership.filter(|_| held.stream.is_leading()) else {
-            return;
-        };
+        let appointment = held.appointment.filter(|_| held.stream.is_leading());
+        let Some(Appointment { ballot, .. }) = appointment else { return };
         for replica in assignment.empty.keys() {
             let instance = known.instance_of(*replica);
             let here = held.incarnations.get(replica) == Some(&instance);
             let full = *replica == self.node || (here && held.stream.has_caught_up(*replica));
             if full
-                && self.membership.caught_up(self.worker, (shard, *replica), (ballot, instance))
+                && self.membership.caught_up(self.worker, shard, *replica, ballot, instance)
                 && let Some(nudge) = self.nudge_host()
             {
                 effects.effects.push(nudge);
@@ -396,13 +404,9 @@ impl KnownConfiguration {
         self.instance_of(node) == self.incarnation
     }
 
-    /// The ballot under which `node` leads, and the epoch in which its leadership began, if it does.
-    pub(super) fn leadership(
-        &self,
-        node: NodeId,
-        assignment: &Assignment,
-    ) -> Option<(Ballot, Epoch)> {
-        let leads = (assignment.leader, assignment.incarnation) == (node, self.incarnation);
-        leads.then_some((assignment.ballot, assignment.since))
+    /// The appointment of `node`, in this process, to lead a shard, if it has one.
+    fn appointment(&self, node: NodeId, assignment: &Assignment) -> Option<Appointment> {
+        let Assignment { ballot, since, .. } = *assignment;
+        assignment.is_led_by(node, self.incarnation).then_some(Appointment { ballot, since })
     }
 }

@@ -168,7 +168,7 @@ impl<E: Engine> Worker<E> {
     pub fn is_appointed(&self, shard: ShardId) -> bool {
         let Some(known) = &self.known else { return false };
         let assignment = known.configuration.shard(shard);
-        assignment.is_some_and(|assignment| known.leadership(self.node, assignment).is_some())
+        assignment.is_some_and(|it| it.is_led_by(self.node, known.incarnation))
     }
 
     /// A shard of which this node knows more than its cluster does, since the loss of the shard's majority was accepted while
@@ -253,13 +253,13 @@ impl<E: Engine> Worker<E> {
                 from,
                 message: WorkerMessage::Engine { generation, message },
             } => {
-                self.engine_message(now, from, (generation, message), effects);
+                self.engine_message(now, from, generation, message, effects);
             }
             WorkerEvent::Received {
                 from,
                 message: WorkerMessage::Stream { shard, incarnation, message },
             } => {
-                self.stream_message(now, from, (shard, incarnation), message, effects);
+                self.stream_message(now, from, shard, incarnation, message, effects);
             }
             WorkerEvent::Client { from, request } => {
                 self.engine_step(now, shoal_engine::EngineEvent::Client { from, request }, effects);
@@ -449,7 +449,8 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         from: WorkerPlace,
-        (generation, message): (Generation, E::Message),
+        generation: Generation,
+        message: E::Message,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if generation == self.generation() {

@@ -113,7 +113,7 @@ impl StateMachine {
                 Ok(())
             }
             ClusterChange::AcceptLoss { shard, number, at_s } => {
-                self.on_accept_loss(*shard, (*number, *at_s), effects)
+                self.on_accept_loss(*shard, *number, *at_s, effects)
             }
             ClusterChange::CreateTable { name, partitioning } => self.on_create(name, partitioning),
             ClusterChange::BeginMove { table, partitioning } => {

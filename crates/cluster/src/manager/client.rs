@@ -236,7 +236,7 @@ impl ManagerClient {
                 self.say(now, RequestTopic::Close(epoch), shard, message, effects);
             }
             ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation } => {
-                self.on_caught_up(now, (shard, replica), (ballot, incarnation), effects);
+                self.on_caught_up(now, shard, replica, ballot, incarnation, effects);
             }
             ManagerClientEvent::Known { shard, begun, knowledge } => {
                 self.known.insert(shard, (begun, knowledge));
@@ -247,7 +247,7 @@ impl ManagerClient {
                 self.say(now, RequestTopic::Held(shard), shard, message, effects);
             }
             ManagerClientEvent::Recall { generation, pledges, heard } => {
-                self.recall((generation, pledges), heard, effects);
+                self.recall(generation, pledges, heard, effects);
             }
             ManagerClientEvent::Timer => {
                 self.timer = None;
@@ -373,11 +373,11 @@ impl ManagerClient {
                     self.late_messages += 1;
                     return;
                 }
-                self.on_granted(now, (incarnation, round), revision, newer, effects);
+                self.on_granted(now, incarnation, round, revision, newer, effects);
             }
             // Its owner has heard nothing beyond the configuration.
             ToNode::Recall { generation, pledges } => {
-                self.recall((generation, pledges), HeardEpochs::default(), effects);
+                self.recall(generation, pledges, HeardEpochs::default(), effects);
             }
             ToNode::Configured { configuration } => {
                 // Before the welcome it is not known which incarnation this is.
@@ -420,7 +420,8 @@ impl ManagerClient {
     fn on_granted(
         &mut self,
         now: Time,
-        (incarnation, round): (Incarnation, u64),
+        incarnation: Incarnation,
+        round: u64,
         revision: Revision,
         newer: Option<&Arc<Configuration>>,
         effects: &mut Vec<ManagerClientEffect>,
@@ -522,7 +523,8 @@ impl ManagerClient {
     /// Says what is remembered, and pledges: no lease of an earlier generation outlasts this, and none is granted (M7).
     fn recall(
         &mut self,
-        (generation, pledges): (Generation, bool),
+        generation: Generation,
+        pledges: bool,
         heard: HeardEpochs,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
@@ -595,8 +597,10 @@ impl ManagerClient {
     fn on_caught_up(
         &mut self,
         now: Time,
-        (shard, replica): (ShardId, NodeId),
-        (ballot, incarnation): (Ballot, Incarnation),
+        shard: ShardId,
+        replica: NodeId,
+        ballot: Ballot,
+        incarnation: Incarnation,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
         let standing = self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize));

@@ -100,6 +100,12 @@ impl Assignment {
         self.voters.contains(&node) || self.learners.contains(&node)
     }
 
+    /// Whether the leader is the process of this node with that incarnation; it may still have to recover the shard.
+    #[must_use]
+    pub fn is_led_by(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        (self.leader, self.incarnation) == (node, incarnation)
+    }
+
     /// Those who replicate the streams of the shard.
     #[must_use]
     pub fn members(&self) -> StreamMembers {

@@ -140,7 +140,7 @@ impl<L: ManagerLog> Manager<L> {
         self.follow(now, effects);
         match event {
             ManagerEvent::Received { from, at, message } => {
-                self.on_message(now, (from, at), &message, effects);
+                self.on_message(now, from, at, &message, effects);
             }
             ManagerEvent::Asked { ask, change } => match self.term {
                 Some(_) => self.propose_once(now, Action::Change { ask, change }),
@@ -288,7 +288,8 @@ impl<L: ManagerLog> Manager<L> {
     fn on_message(
         &mut self,
         now: Time,
-        (from, at): (NodeId, Time),
+        from: NodeId,
+        at: Time,
         message: &ToManager,
         effects: &mut Vec<ManagerEffect>,
     ) {
@@ -303,10 +304,10 @@ impl<L: ManagerLog> Manager<L> {
         match message.clone() {
             ToManager::Heartbeat { instance, incarnation, round, granted, known } => {
                 let heard = HeartbeatRecord { node: from, incarnation, round, at, known };
-                self.on_heartbeat(now, (instance, heard, granted), effects);
+                self.on_heartbeat(now, instance, heard, granted, effects);
             }
             ToManager::Join { instance, after, lost } => {
-                self.on_join(now, from, (instance, after, lost), effects);
+                self.on_join(now, from, instance, after, lost, effects);
             }
             ToManager::Report { claim, epoch, end } => {
                 self.on_claim(now, from, claim, Action::Report { claim, epoch, end });
@@ -320,7 +321,7 @@ impl<L: ManagerLog> Manager<L> {
             ToManager::Known { incarnation, shard, begun, knowledge } => {
                 let node = from;
                 let known = Action::Known { node, incarnation, shard, begun, knowledge };
-                match self.machine.asks(shard, begun, (node, incarnation)) {
+                match self.machine.asks(shard, begun, node, incarnation) {
                     true => self.propose_once(now, known),
                     false => self.counters.late_messages += 1,
                 }
@@ -337,7 +338,9 @@ impl<L: ManagerLog> Manager<L> {
     fn on_heartbeat(
         &mut self,
         now: Time,
-        (instance, heard, granted): (ProcessInstance, HeartbeatRecord, u64),
+        instance: ProcessInstance,
+        heard: HeartbeatRecord,
+        granted: u64,
         effects: &mut Vec<ManagerEffect>,
     ) {
         let Some((own_instance, own)) = self.machine.node(heard.node) else { return };
@@ -362,7 +365,9 @@ impl<L: ManagerLog> Manager<L> {
         &mut self,
         now: Time,
         from: NodeId,
-        (instance, after, lost): (ProcessInstance, Incarnation, bool),
+        instance: ProcessInstance,
+        after: Incarnation,
+        lost: bool,
         effects: &mut Vec<ManagerEffect>,
     ) {
         let Some((own_instance, own)) = self.machine.node(from) else { return };

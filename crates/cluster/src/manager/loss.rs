@@ -146,7 +146,8 @@ impl StateMachine {
     pub(super) fn on_accept_loss(
         &mut self,
         id: ShardId,
-        (number, at_s): (u64, u64),
+        number: u64,
+        at_s: u64,
         effects: &mut Vec<Applied>,
     ) -> Result<(), ChangeRefusal> {
         let at = id.0 as usize;
@@ -188,7 +189,8 @@ impl StateMachine {
         &self,
         shard: ShardId,
         begun: Epoch,
-        (node, incarnation): (NodeId, Incarnation),
+        node: NodeId,
+        incarnation: Incarnation,
     ) -> bool {
         let is_newest = self.node(node).is_some_and(|(_, newest)| newest == incarnation);
         let shard = self.shards.get(shard.0 as usize);
@@ -203,11 +205,13 @@ impl StateMachine {
     /// A node says what it knows of a shard whose majority is lost. False if that is not asked, or was said.
     pub(super) fn on_known(
         &mut self,
-        (node, incarnation): (NodeId, Incarnation),
-        (shard, begun): (ShardId, Epoch),
+        node: NodeId,
+        incarnation: Incarnation,
+        shard: ShardId,
+        begun: Epoch,
         knowledge: &Knowledge,
     ) -> bool {
-        if !self.asks(shard, begun, (node, incarnation)) {
+        if !self.asks(shard, begun, node, incarnation) {
             return false;
         }
         let Some(loss) = self.loss_mut(shard) else { return false };

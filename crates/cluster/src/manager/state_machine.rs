@@ -178,6 +178,17 @@ pub struct StateMachine {
     configuration: Arc<Configuration>,
 }
 
+/// A process of a node that is to be admitted.
+struct JoiningProcess {
+    instance: ProcessInstance,
+    /// The process of the node that was admitted before it.
+    after: Incarnation,
+    /// It has lost what that one had promised and accepted.
+    lost: bool,
+    /// When the process before it was heard last.
+    heard: Time,
+}
+
 impl StateMachine {
     /// A cluster at its beginning: in its first epoch, led as the topology says.
     ///
@@ -433,16 +444,19 @@ impl StateMachine {
                 self.on_tick(now, command.at, heard, effects);
                 true
             }
-            Action::Join { node, instance, after, lost, heard } => {
-                self.on_join(now, *node, (*instance, *after, *lost), *heard, effects)
-            }
+            Action::Join { node, instance, after, lost, heard } => self.on_join(
+                now,
+                *node,
+                JoiningProcess { instance: *instance, after: *after, lost: *lost, heard: *heard },
+                effects,
+            ),
             Action::Report { claim, epoch, end } => self.on_report(*claim, *epoch, end, effects),
             Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
                 self.on_caught_up(*claim, *replica, *incarnation, effects)
             }
             Action::Known { node, incarnation, shard, begun, knowledge } => {
-                self.on_known((*node, *incarnation), (*shard, *begun), knowledge)
+                self.on_known(*node, *incarnation, *shard, *begun, knowledge)
             }
             Action::Held { claim, held } => self.on_held(*claim, held, effects),
             Action::Change { ask, change } => {
@@ -536,10 +550,10 @@ impl StateMachine {
         &mut self,
         now: Time,
         id: NodeId,
-        (instance, after, lost): (ProcessInstance, Incarnation, bool),
-        heard: Time,
+        joining: JoiningProcess,
         effects: &mut Vec<Applied>,
     ) -> bool {
+        let JoiningProcess { instance, after, lost, heard } = joining;
         let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
         if node.incarnation != after {
             return false; // Another process was admitted since.

@@ -96,7 +96,8 @@ impl Topology {
     /// Of parts that were validated, without tables.
     pub(super) fn new(
         workers: u32,
-        (datacenters, distances): (Vec<Datacenter>, DistanceMatrix),
+        datacenters: Vec<Datacenter>,
+        distances: DistanceMatrix,
         nodes: Vec<Node>,
         shards: Vec<Shard>,
     ) -> Topology {

@@ -98,7 +98,7 @@ pub(super) fn cluster(draft: Draft) -> Result<Topology, Complaint> {
     for (id, shard) in (0..).zip(&draft.shards) {
         shards.push(self::shard(id, shard, &node_names)?);
     }
-    Ok(Topology::new(workers, (datacenters, distances), nodes, shards))
+    Ok(Topology::new(workers, datacenters, distances, nodes, shards))
 }
 
 /// The datacenters, and their names for what comes after.

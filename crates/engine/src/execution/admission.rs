@@ -1,8 +1,7 @@
 //! Back-pressure: how many transactions a worker has at once, and how long others wait.
 
-use super::runtime::TURN;
+use super::limits::{Limits, TURN};
 use super::slot::ResultSlot;
-use super::worker_context::Limits;
 use shoal_types::{Aborted, NodeId, Result, Time};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -37,7 +37,7 @@
 //! A grant that is lost, or repeated, leaves a session that no client uses: it is forgotten as others are. A client that
 //! was slow for an hour, and whose session is over, is told so, and gets another.
 
-use super::worker_context::Leadership;
+use super::leaderships::Leadership;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use shoal_types::{CallSession, Error, RequestId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,15 +68,20 @@ pub(super) enum CallEnd {
     Failed(Error),
 }
 
+/// How much is kept of calls: as in [`Limits`](super::Limits).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeptCalls {
+    pub(super) sessions_max: usize,
+    pub(super) rows_kept: Duration,
+}
+
 /// The sessions of a worker, for all shards.
 #[derive(Debug)]
 pub(super) struct CallSessions {
     worker: WorkerId,
     /// The serial of the first session in each leadership: drawn when the process starts.
     first: u64,
-    /// As in [`Limits`](super::Limits).
-    sessions_max: usize,
-    rows_kept: Duration,
+    kept: KeptCalls,
     faults: PlantedBugs,
     granted: BTreeMap<ShardId, GrantedSessions>,
     /// Calls that run, whether their sessions are over or not.
@@ -127,13 +132,13 @@ pub(super) struct OverdueRows {
 impl CallSessions {
     /// None yet, of a worker whose first will have that serial.
     pub(super) fn new(
-        (worker, first): (WorkerId, u64),
-        sessions_max: usize,
-        rows_kept: Duration,
+        worker: WorkerId,
+        first: u64,
+        kept: KeptCalls,
         faults: PlantedBugs,
     ) -> CallSessions {
         let (granted, running) = (BTreeMap::new(), BTreeSet::new());
-        CallSessions { worker, first, sessions_max, rows_kept, faults, granted, running }
+        CallSessions { worker, first, kept, faults, granted, running }
     }
 
     /// Grants a session for `shard`, which this node serves in `leadership`.
@@ -143,19 +148,18 @@ impl CallSessions {
         shard: ShardId,
         leadership: Leadership,
     ) -> CallSession {
-        let (worker, first) = (self.worker, self.first);
-        let (max, kept) = (self.sessions_max, self.rows_kept);
-        let new = || GrantedSessions::new(now, (leadership, first), kept);
+        let (worker, first, kept) = (self.worker, self.first, self.kept);
+        let new = || GrantedSessions::new(now, leadership, first, kept.rows_kept);
         let granted = self.granted.entry(shard).or_insert_with(new);
         if granted.leadership != leadership {
             *granted = new();
         }
         let serial = granted.oldest + granted.known.len() as u64;
         granted.known.push_back(KnownSession::default());
-        if granted.known.len() > max {
+        if granted.known.len() > kept.sessions_max {
             granted.known.pop_front();
             granted.oldest += 1;
-            granted.rows.ended(now, granted.oldest, (max, kept));
+            granted.rows.ended(now, granted.oldest, kept);
         }
         let Leadership { since, incarnation } = leadership;
         CallSession { home: shard, since, incarnation: incarnation.0, worker, serial }
@@ -229,7 +233,7 @@ impl CallSessions {
         now: Time,
         lasts: impl Fn(ShardId, Leadership) -> bool,
     ) -> Option<OverdueRows> {
-        let kept = self.rows_kept;
+        let kept = self.kept.rows_kept;
         for (_, granted) in
             self.granted.iter_mut().filter(|(shard, it)| !lasts(**shard, it.leadership))
         {
@@ -245,7 +249,7 @@ impl CallSessions {
 
     /// Those rows were dropped, or could not be.
     pub(super) fn dropped(&mut self, now: Time, overdue: &OverdueRows, done: bool) {
-        let (max, kept) = (self.sessions_max, self.rows_kept);
+        let kept = self.kept;
         let Some(granted) = self.granted.get_mut(&overdue.shard) else { return };
         if granted.leadership != overdue.leadership {
             return;
@@ -259,15 +263,15 @@ impl CallSessions {
         if let Some(long_over) = overdue.long_over {
             rows.over = (oldest > long_over).then_some((now, oldest));
         }
-        rows.due = rows.over.map(|(at, _)| at + kept);
+        rows.due = rows.over.map(|(at, _)| at + kept.rows_kept);
         if oldest > rows.dropped {
-            rows.ended(now, oldest, (max, kept));
+            rows.ended(now, oldest, kept);
         }
     }
 }
 
 impl GrantedSessions {
-    fn new(now: Time, (leadership, first): (Leadership, u64), kept: Duration) -> GrantedSessions {
+    fn new(now: Time, leadership: Leadership, first: u64, kept: Duration) -> GrantedSessions {
         // Earlier leaderships and incarnations may have left rows.
         let over = (!leadership.is_first()).then_some((now, first));
         let due = over.map(|_| now + kept.min(DROP_AGAIN));
@@ -278,9 +282,13 @@ impl GrantedSessions {
 
 impl RowCollection {
     /// The sessions before `oldest` are over.
-    fn ended(&mut self, now: Time, oldest: u64, (max, kept): (usize, Duration)) {
+    fn ended(&mut self, now: Time, oldest: u64, kept: KeptCalls) {
         let (at, _) = *self.over.get_or_insert((now, oldest));
-        let due = if oldest - self.dropped >= max as u64 { now } else { at + kept };
+        let due = if oldest - self.dropped >= kept.sessions_max as u64 {
+            now
+        } else {
+            at + kept.rows_kept
+        };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 }

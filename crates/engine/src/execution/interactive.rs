@@ -14,11 +14,11 @@
 use super::local_database::LocalDatabase;
 use super::registrations::Registrations;
 use super::slot::ResultSlot;
+use super::tasks::Task;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, LocalCommand, WorkerContext};
 use crate::client::{AHEAD_BYTES_MAX, ClientId, ClientReply, STEPS_AHEAD_MAX, SessionEnd};
-use crate::engine::Task;
 use crate::operation::{Operation, OperationResult};
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Kind;
@@ -456,7 +456,7 @@ async fn run(
         match step {
             SessionStep::Operation { operation, told } => {
                 let result = perform(&transaction, &operation).await;
-                trace.see(worker_context, &transaction);
+                trace.see(worker_context, || transaction.done());
                 is_spoiled |= result.is_err() && !operation.wants_answer();
                 let forgets = worker_context.limits.faults.has(PlantedBug::CommitPastFailedWrite);
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));

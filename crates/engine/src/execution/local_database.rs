@@ -1,12 +1,13 @@
 //! The database as code on a worker sees it, and how it runs a transaction.
 
 use super::admission::AdmissionPermit;
+use super::limits::Limits;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
-use super::worker_context::{BodyEnd, Limits, WorkerContext};
-use crate::procedure::ProcedureTransaction;
+use super::worker_context::{BodyEnd, WorkerContext};
 use crate::slow::Kind;
 use bytes::Bytes;
+use shoal_types::procedure::ProcedureTransaction;
 use shoal_types::{
     Aborted, Backoff, Call, Conflict, Database, Error, Result, TableId, Time, backoff,
 };
@@ -107,7 +108,7 @@ impl LocalDatabase {
             );
             let returned = body(&tx).await;
             trace.attempts += 1;
-            trace.see(&self.worker_context, &tx);
+            trace.see(&self.worker_context, || tx.done());
             let outcome = match returned {
                 Ok(value) => tx.end(BodyEnd::Commit).await.map(|()| value),
                 Err(error @ (Error::Rejected(_) | Error::Unknown(_))) => {

@@ -20,20 +20,34 @@
 //! Messages get lost and arrive twice. `request_retransmission.rs` repeats requests until they are answered;
 //! `participant_table.rs` is the participant's side, which acts on each request once.
 //!
-//! Read in this order: `worker_context.rs`, `remote_branches.rs`, `transaction.rs`, `local_database.rs`, `request_retransmission.rs`,
-//! `participant_table.rs`, `procedure_calls.rs`, `call_sessions.rs`, `request_rows.rs`, `registrations.rs` and `interactive.rs` (clients from
-//! outside), `runtime.rs` (all of it together).
+//! The files, bottom to top; each imports only those above it in this list (`crates/shoal/tests/tidy` refuses circles):
+//!
+//! | | |
+//! |---|---|
+//! | `limits.rs`, `slot.rs`, `timers.rs`, `tasks.rs` | limits, a value that a future waits for, times, the futures themselves |
+//! | `leaderships.rs` | who leads which shard, and which of them this worker serves |
+//! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
+//! | `request_retransmission.rs`, `participant_table.rs` | both ends of a request |
+//! | `admission.rs`, `stage_times.rs`, `remote_branches.rs` | what is kept of a transaction beside its body |
+//! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
+//! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
+//! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs` | clients from outside |
+//! | `runtime.rs`, `task_driver.rs` | a worker: all of it together |
+//!
+//! To understand it, begin with `worker_context.rs`, `remote_branches.rs`, `transaction.rs` and `local_database.rs`.
 
 pub mod admission;
 mod call_sessions;
 mod interactive;
+pub mod leaderships;
+pub mod limits;
 mod local_database;
 pub mod participant_table;
 mod procedure_calls;
 mod registrations;
 pub mod remote_branches;
 pub mod request_retransmission;
-pub(crate) mod request_rows;
+mod request_rows;
 pub mod runtime;
 pub mod sequences;
 pub mod session_pool;
@@ -46,6 +60,6 @@ mod transaction;
 mod transaction_trace;
 pub mod worker_context;
 
+pub use limits::Limits;
 pub use local_database::LocalDatabase;
 pub use transaction::CoordinatorTransaction;
-pub use worker_context::Limits;

@@ -4,20 +4,20 @@
 //! session in the table of requests ([`request_rows`](super::request_rows)). Which calls may run, and why that keeps the
 //! promise, is on the front page of [`call_sessions`](super::call_sessions).
 
-use super::call_sessions::{CallEnd, CallSessions, CallStart};
+use super::call_sessions::{CallEnd, CallSessions, CallStart, KeptCalls};
 use super::interactive::{InteractiveSessions, SessionSteps};
+use super::leaderships::Leadership;
 use super::local_database::LocalDatabase;
-use super::request_rows::{
-    REQUESTS_TABLE, drop_rows, look_up, request_key, request_row, unsettled,
-};
+use super::request_rows::{drop_rows, look_up, unsettled};
+use super::tasks::Task;
 use super::transaction_trace::TransactionTrace;
-use super::worker_context::{Leadership, LocalCommand, WorkerContext};
+use super::worker_context::{LocalCommand, WorkerContext};
 use crate::client::{ClientId, ClientReply, ClientRequest, Relay, worker_of};
-use crate::engine::Task;
 use crate::planted_bugs::PlantedBug;
-use crate::procedure::ProcedureTransaction;
+use crate::request_table::{REQUESTS_TABLE, request_key, request_row};
 use crate::slow::Kind;
 use bytes::Bytes;
+use shoal_types::procedure::ProcedureTransaction;
 use shoal_types::{
     Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
 };
@@ -41,12 +41,13 @@ struct ProcedureCall {
 impl ProcedureCalls {
     pub(crate) fn new(worker_context: &Rc<WorkerContext>) -> ProcedureCalls {
         let (limits, worker) = (&worker_context.limits, worker_context.place.worker);
-        let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
+        let (sessions_max, rows_kept) = (limits.call_sessions_max, limits.call_rows_kept);
+        let kept = KeptCalls { sessions_max, rows_kept };
         // A planted bug takes the numbers of others for its own: they are the same then.
         let reuses = worker_context.limits.faults.has(PlantedBug::ReuseSessionNumbers);
         let first = worker_context.random.borrow().fork(1).next_u64() >> 2;
-        let first = (worker, if reuses { 0 } else { first });
-        let granted = CallSessions::new(first, max, kept, worker_context.limits.faults);
+        let first = if reuses { 0 } else { first };
+        let granted = CallSessions::new(worker, first, kept, worker_context.limits.faults);
         ProcedureCalls {
             worker_context: Rc::clone(worker_context),
             granted: Rc::new(RefCell::new(granted)),
@@ -58,8 +59,9 @@ impl ProcedureCalls {
     /// for long enough: what has to be run for that is returned.
     pub(crate) fn collection(&self, now: Time) -> Option<Task> {
         self.sessions.collection(now);
-        let lasts =
-            |shard, leadership| self.worker_context.own_leadership(shard) == Some(leadership);
+        let lasts = |shard, leadership| {
+            self.worker_context.leaderships.own_leadership(shard) == Some(leadership)
+        };
         let overdue = self.granted.borrow_mut().overdue(now, lasts)?;
         let (worker_context, granted) = (Rc::clone(&self.worker_context), Rc::clone(&self.granted));
         Some(Box::pin(async move {
@@ -115,7 +117,7 @@ impl ProcedureCalls {
             refused.into_iter().for_each(|reply| self.worker_context.local_command(reply));
             return None;
         }
-        let leader = self.worker_context.leader(home);
+        let leader = self.worker_context.leaderships.leader(home).node;
         if leader != self.worker_context.place.node {
             // What was passed on once is not passed on again: its client asks again.
             if from.via.is_none() {
@@ -124,7 +126,7 @@ impl ProcedureCalls {
             }
             return None;
         }
-        let leadership = self.worker_context.own_leadership(home)?;
+        let leadership = self.worker_context.leaderships.own_leadership(home)?;
         match request {
             ClientRequest::Call { id, procedure, arguments } => {
                 self.call(from, ProcedureCall { id, procedure, arguments }, leadership)
@@ -172,7 +174,7 @@ impl ProcedureCalls {
     /// not judged: its client asks again.
     fn call(&mut self, from: Caller, call: ProcedureCall, leadership: Leadership) -> Option<Task> {
         let id = call.id;
-        if id.session.since > self.worker_context.configured.get() {
+        if id.session.since > self.worker_context.leaderships.configured() {
             return None;
         }
         let begun = self.granted.borrow_mut().begin(id, leadership);

@@ -1,12 +1,13 @@
 //! What a transaction has to say to other shards, and what they answer.
 
 use super::admission::AdmissionPermit;
+use super::leaderships::ShardLeader;
 use super::slot::ResultSlot;
 use super::stage_times::StageMarks;
 use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
-use shoal_types::{Epoch, Error, NodeId, Rejected, Result, ShardId, Time};
+use shoal_types::{Epoch, Error, Rejected, Result, ShardId, Time};
 use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
@@ -46,10 +47,8 @@ pub struct RemoteBranches {
 pub struct RemoteBranch {
     /// The shard.
     pub shard: ShardId,
-    /// Its leader,
-    pub node: NodeId,
-    /// in the leadership that began with this epoch.
-    pub leadership: Epoch,
+    /// Its leader when the branch began; what a later leadership is told of the branch is nothing to it.
+    pub leader: ShardLeader,
     /// The last request that was sent; they count from 1.
     pub step: u32,
     /// It has looked at something there.
@@ -58,8 +57,10 @@ pub struct RemoteBranch {
     pub writes: bool,
     /// The participant has ended it.
     pub over: bool,
-    /// Keys and bytes it has written there.
-    written: (usize, usize),
+    /// Keys it has written there.
+    written_keys: usize,
+    /// Bytes it has written there.
+    written_bytes: usize,
     /// Not sent yet.
     outgoing: Vec<Operation>,
     /// How many bytes that is.
@@ -67,6 +68,14 @@ pub struct RemoteBranch {
     waiting: Vec<ReplySlot>,
     /// The tickets of the request that is under way.
     asked: Option<Vec<ReplySlot>>,
+}
+
+/// A request to a branch that is about to be sent: its number, and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextRequest {
+    pub(crate) shard: ShardId,
+    pub(crate) leader: ShardLeader,
+    pub(crate) step: u32,
 }
 
 impl RemoteBranches {
@@ -90,7 +99,7 @@ impl RemoteBranches {
         })
     }
 
-    /// Adds an operation for `shard`, which `node` leads in that leadership. The ticket says where its answer will be, if
+    /// Adds an operation for `shard`, which has that leader. The ticket says where its answer will be, if
     /// it has one.
     ///
     /// # Errors
@@ -98,7 +107,7 @@ impl RemoteBranches {
     pub(crate) fn issue(
         &self,
         shard: ShardId,
-        (node, leadership): (NodeId, Epoch),
+        leader: ShardLeader,
         operation: Operation,
     ) -> Result<ReplySlot> {
         let ticket = ReplySlot::default();
@@ -108,7 +117,7 @@ impl RemoteBranches {
         }
         let mut remotes = self.remotes.borrow_mut();
         let at = remotes.iter().position(|remote| remote.shard == shard).unwrap_or_else(|| {
-            remotes.push(RemoteBranch::new(shard, node, leadership));
+            remotes.push(RemoteBranch::new(shard, leader));
             remotes.len() - 1
         });
         let remote = &mut remotes[at];
@@ -130,13 +139,25 @@ impl RemoteBranches {
 
     /// Takes the next batch of operations for each shard that has no request under way, and some operations whose answer
     /// is waited for or more than one request carries.
-    pub(crate) fn take_batches(&self, mut send: impl FnMut(&RemoteBranch, Vec<Operation>)) {
+    pub(crate) fn take_batches(&self, mut send: impl FnMut(NextRequest, Vec<Operation>)) {
         for remote in self.remotes.borrow_mut().iter_mut() {
             if remote.asked.is_none() && (!remote.waiting.is_empty() || remote.is_full()) {
                 let operations = remote.take_batch();
-                send(remote, operations);
+                send(remote.last_request(), operations);
             }
         }
+    }
+
+    /// Takes the writes that have gathered for `shard`, for the next request of the branch.
+    ///
+    /// # Panics
+    /// If there is no branch on it.
+    pub(crate) fn take_next(&self, shard: ShardId) -> (NextRequest, Vec<Operation>) {
+        self.with_remote(shard, |remote| {
+            remote.step += 1;
+            let operations = remote.take_writes();
+            (remote.last_request(), operations)
+        })
     }
 
     /// No task waits for reads any more: those that were not sent are forgotten.
@@ -245,21 +266,21 @@ impl RemoteBranches {
     /// How many keys it writes, as far as its coordinator knows.
     pub fn keys(&self) -> usize {
         let remotes = self.remotes.borrow();
-        self.own_keys.get() + remotes.iter().map(|remote| remote.written.0).sum::<usize>()
+        self.own_keys.get() + remotes.iter().map(|remote| remote.written_keys).sum::<usize>()
     }
 }
 
 impl RemoteBranch {
-    fn new(shard: ShardId, node: NodeId, leadership: Epoch) -> RemoteBranch {
+    fn new(shard: ShardId, leader: ShardLeader) -> RemoteBranch {
         RemoteBranch {
             shard,
-            node,
-            leadership,
+            leader,
             step: 0,
             reads: false,
             writes: false,
             over: false,
-            written: (0, 0),
+            written_keys: 0,
+            written_bytes: 0,
             outgoing: Vec::new(),
             outgoing_bytes: 0,
             waiting: Vec::new(),
@@ -270,21 +291,19 @@ impl RemoteBranch {
     /// Counts a write; a branch is within the same limits as any transaction on one shard.
     fn grow(&mut self, written: Option<usize>) -> Result<()> {
         let Some(more) = written else { return Ok(()) };
-        let (writes, bytes) = (self.written.0 + 1, self.written.1 + more);
+        let (writes, bytes) = (self.written_keys + 1, self.written_bytes + more);
         if bytes > TRANSACTION_BYTES_MAX {
             Err(Rejected::TransactionBytes { bytes, max: TRANSACTION_BYTES_MAX })?;
         }
         if writes > TRANSACTION_WRITES_MAX {
             Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
         }
-        self.written = (writes, bytes);
+        (self.written_keys, self.written_bytes) = (writes, bytes);
         Ok(())
     }
 
-    /// The number of the next request of this branch.
-    pub(crate) fn next_step(&mut self) -> u32 {
-        self.step += 1;
-        self.step
+    fn last_request(&self) -> NextRequest {
+        NextRequest { shard: self.shard, leader: self.leader, step: self.step }
     }
 
     fn is_full(&self) -> bool {
@@ -317,7 +336,7 @@ impl RemoteBranch {
     }
 
     /// The writes that have gathered. Reads that no task waited for are forgotten.
-    pub(crate) fn take_writes(&mut self) -> Vec<Operation> {
+    fn take_writes(&mut self) -> Vec<Operation> {
         self.forget_reads();
         self.outgoing_bytes = 0;
         std::mem::take(&mut self.outgoing)
@@ -329,7 +348,7 @@ mod tests {
     use super::*;
     use crate::execution::worker_context::recovering;
     use bytes::Bytes;
-    use shoal_types::{TableId, WorkerId};
+    use shoal_types::{NodeId, TableId, WorkerId};
 
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {
@@ -340,7 +359,8 @@ mod tests {
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));
             let operation = Operation::Put { table, key, value: Some(value.clone()) };
-            remote_branches.issue(ShardId(1), (NodeId(1), Epoch(1)), operation)
+            let leader = ShardLeader { node: NodeId(1), since: Epoch(1) };
+            remote_branches.issue(ShardId(1), leader, operation)
         };
         (0..3).for_each(|key| drop(put(key).expect("within the limit")));
         let error = put(3).expect_err("four quarters and their keys");
@@ -355,9 +375,8 @@ mod tests {
             RemoteBranches::new(Time::ZERO, id, Epoch(1), AdmissionPermit::alone());
         let get = || Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
         let asked = [ShardId(1), ShardId(2)].map(|shard| {
-            remote_branches
-                .issue(shard, (NodeId(shard.0), Epoch(1)), get())
-                .expect("within the limits")
+            let leader = ShardLeader { node: NodeId(shard.0), since: Epoch(1) };
+            remote_branches.issue(shard, leader, get()).expect("within the limits")
         });
         remote_branches.take_batches(|_, _| {});
         remote_branches.fail(ShardId(1), &recovering(ShardId(1)));

@@ -22,6 +22,29 @@ pub(crate) struct RequestRetransmission<M> {
     expires_at: Time,
 }
 
+/// A request that goes out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SentRequest {
+    pub(crate) key: BranchKey,
+    /// Which request of the branch.
+    pub(crate) step: u32,
+    /// The epoch of its transaction.
+    pub(crate) epoch: Epoch,
+    pub(crate) to: NodeId,
+    /// It may wait for so much longer than others.
+    pub(crate) extra_wait: Duration,
+}
+
+/// A request that has waited for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExpiredRequest {
+    pub(crate) key: BranchKey,
+    /// The epoch of its transaction.
+    pub(crate) epoch: Epoch,
+    /// No answer to it is waited for any more.
+    pub(crate) is_given_up: bool,
+}
+
 /// A request waits twice as long each time it is sent again, up to so many times as long as at first:
 /// a node that does not answer may have too much to do, and every copy is more of that.
 const PATIENCE_MAX: u32 = 16;
@@ -49,22 +72,16 @@ impl<M: Clone> RequestRetransmission<M> {
         [self.waiting.len(), self.due.len()]
     }
 
-    /// Keeps `message`, which goes out now, until request `step` of the branch is answered. It may wait for so much longer
-    /// than others.
+    /// Keeps `message`, which goes out now, until the request is answered.
     ///
     /// # Panics
     /// If a request of the branch is under way.
-    pub(crate) fn send(
-        &mut self,
-        (now, extra): (Time, Duration),
-        key: BranchKey,
-        (step, epoch): (u32, Epoch),
-        to: NodeId,
-        message: M,
-    ) {
+    pub(crate) fn send(&mut self, now: Time, request: SentRequest, message: M) {
+        let SentRequest { key, step, epoch, to, extra_wait } = request;
         let mut backoff = Backoff::new(self.retry_after, self.retry_after * PATIENCE_MAX);
         let retry_at = now + backoff.advance();
-        let waiting = PendingRequest { to, step, since: now + extra, epoch, message, backoff };
+        let since = now + extra_wait;
+        let waiting = PendingRequest { to, step, since, epoch, message, backoff };
         let before = self.waiting.insert(key, waiting);
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
         self.expires_at = self.expires_at.min(now + self.wait_max);
@@ -113,16 +130,20 @@ impl<M: Clone> RequestRetransmission<M> {
         &mut self,
         now: Time,
         kept: impl Fn(BranchKey, Epoch) -> bool,
-    ) -> Vec<(BranchKey, Epoch, bool)> {
+    ) -> Vec<ExpiredRequest> {
         if now < self.expires_at {
             return Vec::new();
         }
         let wait_max = self.wait_max;
         let expired = self.waiting.iter().filter(|(_, it)| it.since + wait_max <= now);
-        let expired: Vec<_> =
-            expired.map(|(key, it)| (*key, it.epoch, !kept(*key, it.epoch))).collect();
-        for (key, ..) in expired.iter().filter(|(.., gone)| *gone) {
-            self.waiting.remove(key);
+        let expired = expired.map(|(key, it)| ExpiredRequest {
+            key: *key,
+            epoch: it.epoch,
+            is_given_up: !kept(*key, it.epoch),
+        });
+        let expired: Vec<ExpiredRequest> = expired.collect();
+        for request in expired.iter().filter(|request| request.is_given_up) {
+            self.waiting.remove(&request.key);
         }
         // What is kept is looked at again after a while.
         let next = self.waiting.values().map(|it| it.since + wait_max).min();
@@ -178,6 +199,12 @@ mod tests {
     const WAIT: Duration = Duration::from_nanos(100);
     const E: Epoch = Epoch(1);
 
+    /// The first request of the branch of a transaction.
+    fn request(sequence: u64, epoch: Epoch) -> SentRequest {
+        let (key, to) = ((sequence, ShardId(0)), NodeId(2));
+        SentRequest { key, step: 1, epoch, to, extra_wait: Duration::ZERO }
+    }
+
     fn due(outbox: &mut RequestRetransmission<&'static str>, now: u64) -> Vec<&'static str> {
         let mut sent = Vec::new();
         outbox.overdue(Time(now), |_, message| sent.push(*message));
@@ -187,8 +214,8 @@ mod tests {
     #[test]
     fn a_request_is_sent_again_until_it_is_answered() {
         let mut outbox = RequestRetransmission::new(RETRY, WAIT);
-        outbox.send((Time(0), Duration::ZERO), (1, ShardId(0)), (1, E), NodeId(2), "one");
-        outbox.send((Time(5), Duration::ZERO), (2, ShardId(0)), (1, E), NodeId(2), "two");
+        outbox.send(Time(0), request(1, E), "one");
+        outbox.send(Time(5), request(2, E), "two");
         assert_eq!(outbox.next_due(), Some(Time(10)));
         assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
         assert_eq!(due(&mut outbox, 10), ["one"]);
@@ -211,18 +238,19 @@ mod tests {
     fn a_request_expires_however_often_it_was_sent_again() {
         let mut outbox = RequestRetransmission::new(RETRY, WAIT);
         let [first, second, third] = [1, 2, 3].map(|sequence| (sequence, ShardId(0)));
-        outbox.send((Time(0), Duration::ZERO), first, (1, E), NodeId(2), "one");
-        outbox.send((Time(5), Duration::ZERO), second, (1, E), NodeId(2), "two");
-        outbox.send((Time(5), Duration::ZERO), third, (1, Epoch(2)), NodeId(2), "three");
+        outbox.send(Time(0), request(1, E), "one");
+        outbox.send(Time(5), request(2, E), "two");
+        outbox.send(Time(5), request(3, Epoch(2)), "three");
         assert_eq!(due(&mut outbox, 50).len(), 3);
         assert_eq!(outbox.next_expiry(), Some(Time(100)));
         assert!(outbox.answered(NodeId(2), first, 1, |_| true));
         assert_eq!(outbox.expire(Time(100), |_, _| false), []);
         let kept = |_, epoch| epoch == Epoch(2);
-        let expired = [(second, E, true), (third, Epoch(2), false)];
-        assert_eq!(outbox.expire(Time(112), kept), expired);
+        let expired = |key, epoch, is_given_up| ExpiredRequest { key, epoch, is_given_up };
+        let both = [expired(second, E, true), expired(third, Epoch(2), false)];
+        assert_eq!(outbox.expire(Time(112), kept), both);
         assert_eq!((outbox.next_expiry(), outbox.len()), (Some(Time(124)), 1));
-        assert_eq!(outbox.expire(Time(124), |_, _| false), [(third, Epoch(2), true)]);
+        assert_eq!(outbox.expire(Time(124), |_, _| false), [expired(third, Epoch(2), true)]);
         assert_eq!((outbox.next_due(), outbox.next_expiry(), outbox.len()), (None, None, 0));
     }
 }

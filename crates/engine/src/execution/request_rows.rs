@@ -1,14 +1,4 @@
-//! The table of requests: what calls returned, one row for each session, and until when.
-//!
-//! ```text
-//! key    home u32 | 1 | worker u32 | since u32 | incarnation u32 | serial u64     a session
-//! value  number u64, little-endian | what the call with that number returned
-//!
-//! key    home u32 | 0 | worker u32                                                a mark
-//! value  the last part, from `worker` on, of the last key whose row was dropped
-//! ```
-//! All numbers of keys are big-endian. So the sessions of a worker stand in the order in which they were granted, those of
-//! earlier leaderships first, and a prefix of them is over; what is dropped is the front of it.
+//! The rows of the [table of requests](crate::request_table): what they tell of a call, and until when they are kept.
 //!
 //! Rows of sessions that are over are kept for a while, for clients that were not told: for
 //! [`call_rows_kept`](super::Limits::call_rows_kept) at least and about twice that at most, but of each worker and shard
@@ -21,72 +11,17 @@ use super::local_database::LocalDatabase;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
+use crate::request_table::{
+    PREFIX_BYTES, REQUESTS_TABLE, key_prefix, mark_key, read_request_row, request_key,
+};
 use bytes::Bytes;
-use shoal_cluster::topology::Partitioning;
 use shoal_types::{
-    Aborted, CallSession, Database, Error, RequestId, Result, Scan, ShardId, Transaction as _,
-    Unknown, WorkerId,
+    Aborted, CallSession, Database, Error, RequestId, Result, Scan, Transaction as _, Unknown,
 };
 use std::rc::Rc;
 
-/// The table in which the outcomes of calls are kept.
-pub const REQUESTS_TABLE: &str = "shoal.requests";
-
 /// Rows that one transaction counts, or drops.
 const ROWS_AT_ONCE: usize = 256;
-
-/// How [`REQUESTS_TABLE`] is partitioned: a row lives on the shard that its key begins with.
-pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
-    let splits = (0..shards).map(|shard| {
-        let first = if shard == 0 { Box::default() } else { Box::from(shard.to_be_bytes()) };
-        (first, ShardId(shard))
-    });
-    (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
-}
-
-/// What stands before the part of a key that names a session.
-const PREFIX_BYTES: usize = 5;
-
-/// The key of a session's row.
-pub fn request_key(session: &CallSession) -> Vec<u8> {
-    let CallSession { home, since, incarnation, worker, serial } = session;
-    let mut key = prefix(*home, *worker);
-    key.extend_from_slice(&since.0.to_be_bytes());
-    key.extend_from_slice(&incarnation.to_be_bytes());
-    key.extend_from_slice(&serial.to_be_bytes());
-    key
-}
-
-/// What the keys of the sessions begin with that a worker has granted for a shard.
-fn prefix(home: ShardId, worker: WorkerId) -> Vec<u8> {
-    [&home.0.to_be_bytes()[..], &[1], &worker.0.to_be_bytes()].concat()
-}
-
-/// The key of the mark.
-fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
-    [&home.0.to_be_bytes()[..], &[0], &worker.0.to_be_bytes()].concat()
-}
-
-/// The row of a call that returned `result`.
-pub fn request_row(number: u64, result: &[u8]) -> Vec<u8> {
-    [&number.to_le_bytes()[..], result].concat()
-}
-
-/// The call whose result a row has, and the result; `None` for a mark.
-///
-/// # Errors
-/// Where it is neither.
-pub fn read_request_row<'r>(key: &[u8], row: &'r [u8]) -> Result<Option<(u64, &'r [u8])>> {
-    if key.get(PREFIX_BYTES - 1) == Some(&0) {
-        return Ok(None);
-    }
-    let (number, result) = row.split_first_chunk::<8>().ok_or_else(corrupt)?;
-    Ok(Some((u64::from_le_bytes(*number), result)))
-}
-
-fn corrupt() -> Error {
-    Error::reject("a row of the table of requests is shorter than its number")
-}
 
 /// What the row of a call tells.
 enum RequestRow {
@@ -147,11 +82,11 @@ async fn found(
                         RequestRow::Returned(Bytes::copy_from_slice(result))
                     }
                     later if later > id.number => RequestRow::Gone,
-                    _ if worker_context.are_calls_lost(&id.session) => RequestRow::Lost,
+                    _ if worker_context.leaderships.are_calls_lost(&id.session) => RequestRow::Lost,
                     _ => RequestRow::Nothing,
                 });
             }
-            if worker_context.are_calls_lost(&id.session) {
+            if worker_context.leaderships.are_calls_lost(&id.session) {
                 return Ok(RequestRow::Lost);
             }
             let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
@@ -176,7 +111,7 @@ pub(super) async fn drop_rows(
         let (since, incarnation) = (leadership.since, leadership.incarnation.0);
         request_key(&CallSession { home: shard, since, incarnation, worker, serial })
     };
-    let (mut first, over) = (prefix(shard, worker), serial(over));
+    let (mut first, over) = (key_prefix(shard, worker), serial(over));
     let long_over = long_over.map(serial);
     let rows = count(worker_context, &first, &over).await?;
     let mut excess = rows.saturating_sub(worker_context.limits.call_sessions_max);
@@ -184,7 +119,7 @@ pub(super) async fn drop_rows(
         let goes = |at: usize, key: &[u8]| {
             at < excess || long_over.as_ref().is_some_and(|end| key < &end[..])
         };
-        match drop_some(worker_context, overdue, (&first, &over), goes).await? {
+        match drop_some(worker_context, overdue, &first, &over, goes).await? {
             (ROWS_AT_ONCE, Some(last)) => first = [&last[..], &[0]].concat(),
             _ => return Ok(()),
         }
@@ -218,7 +153,8 @@ async fn count(worker_context: &Rc<WorkerContext>, first: &[u8], over: &[u8]) ->
 async fn drop_some(
     worker_context: &Rc<WorkerContext>,
     overdue: &OverdueRows,
-    (first, over): (&[u8], &[u8]),
+    first: &[u8],
+    over: &[u8],
     goes: impl Fn(usize, &[u8]) -> bool,
 ) -> Result<(usize, Option<Vec<u8>>)> {
     let local = LocalDatabase::new(worker_context);

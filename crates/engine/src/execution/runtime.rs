@@ -8,25 +8,23 @@
 //! ```
 //! An engine says what a request and a reply are, and what happens at commit; how they travel is here.
 
+use super::limits::TURN;
 use super::participant_table::BranchHeader;
 use super::procedure_calls::ProcedureCalls;
-use super::remote_branches::RemoteBranches;
-use super::request_retransmission::{BranchKey, RequestRetransmission};
+use super::remote_branches::{NextRequest, RemoteBranches};
+use super::request_retransmission::{BranchKey, RequestRetransmission, SentRequest};
 use super::slot::ResultSlot;
 use super::tasks::Tasks;
 use super::timers::Timers;
 use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerContext};
 use crate::client::{ClientId, ClientRequest, Relay};
-use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
+use crate::counters::EngineCounters;
+use crate::events::{EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// After this the worker goes on with what a step left.
-pub const TURN: Duration = Duration::from_micros(1);
 
 /// An engine's messages, as far as execution has to make them.
 pub trait RuntimeMessage: Clone {
@@ -53,6 +51,17 @@ pub struct Runtime<M> {
     sleeping: Timers<Rc<ResultSlot<()>>>,
     /// How many participants of a transaction that is decided have not confirmed it yet.
     unresolved: BTreeMap<u64, usize>,
+}
+
+/// What names a request to a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestName {
+    /// Whose branch.
+    pub transaction: TransactionId,
+    /// The shard of the branch.
+    pub shard: ShardId,
+    /// Which request of the branch; from 1.
+    pub step: u32,
 }
 
 /// The requests that have waited for too long and were given up: their transactions and the shards that were asked.
@@ -174,7 +183,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     /// its coordinator asks again, and by then things may be different.
     pub fn is_ours(&mut self, from: WorkerPlace, header: &BranchHeader, led: bool) -> bool {
         let ours = led
-            && self.worker_context.leadership(header.shard).1 == header.leadership
+            && self.worker_context.leaderships.leader(header.shard).since == header.leadership
             && header.is_of(from);
         self.counters.dropped += u64::from(!ours);
         ours
@@ -207,14 +216,15 @@ impl<M: RuntimeMessage> Runtime<M> {
         self.outbox.len() > 0
     }
 
-    /// An answer to request `step` came. The branch, if that was waited for and `fits` the request: it
+    /// An answer to a request came. The branch, if that was waited for and `fits` the request: it
     /// may be a repetition, or not matter any more, or be nonsense.
     pub fn answered(
         &mut self,
         from: NodeId,
-        (transaction, shard, step): (TransactionId, ShardId, u32),
+        answered: &RequestName,
         fits: impl FnOnce(&M) -> bool,
     ) -> Option<BranchKey> {
+        let RequestName { transaction, shard, step } = *answered;
         let place = self.worker_context.place;
         let own = (transaction.node, transaction.worker) == (place.node, place.worker);
         let key = (transaction.sequence, shard);
@@ -233,12 +243,10 @@ impl<M: RuntimeMessage> Runtime<M> {
         effects: &mut EngineEffects<M, O>,
     ) -> bool {
         let mut batches = Vec::new();
-        remote_branches.take_batches(|remote, operations| {
-            batches.push((remote.shard, (remote.node, remote.leadership), remote.step, operations));
-        });
+        remote_branches.take_batches(|next, operations| batches.push((next, operations)));
         let any = !batches.is_empty();
-        for (shard, leadership, step, operations) in batches {
-            self.send(remote_branches, shard, (leadership, step), execute(operations), effects);
+        for (next, operations) in batches {
+            self.send(remote_branches, next, execute(operations), effects);
         }
         any
     }
@@ -251,30 +259,33 @@ impl<M: RuntimeMessage> Runtime<M> {
         request: impl FnOnce(Vec<Operation>) -> M::Request,
         effects: &mut EngineEffects<M, O>,
     ) {
-        let (leadership, step, operations) = remote_branches.with_remote(shard, |remote| {
-            ((remote.node, remote.leadership), remote.next_step(), remote.take_writes())
-        });
-        self.send(remote_branches, shard, (leadership, step), request(operations), effects);
+        let (next, operations) = remote_branches.take_next(shard);
+        self.send(remote_branches, next, request(operations), effects);
     }
 
     /// Sends a request, again and again until it is answered.
     fn send<O>(
         &mut self,
         remote_branches: &RemoteBranches,
-        shard: ShardId,
-        ((node, leadership), step): ((NodeId, Epoch), u32),
+        next: NextRequest,
         request: M::Request,
         effects: &mut EngineEffects<M, O>,
     ) {
         let oldest = self.worker_context.sequences.borrow().oldest();
         let (transaction, epoch) = (remote_branches.id, remote_branches.epoch);
+        let NextRequest { shard, leader, step } = next;
+        let leadership = leader.since;
         let header = BranchHeader { transaction, shard, step, oldest, epoch, leadership };
         let message = M::request(header, request);
-        let key = (transaction.sequence, shard);
-        let (now, extra) =
-            (self.worker_context.now.get(), self.worker_context.extra_wait(remote_branches.keys()));
-        self.outbox.send((now, extra), key, (step, epoch), node, message.clone());
-        effects.push(EngineEffect::Send { to: self.peer(node), message });
+        let sent = SentRequest {
+            key: (transaction.sequence, shard),
+            step,
+            epoch,
+            to: leader.node,
+            extra_wait: self.worker_context.extra_wait(remote_branches.keys()),
+        };
+        self.outbox.send(self.worker_context.now.get(), sent, message.clone());
+        effects.push(EngineEffect::Send { to: self.peer(leader.node), message });
     }
 
     /// Tells the participants that have not ended their branches to undo them, and says so to nothing
@@ -317,8 +328,9 @@ impl<M: RuntimeMessage> Runtime<M> {
         let kept = |key: BranchKey, epoch| unresolved.contains_key(&key.0) && !over(key, epoch);
         let expired = self.outbox.expire(now, kept);
         let open = self.worker_context.epoch.get();
-        let in_open_epoch = expired.iter().any(|(_, epoch, _)| *epoch == open);
-        let gone = expired.into_iter().filter(|(.., gone)| *gone).map(|(key, ..)| key);
+        let in_open_epoch = expired.iter().any(|request| request.epoch == open);
+        let gone = expired.into_iter().filter(|request| request.is_given_up);
+        let gone = gone.map(|request| request.key);
         let (decided, undecided): (Vec<_>, Vec<_>) =
             gone.partition(|(sequence, _)| self.unresolved.contains_key(sequence));
         decided.iter().for_each(|(sequence, _)| self.resolved(*sequence));

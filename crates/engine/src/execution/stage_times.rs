@@ -9,7 +9,7 @@
 //! pieces that the transaction leaves in streams, in `../replication/transit.rs`.
 
 use super::admission::AdmissionPermit;
-use crate::engine::StageTimes;
+use crate::counters::StageTimes;
 use shoal_types::Time;
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! How tasks and what they ask for take turns within a step, in every engine.
 
-use super::runtime::{Runtime, RuntimeMessage, TURN};
+use super::limits::TURN;
+use super::runtime::{Runtime, RuntimeMessage};
 use super::worker_context::EngineRequest;
-use crate::engine::{EngineEffect, EngineEffects};
+use crate::events::{EngineEffect, EngineEffects};
 use shoal_types::Time;
 
 /// How many rounds of tasks and what they ask for one step makes before others get their turn.

@@ -1,9 +1,14 @@
 //! The futures of a worker, polled by the worker.
 
-use crate::engine::Task;
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
+
+/// Something that runs on a worker beside the transactions of clients: a loader, a workload. It gets
+/// at the data through [`LocalDatabase`](super::LocalDatabase), and is polled by the engine.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// All tasks of a worker. Which of them can go on is told by their wakers, in the order of the
 /// wakings, so that the same events poll them in the same order.

@@ -1,12 +1,12 @@
 //! What a body works with.
 
 use super::admission::AdmissionPermit;
+use super::limits::TURN;
 use super::remote_branches::{RemoteBranches, ReplySlot};
-use super::runtime::TURN;
 use super::slot::ResultSlot;
 use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
-    BodyEnd, EngineRequest, StoreBranch, Submission, WorkerContext, recovering,
+    BodyEnd, EngineRequest, StoreBranch, Submission, UnnotedReads, WorkerContext, recovering,
 };
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
 use crate::transaction_id::TransactionId;
@@ -177,8 +177,8 @@ impl CoordinatorTransaction {
         let Some(branch) = self.own[at].get() else { return Ok(false) };
         let Some(reads) = &self.worker_context.reads else { return Ok(false) };
         let (from, most) = (self.noted[at].get(), self.worker_context.step_reads_max());
-        let transaction = &self.remote_branches;
-        let noted = reads.note(&self.worker_context, transaction, (at, branch), (from, most))?;
+        let unnoted = UnnotedReads { own: at, branch, from, most };
+        let noted = reads.note(&self.worker_context, &self.remote_branches, unnoted)?;
         self.noted[at].set(noted);
         self.worker_context.looked_at(noted - from);
         Ok(noted - from == most)
@@ -188,7 +188,9 @@ impl CoordinatorTransaction {
         self.worker_context.check_in(shard)?;
         match self.worker_context.own(shard) {
             Some(own) => Ok(OperationTarget::Own(own)),
-            None if self.worker_context.leader(shard) == self.worker_context.place.node => {
+            None if self.worker_context.leaderships.leader(shard).node
+                == self.worker_context.place.node =>
+            {
                 Err(recovering(shard))
             }
             None => Ok(OperationTarget::Other(shard)),
@@ -304,8 +306,11 @@ impl CoordinatorTransaction {
             Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
         }
         let waits = operation.wants_answer();
-        let ticket =
-            self.remote_branches.issue(shard, self.worker_context.leadership(shard), operation)?;
+        let ticket = self.remote_branches.issue(
+            shard,
+            self.worker_context.leaderships.leader(shard),
+            operation,
+        )?;
         if waits || self.remote_branches.is_full() {
             self.worker_context.ask(EngineRequest::Send(Rc::clone(&self.remote_branches)));
         }

@@ -1,7 +1,6 @@
 //! What is remembered of a transaction while it runs, should it prove to be slow.
 
 use super::remote_branches::RemoteBranches;
-use super::transaction::CoordinatorTransaction;
 use super::worker_context::WorkerContext;
 use crate::slow::{Kind, Slow, outcome};
 use shoal_types::{Result, ShardId, Time};
@@ -30,10 +29,14 @@ pub(super) struct AttemptTrace {
 }
 
 impl TransactionTrace {
-    /// The body of an attempt is done.
-    pub(super) fn see(&mut self, worker_context: &WorkerContext, tx: &CoordinatorTransaction) {
+    /// The body of an attempt is done; `attempt` says what it has done, and is only called if slow transactions are kept.
+    pub(super) fn see(
+        &mut self,
+        worker_context: &WorkerContext,
+        attempt: impl FnOnce() -> AttemptTrace,
+    ) {
         if worker_context.slows.is_on() {
-            self.last = Some(tx.done());
+            self.last = Some(attempt());
         }
     }
 
@@ -45,7 +48,7 @@ impl TransactionTrace {
         result: &Result<T>,
         kind: impl FnOnce() -> Kind,
     ) {
-        worker_context.slows.note((began, worker_context.now.get()), |took| Slow {
+        worker_context.slows.note(began, worker_context.now.get(), |took| Slow {
             kind: kind(),
             transaction: self.last.as_ref().map(|last| last.remote_branches.id),
             attempts: self.attempts,

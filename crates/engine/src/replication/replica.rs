@@ -1,7 +1,7 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
 use super::replay_floor::ReplayFloor;
-use crate::execution::Limits;
+use crate::execution::limits::Limits;
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
@@ -16,8 +16,6 @@ pub struct ShardReplica {
     pub shard: ShardId,
     /// Its data.
     pub store: Arc<Store>,
-    /// This node leads the shard at first.
-    pub led: bool,
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Box<[AtomicU64]>,
@@ -62,7 +60,6 @@ impl ShardReplica {
             ShardReplica {
                 shard,
                 store: Arc::new(store),
-                led: topology.leader(shard) == node,
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
                 covered: (0..workers).map(|_| AtomicU64::new(0)).collect(),
                 floor: RwLock::default(),
@@ -72,7 +69,7 @@ impl ShardReplica {
             }
         });
         let mut replicas: Vec<ShardReplica> = replicas.collect();
-        replicas.sort_by_key(|replica| !replica.led);
+        replicas.sort_by_key(|replica| topology.leader(replica.shard) != node);
         replicas
     }
 

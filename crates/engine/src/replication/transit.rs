@@ -1,6 +1,6 @@
 //! How long what is appended to a stream is on its way: in the open batch, and in the stream until it is decided.
 
-use crate::engine::StageTimes;
+use crate::counters::StageTimes;
 use shoal_types::Time;
 use std::collections::VecDeque;
 

@@ -7,7 +7,9 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::worker_context::{ReadsToReveal, StoreBranch, WorkerContext};
+use shoal_engine::execution::worker_context::{
+    ReadsToReveal, StoreBranch, UnnotedReads, WorkerContext,
+};
 use shoal_types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -126,10 +128,10 @@ impl ReadsToReveal for RevealedReads {
         &self,
         worker_context: &WorkerContext,
         transaction: &RemoteBranches,
-        (at, branch): (usize, &StoreBranch),
-        (from, most): (usize, usize),
+        unnoted: UnnotedReads<'_>,
     ) -> Result<usize> {
-        let shard = worker_context.own[at].shard;
+        let UnnotedReads { own, branch, from, most } = unnoted;
+        let shard = worker_context.own[own].shard;
         let watermarks = self.watermarks.borrow();
         let (epoch, faults) = (transaction.epoch, PlantedBugs::NONE);
         let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };

@@ -164,7 +164,7 @@ impl Mako {
             return Time::MAX;
         }
         // A node that leads nothing says nothing where there is nothing to say.
-        let patience = match worker_context.is_leader(transaction.node) {
+        let patience = match worker_context.leaderships.is_leader(transaction.node) {
             true => self.options().silent_after,
             false => self.options().hang_after,
         };

@@ -37,19 +37,11 @@ impl Mako {
         incarnation: Incarnation,
         effects: &mut MakoEffects,
     ) {
-        if self.runtime.worker_context.incarnation.get() == Incarnation::default() {
-            self.runtime.worker_context.sequences.borrow_mut().begin_instance(incarnation);
-        }
-        self.runtime.worker_context.incarnation.set(incarnation);
         self.failure_detector.configured(configuration);
-        let node = self.runtime.worker_context.place.node;
-        let moved = self.runtime.worker_context.follow(configuration);
-        self.leaderships.clear();
+        let moved = self.runtime.worker_context.configured(configuration, incarnation);
         for at in 0..self.leader_shards.len() {
-            let assignment = configuration.shard(self.leader_shards[at].lead.shard);
-            let own = assignment.filter(|it| (it.leader, it.incarnation) == (node, incarnation));
-            let since = own.map(|assignment| assignment.since);
-            self.leaderships.push(since);
+            let shard = self.leader_shards[at].lead.shard;
+            let since = self.runtime.worker_context.leaderships.appointed_since(shard);
             if self.leader_shards[at].leader_state.as_ref().map(|leader_state| leader_state.since)
                 != since
             {
@@ -79,7 +71,8 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let Some(since) = self.leaderships[at] else { return }; // It was deposed since.
+        let since = self.runtime.worker_context.leaderships.appointed_since(shard);
+        let Some(since) = since else { return }; // It was deposed since.
         effects.observe(|| MakoObservation::Led { shard, ballot, length });
         let led = &mut self.leader_shards[at];
         led.ever_led = true;

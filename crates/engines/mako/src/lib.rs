@@ -106,9 +106,10 @@ use shoal_engine::engine::{
     Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::runtime::{Runtime, TURN};
+use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
@@ -150,8 +151,6 @@ pub struct Mako {
     live: Vec<LiveEpoch>,
     /// The version of the shared epochs that this worker has seen.
     epochs_seen: u64,
-    /// Since which epoch this node leads each shard, by the configuration; as in `led`.
-    leaderships: Vec<Option<Epoch>>,
     /// Losses of majorities that were accepted, of any shards.
     losses: BTreeMap<ShardId, Loss>,
     /// Until when this node may act as a leader.
@@ -209,20 +208,21 @@ impl Engine for Mako {
         let shards = shared.setup.topology.shards() as usize;
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
-        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let topology = Arc::clone(&shared.setup.topology);
+        let stores = shared.replicas.iter();
+        let stores = stores.map(|replica| (replica.shard, Arc::clone(&replica.store))).collect();
         let watermarks = Rc::new(RefCell::new(Watermarks::new(FIRST_EPOCH, shards, faults)));
         let reads = Rc::new(RevealedReads { watermarks: Rc::clone(&watermarks) });
         let worker_context = WorkerContext::new(WorkerSetup {
             place,
             topology,
-            replicas,
+            stores,
             epoch: FIRST_EPOCH,
             limits,
             seed,
             reads: Some(reads),
             procedures: Arc::clone(&shared.setup.procedures),
         });
-        (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
@@ -241,7 +241,6 @@ impl Engine for Mako {
             replaying: ReplayBudget::default(),
             live: vec![LiveEpoch::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
-            leaderships: Vec::new(),
             losses: BTreeMap::new(),
             lease_end: Time::ZERO,
             failure_detector: FailureDetector::new(shared.setup.topology.nodes().len()),
@@ -267,7 +266,7 @@ impl Engine for Mako {
             let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
             // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
-                !worker_context.is_leader(from.node)
+                !worker_context.leaderships.is_leader(from.node)
                     || led.iter().any(|led| led.lead.waits_for(from.node, since))
             };
             self.failure_detector.hear(
@@ -490,7 +489,9 @@ impl Mako {
             MakoMessage::Reply { transaction, shard, step, reply } => {
                 let shards = self.runtime.worker_context.topology.shards();
                 let fits = |asked: &MakoMessage| plausibility::reply(asked, &reply, shard, shards);
-                if let Some(key) = self.runtime.answered(from, (transaction, shard, step), fits) {
+                if let Some(key) =
+                    self.runtime.answered(from, &RequestName { transaction, shard, step }, fits)
+                {
                     self.replied(key, reply, effects);
                 }
             }

@@ -5,7 +5,7 @@ use super::plausibility::ENTRIES_MAX;
 use super::replay_budget::REPLAY_BYTES_MAX;
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::PlantedBugs;
-use shoal_engine::execution::worker_context::{Limits, at_least_one, not_zero};
+use shoal_engine::execution::limits::{Limits, at_least_one, not_zero};
 use shoal_types::REMOTE_CLOCKS_MAX;
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ impl Mako {
         else {
             return;
         };
-        if self.runtime.worker_context.holds_nothing(from) {
+        if self.runtime.worker_context.leaderships.holds_nothing(from) {
             let limits = &self.runtime.worker_context.limits;
             let until = self.runtime.worker_context.now.get() + ASKER_WAITS * limits.shard_wait_max;
             self.gossip.is_asked(from, until);

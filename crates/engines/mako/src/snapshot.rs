@@ -324,7 +324,7 @@ impl Mako {
             let snapshot_sender = &mut self.snapshot_senders[place];
             let shard = self.follower_replays[snapshot_sender.at].shard;
             // Perhaps this node has not heard who leads.
-            let gives = self.runtime.worker_context.gives(
+            let gives = self.runtime.worker_context.leaderships.gives(
                 shard,
                 self.runtime.worker_context.place.node,
                 snapshot_sender.to,
@@ -571,7 +571,7 @@ impl Mako {
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
         };
-        self.runtime.worker_context.gives(part.shard, from, self.runtime.worker_context.place.node)
+        self.runtime.worker_context.leaderships.gives(part.shard, from, self.runtime.worker_context.place.node)
             && self.runtime.worker_context.own(part.shard).is_none()
             && ascends
             && plausibility::clock(part.cut)

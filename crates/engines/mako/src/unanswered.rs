@@ -100,9 +100,10 @@ impl Mako {
         let is_silent =
             |node| self.failure_detector.is_silent(node, worker_context.now.get(), patience);
         let remotes = remote_branches.remotes();
-        let mut writers = remotes.iter().filter(|remote| remote.writes && is_silent(remote.node));
+        let mut writers =
+            remotes.iter().filter(|remote| remote.writes && is_silent(remote.leader.node));
         let shard = writers.next().map(|remote| remote.shard);
-        shard.filter(|_| worker_context.is_leader(worker_context.place.node))
+        shard.filter(|_| worker_context.leaderships.is_leader(worker_context.place.node))
     }
 
     /// Of epochs before this one participants keep nothing: they were closed for as long as any wait takes.

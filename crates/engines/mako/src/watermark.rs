@@ -15,6 +15,7 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::leaderships::ShardLeader;
 use shoal_engine::execution::worker_context::WorkerContext;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl Gossip {
         let own: Vec<ShardId> =
             topology.shard_ids().filter(|shard| worker_context.leader(*shard) == node).collect();
         let mut followers: Vec<NodeId> =
-            own.iter().flat_map(|shard| worker_context.holders(*shard)).collect();
+            own.iter().flat_map(|shard| worker_context.leaderships.holders(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
             // A node that leads nothing has only floors to tell.
             true => leaders.collect(),
@@ -230,10 +231,10 @@ impl Mako {
         let Some(at) = self.live(watermark.epoch()) else { return false };
         let known = &self.live[at].watermark;
         let ends = watermark.epoch() < worker_context.epoch.get();
-        (ends || worker_context.is_leader(from))
+        (ends || worker_context.leaderships.is_leader(from))
             && worker_context.topology.shard_ids().all(|shard| {
                 let said = watermark.of(shard);
-                let (leader, since) = worker_context.leadership(shard);
+                let ShardLeader { node: leader, since } = worker_context.leaderships.leader(shard);
                 let own = leader == worker_context.place.node && watermark.epoch() >= since;
                 // Where a shard is out, nothing of it is to come.
                 (plausibility::clock(said) || said <= known.of(shard) || (ends && said == Clock::MAX))

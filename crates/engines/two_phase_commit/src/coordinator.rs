@@ -566,8 +566,8 @@ impl TwoPhaseCommit {
         let open = if it.handed_over { Vec::new() } else { remote_branches.open_branches() };
         for shard in open {
             let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
-            let leadership = remote_branches.with_remote(shard, |remote| remote.leadership);
-            if leadership != self.runtime.worker_context.leadership(shard).1 {
+            let leadership = remote_branches.with_remote(shard, |remote| remote.leader.since);
+            if leadership != self.runtime.worker_context.leaderships.leader(shard).since {
                 continue; // That leader is gone, and with it the branch as it was.
             }
             let request =
@@ -671,8 +671,8 @@ impl TwoPhaseCommit {
     fn moved(&self, remote_branches: &RemoteBranches) -> Option<Error> {
         let remotes = remote_branches.remotes();
         let mut moved = remotes.iter().filter(|remote| {
-            let now = self.runtime.worker_context.leadership(remote.shard);
-            now != (remote.node, remote.leadership)
+            let now = self.runtime.worker_context.leaderships.leader(remote.shard);
+            now != remote.leader
         });
         moved.next().map(|remote| recovering(remote.shard))
     }

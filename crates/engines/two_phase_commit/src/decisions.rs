@@ -27,6 +27,7 @@
 use super::message::{DecisionHome, Participant};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use shoal_engine::execution::leaderships::ShardLeader;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
@@ -143,7 +144,7 @@ impl TwoPhaseCommit {
         // A participant that is not known here may have been followed by another, and its copy of an inquiry outlast the
         // decision. One that this node has not heard of yet asks again.
         let is_present = self.has_shard(participant.shard)
-            && self.runtime.worker_context.leadership(participant.shard).1
+            && self.runtime.worker_context.leaderships.leader(participant.shard).since
                 == participant.leadership;
         match self.decision(transaction, home).filter(|_| is_present) {
             Some(committed) => {
@@ -193,7 +194,8 @@ impl TwoPhaseCommit {
             self.decisions[at].tell_at = next;
             let home = self.leader_logs[at].lead.shard;
             for (transaction, shard) in due {
-                let (to, leadership) = self.runtime.worker_context.leadership(shard);
+                let ShardLeader { node: to, since: leadership } =
+                    self.runtime.worker_context.leaderships.leader(shard);
                 let about = (home, Participant { shard, leadership });
                 self.say_decision(to, transaction, about, true, effects);
             }

@@ -27,18 +27,10 @@ impl TwoPhaseCommit {
         incarnation: Incarnation,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        if self.configuration.is_none() {
-            self.runtime.worker_context.sequences.borrow_mut().begin_instance(incarnation);
-        }
-        self.runtime.worker_context.incarnation.set(incarnation);
-        let node = self.runtime.worker_context.place.node;
-        let moved = self.runtime.worker_context.follow(&configuration);
-        self.leaderships.clear();
+        let moved = self.runtime.worker_context.configured(&configuration, incarnation);
         for at in 0..self.leader_logs.len() {
-            let assignment = configuration.shard(self.leader_logs[at].lead.shard);
-            let own = assignment.filter(|it| (it.leader, it.incarnation) == (node, incarnation));
-            let since = own.map(|assignment| assignment.since);
-            self.leaderships.push(since);
+            let shard = self.leader_logs[at].lead.shard;
+            let since = self.runtime.worker_context.leaderships.appointed_since(shard);
             if self.leader_logs[at].leader_state.map(|state| state.since) != since {
                 self.step_down(at, effects);
             }
@@ -77,7 +69,7 @@ impl TwoPhaseCommit {
                         orphans.push(transaction);
                     }
                     TwoPhaseCommitBranch::Prepared { home, .. } => {
-                        let now = self.runtime.worker_context.leadership(home.shard).1;
+                        let now = self.runtime.worker_context.leaderships.leader(home.shard).since;
                         if now != home.leadership || self.is_gone(transaction) {
                             left.push(transaction);
                         }
@@ -108,7 +100,8 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let Some(since) = self.leaderships[at] else { return }; // It was deposed since.
+        let since = self.runtime.worker_context.leaderships.appointed_since(shard);
+        let Some(since) = since else { return }; // It was deposed since.
         effects.observe(|| TwoPhaseCommitObservation::Led { shard, ballot, length });
         match &mut self.leader_logs[at].leader_state {
             // Appointed again: all is said again under the new ballot.

@@ -140,7 +140,7 @@ use shoal_engine::engine::{
 };
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::participant_table::ParticipantTable;
-use shoal_engine::execution::runtime::Runtime;
+use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::replication::codec::StreamWrite;
@@ -175,8 +175,6 @@ pub struct TwoPhaseCommit {
     prepared_replays: Vec<PreparedReplay>,
     in_doubt: Vec<BTreeMap<TransactionId, InDoubt>>,
     decisions: Vec<Decisions>,
-    /// Since which epoch this node leads each shard, by the configuration.
-    leaderships: Vec<Option<Epoch>>,
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
@@ -211,11 +209,13 @@ impl Engine for TwoPhaseCommit {
         let options = &shared.setup.options;
         let limits = options.limits.clone();
         let place = WorkerPlace { node: shared.node, worker };
-        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let topology = Arc::clone(&shared.setup.topology);
+        let stores = shared.replicas.iter();
+        let stores = stores.map(|replica| (replica.shard, Arc::clone(&replica.store))).collect();
         let worker_context = WorkerContext::new(WorkerSetup {
             place,
             topology,
-            replicas,
+            stores,
             epoch: FIRST_EPOCH,
             limits,
             seed,
@@ -223,7 +223,6 @@ impl Engine for TwoPhaseCommit {
             reads: None,
             procedures: Arc::clone(&shared.setup.procedures),
         });
-        (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context),
@@ -233,7 +232,6 @@ impl Engine for TwoPhaseCommit {
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
-            leaderships: Vec::new(),
             configuration: None,
             lease_end: Time::ZERO,
             retries_locks: false,
@@ -429,7 +427,9 @@ impl TwoPhaseCommit {
             }
             TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
                 let fits = |asked: &TwoPhaseCommitMessage| message::answers(asked, &reply);
-                if let Some(key) = self.runtime.answered(from, (transaction, shard, step), fits) {
+                if let Some(key) =
+                    self.runtime.answered(from, &RequestName { transaction, shard, step }, fits)
+                {
                     self.replied(key, reply, effects);
                 }
             }

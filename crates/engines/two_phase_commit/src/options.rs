@@ -2,7 +2,7 @@
 
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::PlantedBugs;
-use shoal_engine::execution::worker_context::{Limits, at_least_one, not_zero};
+use shoal_engine::execution::limits::{Limits, at_least_one, not_zero};
 use std::time::Duration;
 
 /// How `two_phase_commit` behaves. The default does the right thing.

@@ -270,7 +270,7 @@ impl TwoPhaseCommit {
         home: DecisionHome,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Result<BranchOutcome> {
-        if self.runtime.worker_context.leadership(home.shard).1 > home.leadership {
+        if self.runtime.worker_context.leaderships.leader(home.shard).since > home.leadership {
             return Err(recovering(home.shard)); // The decision can never be made.
         }
         self.runtime.perform(&branch, operations)?;

@@ -13,7 +13,12 @@ fn leadership(since: u32) -> Leadership {
 }
 
 fn worker(max: usize) -> CallSessions {
-    CallSessions::new((WorkerId(0), 0), max, KEPT, PlantedBugs::NONE)
+    CallSessions::new(
+        WorkerId(0),
+        0,
+        KeptCalls { sessions_max: max, rows_kept: KEPT },
+        PlantedBugs::NONE,
+    )
 }
 
 /// Grants some in the first leadership.

@@ -1,0 +1,73 @@
+//! The table of requests: what calls returned, one row for each session.
+//!
+//! ```text
+//! key    home u32 | 1 | worker u32 | since u32 | incarnation u32 | serial u64     a session
+//! value  number u64, little-endian | what the call with that number returned
+//!
+//! key    home u32 | 0 | worker u32                                                a mark
+//! value  the last part, from `worker` on, of the last key whose row was dropped
+//! ```
+//! All numbers of keys are big-endian. So the sessions of a worker stand in the order in which they were granted, those of
+//! earlier leaderships first, and a prefix of them is over; what is dropped is the front of it.
+//!
+//!
+//! Which rows are dropped, and when, is told in `execution/request_rows.rs`.
+
+use shoal_cluster::topology::Partitioning;
+use shoal_types::{CallSession, Error, Result, ShardId, WorkerId};
+
+/// The table in which the outcomes of calls are kept.
+pub const REQUESTS_TABLE: &str = "shoal.requests";
+
+/// How [`REQUESTS_TABLE`] is partitioned: a row lives on the shard that its key begins with.
+pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
+    let splits = (0..shards).map(|shard| {
+        let first = if shard == 0 { Box::default() } else { Box::from(shard.to_be_bytes()) };
+        (first, ShardId(shard))
+    });
+    (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
+}
+
+/// What stands before the part of a key that names a session.
+pub(crate) const PREFIX_BYTES: usize = 5;
+
+/// The key of a session's row.
+pub fn request_key(session: &CallSession) -> Vec<u8> {
+    let CallSession { home, since, incarnation, worker, serial } = session;
+    let mut key = key_prefix(*home, *worker);
+    key.extend_from_slice(&since.0.to_be_bytes());
+    key.extend_from_slice(&incarnation.to_be_bytes());
+    key.extend_from_slice(&serial.to_be_bytes());
+    key
+}
+
+/// What the keys of the sessions begin with that a worker has granted for a shard.
+pub(crate) fn key_prefix(home: ShardId, worker: WorkerId) -> Vec<u8> {
+    [&home.0.to_be_bytes()[..], &[1], &worker.0.to_be_bytes()].concat()
+}
+
+/// The key of the mark.
+pub(crate) fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
+    [&home.0.to_be_bytes()[..], &[0], &worker.0.to_be_bytes()].concat()
+}
+
+/// The row of a call that returned `result`.
+pub fn request_row(number: u64, result: &[u8]) -> Vec<u8> {
+    [&number.to_le_bytes()[..], result].concat()
+}
+
+/// The call whose result a row has, and the result; `None` for a mark.
+///
+/// # Errors
+/// Where it is neither.
+pub fn read_request_row<'r>(key: &[u8], row: &'r [u8]) -> Result<Option<(u64, &'r [u8])>> {
+    if key.get(PREFIX_BYTES - 1) == Some(&0) {
+        return Ok(None);
+    }
+    let (number, result) = row.split_first_chunk::<8>().ok_or_else(corrupt)?;
+    Ok(Some((u64::from_le_bytes(*number), result)))
+}
+
+fn corrupt() -> Error {
+    Error::reject("a row of the table of requests is shorter than its number")
+}
