@@ -64,6 +64,7 @@ impl Mako {
             self.lose_participant(shard, effects);
         }
         self.gossip.aim(&self.runtime.worker_context);
+        self.snapshot_senders.look_again();
         if self.leader_shards.is_empty() {
             // It has no replica whose lead would let transactions in: it coordinates as soon as it knows who leads.
             self.runtime.worker_context.admission.serve(true);

@@ -35,6 +35,7 @@
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
+//! | `snapshot_sender.rs`, `snapshot_receiver.rs` | snapshots under way: chunks, acknowledgements, repetition | |
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
@@ -72,6 +73,8 @@ mod sizes;
 mod slices;
 mod snapshot;
 mod snapshot_chunk;
+mod snapshot_receiver;
+mod snapshot_sender;
 mod stable_prefix;
 mod staged_certification;
 mod unanswered;
@@ -116,7 +119,8 @@ use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use slices::PausedCertification;
-use snapshot::{SnapshotReceiver, SnapshotSender};
+use snapshot_receiver::SnapshotReceivers;
+use snapshot_sender::SnapshotSenders;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -166,10 +170,8 @@ pub struct Mako {
     /// Passes over stores that look for what was rolled back.
     collections: Vec<RollbackCollection>,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
-    snapshot_senders: Vec<SnapshotSender>,
-    snapshot_receivers: Vec<SnapshotReceiver>,
-    /// When the next part may be given.
-    give_at: Time,
+    snapshot_senders: SnapshotSenders,
+    snapshot_receivers: SnapshotReceivers,
     /// No transaction has waited too long for the watermark before this.
     waiters_due: Time,
     /// No transaction that holds locks has waited too long for a silent leader before this.
@@ -248,9 +250,8 @@ impl Engine for Mako {
             branches_ended: Epoch(FIRST_EPOCH.0 - 1),
             may_forget: Epoch(0),
             collections: Vec::new(),
-            snapshot_senders: Vec::new(),
-            snapshot_receivers: Vec::new(),
-            give_at: Time::ZERO,
+            snapshot_senders: SnapshotSenders::default(),
+            snapshot_receivers: SnapshotReceivers::default(),
             waiters_due: Time::MAX,
             silent_due: Time::MAX,
             undecided_left: false,
@@ -316,6 +317,7 @@ impl Engine for Mako {
         self.close_batches(now, effects);
         self.tell_watermark(now, effects);
         self.set_timer(now, effects);
+        self.assert_invariants();
     }
 
     fn local(&self) -> LocalDatabase {
@@ -338,11 +340,7 @@ impl Engine for Mako {
     fn pending(&self) -> usize {
         let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
         let followed: usize = self.follower_replays.iter().map(FollowerReplay::pending).sum();
-        let snapshot_senders = self
-            .snapshot_senders
-            .iter()
-            .filter(|snapshot_sender| !snapshot_sender.is_over())
-            .count();
+        let snapshot_senders = self.snapshot_senders.pending();
         let left = usize::from(self.undecided_left);
         self.held() + led + followed + self.collections.len() + snapshot_senders + left
     }
@@ -552,6 +550,12 @@ impl Mako {
             None => self.runtime.commit(&waiter.remote_branches),
             Some(slot) => slot.fill(Ok(())),
         }
+    }
+
+    /// What each part of a worker's state asserts of itself after a step.
+    fn assert_invariants(&self) {
+        self.snapshot_senders.assert_invariants();
+        self.snapshot_receivers.assert_invariants();
     }
 
     /// Asks to come back when there will be something to do.
