@@ -7,11 +7,12 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
+use super::commit_waits::CommitWaiter;
 use super::message::{MakoReply, MakoRequest};
 use super::options::{MakoOptions, StampForm};
 use super::participant::MakoBranch;
 use super::slices::PausedCertification;
-use super::{CommitWaiter, Mako, MakoEffects, dependencies};
+use super::{Mako, MakoEffects, dependencies};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::staged_certification::{CertificationStage, StagedCertification};

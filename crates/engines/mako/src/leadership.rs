@@ -11,8 +11,10 @@
 //! in a queue that is bounded in time and size. Other shards are not waited for: what was inherited and depends on
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
+use super::deferred_requests::DeferredRequest;
 use super::follower_replay::publish;
 use super::leader_shard::LeaderState;
+use super::live_epochs::LiveEpoch;
 use super::piece::ENDS_MAX;
 use super::{Mako, MakoEffects, MakoMessage};
 use crate::message::MakoRequest;
@@ -20,14 +22,7 @@ use crate::observation::MakoObservation;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
-
-/// A request to a shard that is being recovered.
-pub(super) struct DeferredRequest {
-    from: NodeId,
-    header: BranchHeader,
-    request: MakoRequest,
-    pub(super) until: Time,
-}
+use std::rc::Rc;
 
 impl Mako {
     /// The configuration has changed.
@@ -137,7 +132,7 @@ impl Mako {
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
         self.leader_shards[at].resign();
-        self.deferred.retain(|deferred| deferred.header.shard != shard);
+        self.deferred.drop_of(shard);
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
@@ -155,7 +150,7 @@ impl Mako {
         }
         if !leader_state.closed && self.follower_replays[at].extent.length >= leader_state.inherited
         {
-            match self.is_losing(self.leader_shards[at].lead.shard) {
+            match self.losses.is_open(self.leader_shards[at].lead.shard) {
                 true => self.tell_held(at, effects),
                 false => self.close_former(at, effects),
             }
@@ -201,8 +196,8 @@ impl Mako {
         else {
             return false;
         };
-        let mut former = self.live.iter().filter(|live| live.epoch() < leader_state.since);
-        former.all(|live| live.watermark.has_ended(shard))
+        let mut former = self.epochs.iter().filter(|live| live.epoch() < leader_state.since);
+        former.all(|live| live.watermark().has_ended(shard))
     }
 
     /// All that was inherited is decided: nothing of the epochs before this leadership follows in this worker's
@@ -213,7 +208,7 @@ impl Mako {
         let extent = &self.follower_replays[at].extent;
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
         // What is drawn from now on comes after all that the streams have.
-        replica.store.raise_clock(extent.greatest.max(self.lost_clock(shard)));
+        replica.store.raise_clock(extent.greatest.max(self.losses.greatest_end(shard)));
         let leader_state = self.leader_shards[at].leader_state.as_mut().expect("it leads");
         leader_state.closed = true;
         let (ballot, since) = (leader_state.ballot, leader_state.since);
@@ -221,7 +216,7 @@ impl Mako {
         // Of some the end is known though the streams lack it: the shard was out.
         let end = |epoch| {
             let known = self.watermarks.borrow().end_of(epoch, shard);
-            let live = self.live(epoch).map(|at| &self.live[at].watermark);
+            let live = self.epochs.get(epoch).map(LiveEpoch::watermark);
             let live = live.filter(|live| live.has_ended(shard)).map(|live| live.of(shard));
             (epoch, known.or(live).unwrap_or(safe))
         };
@@ -248,26 +243,23 @@ impl Mako {
     /// of them than may wait.
     pub(super) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
         let limits = &self.runtime.worker_context.limits;
-        if self.deferred.len() >= limits.queue_max {
-            self.runtime.counters.dropped += 1; // Its coordinator asks again.
-            return;
-        }
         let until = self.runtime.worker_context.now.get() + limits.queue_wait_max;
-        self.deferred.push_back(DeferredRequest { from, header: *header, request, until });
+        let deferred = DeferredRequest { from, header: *header, request, until };
+        if !self.deferred.push(deferred, limits.queue_max) {
+            self.runtime.counters.dropped += 1; // Its coordinator asks again.
+        }
     }
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
     pub(super) fn unpark(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.deferred.is_empty() {
-            return;
-        }
-        for deferred in std::mem::take(&mut self.deferred) {
-            if self.runtime.worker_context.own(deferred.header.shard).is_some() {
-                self.serve(deferred.from, &deferred.header, deferred.request, effects);
-            } else if deferred.until > now {
-                self.deferred.push_back(deferred);
-            } else {
-                self.runtime.counters.dropped += 1;
+        let worker_context = Rc::clone(&self.runtime.worker_context);
+        let is_served = |shard| worker_context.own(shard).is_some();
+        for _ in 0..self.deferred.len() {
+            let Some(deferred) = self.deferred.next(now, is_served) else { return };
+            let DeferredRequest { from, header, request, .. } = deferred;
+            match is_served(header.shard) {
+                true => self.serve(from, &header, request, effects),
+                false => self.runtime.counters.dropped += 1,
             }
         }
     }

@@ -27,11 +27,12 @@
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
 //! | `leader_shard.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
-//! | `epochs.rs`, `epoch_change.rs` | epochs open, close and are settled | M3, M8, M9 |
+//! | `epochs.rs`, `live_epochs.rs`, `epoch_change.rs` | epochs open, close and are settled: of the node, of a worker, and what follows | M3, M8, M9 |
 //! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
+//! | `deferred_requests.rs` | requests to shards that are being recovered | |
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
@@ -39,7 +40,7 @@
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
-//! | `durability_wait.rs` | what waits for the watermark | M5 |
+//! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
 //! | `follower_replay.rs`, `replay_budget.rs` | a shard that is followed: replay | M6 |
 //! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
@@ -47,7 +48,9 @@
 //!
 //! Invariants are asserted where they are kept, under the names of design §5.
 
+mod commit_waits;
 mod coordinator;
+mod deferred_requests;
 mod dependencies;
 mod durability_wait;
 mod epoch_change;
@@ -58,6 +61,7 @@ mod follower_replay;
 mod installing;
 mod leader_shard;
 mod leadership;
+mod live_epochs;
 mod loss;
 pub mod message;
 mod observation;
@@ -90,28 +94,28 @@ pub use planted_bugs::MakoPlantedBug;
 pub use shared::MakoShared;
 
 use bytes::Bytes;
+use commit_waits::{CommitWaiter, CommitWaits};
 use coordinator::Coordinator;
+use deferred_requests::DeferredRequests;
 use dependencies::RevealedReads;
-use epoch_change::LiveEpoch;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
 use follower_replay::FollowerReplay;
 use leader_shard::LeaderShard;
-use leadership::DeferredRequest;
+use live_epochs::{LiveEpoch, LiveEpochs};
+use loss::Losses;
 use message::MakoReply;
 use participant::MakoBranch;
 use piece::StreamEntry;
 use replay_budget::ReplayBudget;
-use rollback_collection::RollbackCollection;
-use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs, Loss};
+use rollback_collection::RollbackCollections;
+use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
 use shoal_engine::engine::{
     Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::participant_table::ParticipantTable;
-use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::runtime::{Runtime, TURN};
-use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::replication::replica::ShardReplica;
@@ -122,7 +126,7 @@ use slices::PausedCertification;
 use snapshot_receiver::SnapshotReceivers;
 use snapshot_sender::SnapshotSenders;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use watermark::Gossip;
@@ -149,44 +153,29 @@ pub struct Mako {
     /// How much of what they could replay they may in this step.
     replaying: ReplayBudget,
     gossip: Gossip,
-    /// The epochs that are not settled, oldest first.
-    live: Vec<LiveEpoch>,
-    /// The version of the shared epochs that this worker has seen.
-    epochs_seen: u64,
+    /// The epochs that are not settled.
+    epochs: LiveEpochs,
+    /// The transactions that wait for the watermark.
+    waits: CommitWaits,
     /// Since which epoch this node leads each shard, by the configuration; as in `led`.
     leaderships: Vec<Option<Epoch>>,
     /// Losses of majorities that were accepted, of any shards.
-    losses: BTreeMap<ShardId, Loss>,
+    losses: Losses,
     /// Until when this node may act as a leader.
     lease_end: Time,
     /// The nodes that this worker has not heard for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
-    deferred: VecDeque<DeferredRequest>,
-    /// No branch of this epoch, or of one before, is open.
-    branches_ended: Epoch,
-    /// FVWs of epochs up to this one the manager keeps no more.
-    may_forget: Epoch,
+    deferred: DeferredRequests,
     /// Passes over stores that look for what was rolled back.
-    collections: Vec<RollbackCollection>,
+    collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
     snapshot_senders: SnapshotSenders,
     snapshot_receivers: SnapshotReceivers,
-    /// No transaction has waited too long for the watermark before this.
-    waiters_due: Time,
     /// No transaction that holds locks has waited too long for a silent leader before this.
     silent_due: Time,
     /// Of what was undecided something is decided, and not applied yet.
     undecided_left: bool,
-}
-
-/// A transaction that waits for the watermark.
-struct CommitWaiter {
-    remote_branches: Rc<RemoteBranches>,
-    /// Since when; later by as much as it may wait longer than others.
-    since: Time,
-    /// Where it waits to show its client what it has read; `None` once it is certified.
-    reveals: Option<Rc<ResultSlot<shoal_types::Result<()>>>>,
 }
 
 impl Engine for Mako {
@@ -240,19 +229,16 @@ impl Engine for Mako {
                 .map(|replica| FollowerReplay::new(replica, shards))
                 .collect(),
             replaying: ReplayBudget::default(),
-            live: vec![LiveEpoch::new(FIRST_EPOCH, shared.epochs.first(), shards)],
-            epochs_seen: 0,
+            epochs: LiveEpochs::new(FIRST_EPOCH, shared.epochs.first()),
+            waits: CommitWaits::new(FIRST_EPOCH, shards),
             leaderships: Vec::new(),
-            losses: BTreeMap::new(),
+            losses: Losses::default(),
             lease_end: Time::ZERO,
             failure_detector: FailureDetector::new(shared.setup.topology.nodes().len()),
-            deferred: VecDeque::new(),
-            branches_ended: Epoch(FIRST_EPOCH.0 - 1),
-            may_forget: Epoch(0),
-            collections: Vec::new(),
+            deferred: DeferredRequests::default(),
+            collections: RollbackCollections::default(),
             snapshot_senders: SnapshotSenders::default(),
             snapshot_receivers: SnapshotReceivers::default(),
-            waiters_due: Time::MAX,
             silent_due: Time::MAX,
             undecided_left: false,
             shared,
@@ -304,7 +290,9 @@ impl Engine for Mako {
         self.replay_blocked(effects);
         self.recover_all(effects);
         if holds_lease {
-            self.unpark(now, effects);
+            if !self.deferred.is_empty() {
+                self.unpark(now, effects);
+            }
             self.expire(now, effects);
             self.go_on(effects);
             self.run(now, effects);
@@ -333,8 +321,7 @@ impl Engine for Mako {
     }
 
     fn held(&self) -> usize {
-        let durability_wait: usize = self.live.iter().map(|live| live.durability_wait.len()).sum();
-        self.runtime.pending() + durability_wait + self.branches.len() + self.deferred.len()
+        self.runtime.pending() + self.waits.len() + self.branches.len() + self.deferred.len()
     }
 
     fn pending(&self) -> usize {
@@ -428,24 +415,22 @@ impl TaskDriver for Mako {
     fn release(&mut self, effects: &mut MakoEffects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let (mut news, mut closed_news) = (false, false);
-        for (at, live) in self.live.iter_mut().enumerate() {
-            let mut watermarks = self.watermarks.borrow_mut();
+        for live in self.epochs.iter_mut() {
             // Looked up before the clocks: those are then where these shards have ended.
-            let seen = live.watermark.version();
-            if seen == live.seen {
+            if !live.has_changed() {
                 continue;
             }
-            let ended: Vec<ShardId> = live.watermark.ended().collect();
-            let view = watermarks.live_mut(live.epoch()).expect("it is not settled");
-            live.watermark.refresh(view);
-            live.seen = seen;
+            let (epoch, shared) = (live.epoch(), live.watermark());
+            let mut watermarks = self.watermarks.borrow_mut();
+            let ended: Vec<ShardId> = shared.ended().collect();
+            let view = watermarks.live_mut(epoch).expect("it is not settled");
+            shared.refresh(view);
             news = true;
-            closed_news |= live.closed_at().is_some();
-            live.durability_wait
-                .advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
-            let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
+            closed_news |= live.is_closed();
+            self.waits.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            let end = |news, shard| watermarks.end(epoch, shard) | news;
             if ended.into_iter().fold(false, end) {
-                lost.push(at);
+                lost.push(epoch);
             }
         }
         for (own, stamp, waiter) in done {
@@ -455,8 +440,8 @@ impl TaskDriver for Mako {
             self.replay_covered(effects);
         }
         let is_over = !lost.is_empty();
-        for at in lost {
-            self.give_up_lost(at, effects);
+        for epoch in lost {
+            self.give_up_lost(epoch, effects);
         }
         if is_over || closed_news {
             self.decide_undecided(effects);
@@ -506,18 +491,17 @@ impl Mako {
         if self.rejects(own, stamp.as_ref()) {
             return self.tell_rolled_back(&stamp, &waiter, effects);
         }
-        let Some(at) = self.live(stamp.epoch) else {
+        if self.epochs.get(stamp.epoch).is_none() {
             return self.tell(own, stamp, &waiter, effects);
-        };
+        }
         let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
         let done = {
             let watermarks = self.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.live[at].durability_wait.push(watermark, own, stamp, waiter)
+            self.waits.push(watermark, (own, stamp), waiter, until)
         };
-        match done {
-            Some((stamp, waiter)) => self.tell(own, stamp, &waiter, effects),
-            None => self.waiters_due = self.waiters_due.min(until),
+        if let Some((stamp, waiter)) = done {
+            self.tell(own, stamp, &waiter, effects);
         }
     }
 
@@ -554,6 +538,10 @@ impl Mako {
 
     /// What each part of a worker's state asserts of itself after a step.
     fn assert_invariants(&self) {
+        self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
+        self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
+        self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);
+        self.collections.assert_invariants();
         self.snapshot_senders.assert_invariants();
         self.snapshot_receivers.assert_invariants();
     }
@@ -564,7 +552,6 @@ impl Mako {
         let led = self.leader_shards.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        let deferred = self.deferred.iter().map(|deferred| deferred.until).min();
         // Without a lease nothing runs; when there is one again, that wakes this worker.
         let runs = self.holds_lease(now);
         let others = [
@@ -578,9 +565,9 @@ impl Mako {
             self.gossip.next_due(&self.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),
-            self.next_sweep(),
+            self.collections.next_due(),
             self.next_given(),
-            deferred.filter(|_| runs),
+            self.deferred.next_due().filter(|_| runs),
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {
             effects.push(EngineEffect::Timer { at: at.max(now) });

@@ -351,7 +351,7 @@ impl Mako {
             && part.settled < last
             // A part of long ago, or from a sender that knows no more what this node lacks.
             && part.settled >= self.watermarks.borrow().forgotten()
-            && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
+            && self.epochs.first().epoch() > part.forgotten
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
             && part.undecided.iter().all(fits_undecided)
@@ -375,8 +375,8 @@ impl Mako {
         for watermark in later {
             self.open_epoch(watermark.epoch(), effects);
             // Where this node has heard the FVW, that says it all.
-            let Some(at) = self.live(watermark.epoch()) else { continue };
-            if self.live[at].watermark.merge(watermark) {
+            let Some(live) = self.epochs.get(watermark.epoch()) else { continue };
+            if live.watermark().merge(watermark) {
                 self.gossip.hears();
                 self.runtime.nudge_others(effects);
             }

@@ -5,6 +5,7 @@
 //! repeated or late; it is told again from time to time.
 
 use super::leader_shard;
+use super::live_epochs::LiveEpoch;
 use super::options::{MakoOptions, StampForm};
 use super::piece::StreamEntry;
 use super::replay_budget::replays;
@@ -178,9 +179,9 @@ impl Mako {
         let leadership =
             self.leader_shards[at].leader_state.as_ref().map(|leader_state| leader_state.since);
         let leadership = leadership.filter(|since| !replica.is_over(*since));
-        let own = |live: &&super::LiveEpoch| leadership.is_some_and(|since| live.epoch() >= since);
-        let own = self.live.iter().filter(own);
-        let raise = |news, live: &super::LiveEpoch| live.watermark.raise_led(shard, clock) | news;
+        let own = |live: &&LiveEpoch| leadership.is_some_and(|since| live.epoch() >= since);
+        let own = self.epochs.iter().filter(own);
+        let raise = |news, live: &LiveEpoch| live.watermark().raise_led(shard, clock) | news;
         if own.fold(false, raise) {
             effects.observe(|| MakoObservation::Watermark { shard, clock });
             self.gossip.own_news = true;
@@ -211,8 +212,7 @@ impl Mako {
             self.runtime.counters.dropped += 1;
             return;
         }
-        let at = self.live(watermark.epoch()).expect("it is credible");
-        let live = &self.live[at].watermark;
+        let live = self.epochs.get(watermark.epoch()).expect("it is credible").watermark();
         let came_further = live.merge(watermark);
         // After the clocks: they are where those shards have ended.
         let have_ended = ended.iter().fold(false, |news, shard| live.end(*shard) | news);
@@ -227,8 +227,8 @@ impl Mako {
     /// we lead, but those who knew it from our predecessor.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, ended: &[ShardId]) -> bool {
         let worker_context = &self.runtime.worker_context;
-        let Some(at) = self.live(watermark.epoch()) else { return false };
-        let known = &self.live[at].watermark;
+        let Some(live) = self.epochs.get(watermark.epoch()) else { return false };
+        let known = live.watermark();
         let ends = watermark.epoch() < worker_context.epoch.get();
         (ends || worker_context.is_leader(from))
             && worker_context.topology.shard_ids().all(|shard| {
@@ -316,8 +316,8 @@ impl Mako {
             self.runtime.nudge_others(effects);
         }
         for (epoch, clock) in &ends {
-            if let Some(live) = self.live(*epoch) {
-                self.live[live].watermark.cap(shard, *clock);
+            if let Some(live) = self.epochs.get(*epoch) {
+                live.watermark().cap(shard, *clock);
             }
         }
         if self.options().faults.has(MakoPlantedBug::ReportBeforeDurable) {
@@ -345,7 +345,7 @@ impl Mako {
         let askers = gossip.askers.keys().filter(|asker| !peers.contains(asker));
         let peers: Vec<NodeId> = peers.iter().chain(askers).copied().collect();
         let mut weight = 0;
-        for live in self.live.iter_mut().filter_map(|live| live.has_news().then_some(live)) {
+        for live in self.epochs.iter_mut().filter_map(|live| live.has_news().then_some(live)) {
             weight += 1;
             let watermark = watermarks.live(live.epoch()).expect("it is not settled");
             let ended: Vec<ShardId> = watermarks.ended_in(live.epoch()).collect();
