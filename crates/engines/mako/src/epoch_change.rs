@@ -275,7 +275,7 @@ impl Mako {
         if recovers || self.shared.undecided.iter().any(|undecided| undecided.len() > 0) {
             return;
         }
-        let stable = self.follower_replays.iter().map(|followed| followed.stable.extent().finals);
+        let stable = self.follower_replays.iter().map(|followed| followed.stable().extent().finals);
         let last = stable.min().map_or(may_forget, |last| last.min(may_forget));
         self.watermarks.borrow_mut().forget(last);
         self.shared.epochs.forget(self.runtime.worker_context.place.worker, last);
@@ -284,24 +284,7 @@ impl Mako {
     /// Some shards have ended an epoch that is not settled, for good: what depends on more of them than
     /// there is has lost, and need not wait for the other shards to be told.
     pub(super) fn give_up_lost(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
-        {
-            let Mako { shared, follower_replays: followed, runtime, watermarks, .. } = self;
-            let watermarks = watermarks.borrow();
-            for followed in followed {
-                followed.drop_rejected(epoch, &watermarks);
-                let shard = followed.shard;
-                followed.set_aside(
-                    |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
-                    |sessions, piece| shared.keep(shard, sessions, piece),
-                );
-                let replica = shared.replica(shard).expect("held");
-                super::follower_replay::publish(
-                    followed,
-                    replica,
-                    runtime.worker_context.place.worker,
-                );
-            }
-        }
+        self.replay(|replays, target| replays.end(epoch, target));
         for (own, stamp, waiter) in self.waits.take_all(epoch) {
             self.await_cover(own, stamp, waiter, effects);
         }

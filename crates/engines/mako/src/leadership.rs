@@ -12,7 +12,6 @@
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
 use super::deferred_requests::DeferredRequest;
-use super::follower_replay::publish;
 use super::leader_shard::LeaderState;
 use super::live_epochs::LiveEpoch;
 use super::piece::ENDS_MAX;
@@ -84,8 +83,10 @@ impl Mako {
                 // Appointed again: all is said again under the new ballot.
                 (leader_state.ballot, leader_state.recovered, leader_state.held) =
                     (ballot, false, false);
-                let ends: Vec<(Epoch, Clock)> = self.follower_replays[at]
-                    .extent
+                let ends: Vec<(Epoch, Clock)> = self
+                    .follower_replays
+                    .of(at)
+                    .extent()
                     .ends
                     .iter()
                     .map(|(epoch, clock)| (*epoch, *clock))
@@ -148,7 +149,8 @@ impl Mako {
         if leader_state.recovered && leader_state.serves {
             return;
         }
-        if !leader_state.closed && self.follower_replays[at].extent.length >= leader_state.inherited
+        if !leader_state.closed
+            && self.follower_replays.of(at).extent().length >= leader_state.inherited
         {
             match self.losses.is_open(self.leader_shards[at].lead.shard) {
                 true => self.tell_held(at, effects),
@@ -161,7 +163,7 @@ impl Mako {
         else {
             return;
         };
-        let through = self.follower_replays[at].is_through();
+        let through = self.follower_replays.of(at).is_through();
         // What a former lead left locked here is free.
         let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
         if !leader_state.recovered && leader_state.closed && knows_ends && through && is_free {
@@ -183,7 +185,8 @@ impl Mako {
         {
             leader_state.serves = true;
             let ballot = leader_state.ballot;
-            publish(&self.follower_replays[at], replica, self.runtime.worker_context.place.worker);
+            let worker = self.runtime.worker_context.place.worker;
+            replica.progress(worker, self.follower_replays.of(at).applied());
             self.runtime.worker_context.serve(at, true);
             effects.observe(|| MakoObservation::Serves { shard, ballot });
         }
@@ -205,7 +208,7 @@ impl Mako {
     fn close_former(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.leader_shards[at].lead.shard;
         let replica = self.shared.replica(shard).expect("held");
-        let extent = &self.follower_replays[at].extent;
+        let extent = self.follower_replays.of(at).extent();
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
         // What is drawn from now on comes after all that the streams have.
         replica.store.raise_clock(extent.greatest.max(self.losses.greatest_end(shard)));

@@ -41,7 +41,7 @@
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
-//! | `follower_replay.rs`, `replay_budget.rs` | a shard that is followed: replay | M6 |
+//! | `follower_replay.rs`, `follower_replays.rs`, `replay_budget.rs` | a shard that is followed, and all of them: replay | M6 |
 //! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //! | `staged_certification.rs` | a branch on its way through certification | |
@@ -58,6 +58,7 @@ pub mod epoch_ends;
 mod epochs;
 mod failure_detector;
 mod follower_replay;
+mod follower_replays;
 mod installing;
 mod leader_shard;
 mod leadership;
@@ -100,14 +101,13 @@ use deferred_requests::DeferredRequests;
 use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
-use follower_replay::FollowerReplay;
+use follower_replays::FollowerReplays;
 use leader_shard::LeaderShard;
 use live_epochs::{LiveEpoch, LiveEpochs};
 use loss::Losses;
 use message::MakoReply;
 use participant::MakoBranch;
 use piece::StreamEntry;
-use replay_budget::ReplayBudget;
 use rollback_collection::RollbackCollections;
 use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
 use shoal_engine::engine::{
@@ -149,9 +149,7 @@ pub struct Mako {
     /// What goes on in another step, the first one first.
     paused: VecDeque<PausedCertification>,
     leader_shards: Vec<LeaderShard>,
-    follower_replays: Vec<FollowerReplay>,
-    /// How much of what they could replay they may in this step.
-    replaying: ReplayBudget,
+    follower_replays: FollowerReplays,
     gossip: Gossip,
     /// The epochs that are not settled.
     epochs: LiveEpochs,
@@ -174,8 +172,6 @@ pub struct Mako {
     snapshot_receivers: SnapshotReceivers,
     /// No transaction that holds locks has waited too long for a silent leader before this.
     silent_due: Time,
-    /// Of what was undecided something is decided, and not applied yet.
-    undecided_left: bool,
 }
 
 impl Engine for Mako {
@@ -225,10 +221,7 @@ impl Engine for Mako {
                 .clone()
                 .map(|replica| LeaderShard::new(replica.shard, FIRST_EPOCH))
                 .collect(),
-            follower_replays: replicas
-                .map(|replica| FollowerReplay::new(replica, shards))
-                .collect(),
-            replaying: ReplayBudget::default(),
+            follower_replays: FollowerReplays::new(&shared, shards),
             epochs: LiveEpochs::new(FIRST_EPOCH, shared.epochs.first()),
             waits: CommitWaits::new(FIRST_EPOCH, shards),
             leaderships: Vec::new(),
@@ -240,14 +233,13 @@ impl Engine for Mako {
             snapshot_senders: SnapshotSenders::default(),
             snapshot_receivers: SnapshotReceivers::default(),
             silent_due: Time::MAX,
-            undecided_left: false,
             shared,
         }
     }
 
     fn step(&mut self, now: Time, event: EngineEvent<MakoMessage>, effects: &mut MakoEffects) {
         self.runtime.begin_step(now, &event);
-        self.replaying.begin(now, self.shared.setup.options.replay_bytes_max);
+        self.follower_replays.begin_step(now, self.shared.setup.options.replay_bytes_max);
         self.failure_detector.awake(now, self.shared.setup.options.silent_after);
         if let EngineEvent::Received { from, .. } = event {
             let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
@@ -297,7 +289,7 @@ impl Engine for Mako {
             self.go_on(effects);
             self.run(now, effects);
         }
-        self.stabilize();
+        self.replay(FollowerReplays::stabilize);
         self.give(now, effects);
         self.collection(now, effects);
         self.forget_finals();
@@ -326,15 +318,17 @@ impl Engine for Mako {
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
-        let followed: usize = self.follower_replays.iter().map(FollowerReplay::pending).sum();
         let snapshot_senders = self.snapshot_senders.pending();
-        let left = usize::from(self.undecided_left);
-        self.held() + led + followed + self.collections.len() + snapshot_senders + left
+        self.held()
+            + led
+            + self.follower_replays.pending()
+            + self.collections.len()
+            + snapshot_senders
     }
 
     fn counters(&self) -> EngineCounters {
         let (slow, replayed_bytes) =
-            (self.runtime.worker_context.slows.count(), self.replaying.total());
+            (self.runtime.worker_context.slows.count(), self.follower_replays.bytes());
         let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
         EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
     }
@@ -540,6 +534,7 @@ impl Mako {
     fn assert_invariants(&self) {
         self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
         self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
+        self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
         self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);
         self.collections.assert_invariants();
         self.snapshot_senders.assert_invariants();
@@ -561,7 +556,7 @@ impl Mako {
             self.runtime.next_ending(),
             self.next_silence(now),
             self.next_stall(now),
-            self.next_replay(now),
+            self.follower_replays.next_due(now),
             self.gossip.next_due(&self.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),

@@ -86,7 +86,7 @@ impl Mako {
         if std::mem::replace(&mut leader_state.held, true) {
             return;
         }
-        let extent = &self.follower_replays[at].extent;
+        let extent = self.follower_replays.of(at).extent();
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
         let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
@@ -102,7 +102,7 @@ impl Mako {
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
     pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
-        let extent = self.place_of(shard).map(|at| &self.follower_replays[at].extent);
+        let extent = self.place_of(shard).map(|at| self.follower_replays.of(at).extent());
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
         };

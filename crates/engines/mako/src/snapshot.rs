@@ -102,8 +102,8 @@ impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
     fn stable_extent(&self, at: usize) -> &StreamExtent {
         match self.options().faults.has(MakoPlantedBug::CutUnstable) {
-            true => &self.follower_replays[at].extent,
-            false => self.follower_replays[at].stable.extent(),
+            true => self.follower_replays.of(at).extent(),
+            false => self.follower_replays.of(at).stable().extent(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Mako {
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
     fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
-        let shard = self.follower_replays[at].shard;
+        let shard = self.follower_replays.of(at).shard();
         for SnapshotHandover { to, length, metadata, .. } in self.snapshot_senders.end(at) {
             effects.push(EngineEffect::Snapshot { shard, to, length, state: metadata });
         }
@@ -316,7 +316,9 @@ impl Mako {
             let Ok(reached) = self.copy_part(key.at, &part, effects) else {
                 break; // It comes again.
             };
-            self.undecided_left |= !part.undecided.is_empty();
+            if !part.undecided.is_empty() {
+                self.follower_replays.leave_undecided();
+            }
             if reached.is_none() {
                 effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
             }
@@ -470,7 +472,7 @@ impl Mako {
         let SnapshotMetadata { copy, extent, finals } = head;
         let key = SnapshotKey { at, peer: from, copy };
         let (before, shards) = (
-            &self.follower_replays[at].extent,
+            self.follower_replays.of(at).extent(),
             self.runtime.worker_context.topology.shards() as usize,
         );
         // The epoch after the last FVW is open, or its opening is on its way to this node.
@@ -490,12 +492,10 @@ impl Mako {
             decode(state).expect("it was looked at before");
         self.snapshot_receivers.forget(at);
         let (last, safe) = (extent.finals, extent.safe);
-        self.follower_replays[at].restore(extent);
-        self.stop_giving(at, effects);
-        let replica = self.shared.replica(shard).expect("held");
         let worker = self.runtime.worker_context.place.worker;
-        replica.cover(worker, safe);
-        super::follower_replay::publish(&self.follower_replays[at], replica, worker);
+        self.stop_giving(at, effects);
+        self.shared.replica(shard).expect("held").cover(worker, safe);
+        self.replay(|replays, target| replays.restore(at, extent, target));
         effects.observe(|| MakoObservation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }

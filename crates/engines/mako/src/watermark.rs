@@ -7,17 +7,13 @@
 use super::leader_shard;
 use super::live_epochs::LiveEpoch;
 use super::options::{MakoOptions, StampForm};
-use super::piece::StreamEntry;
-use super::replay_budget::replays;
-use super::rollback_collection::LOCKED_PAUSE;
-use super::{Mako, MakoEffects, MakoMessage, follower_replay, plausibility};
+use super::{Mako, MakoEffects, MakoMessage, plausibility};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
-use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::WorkerContext;
-use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Clock, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -164,10 +160,10 @@ impl Mako {
         self.runtime.counters.stages += self.leader_shards[at].lead.transit.take();
         let Some(safe) = said.last().map(|said| said.safe) else { return };
         let ends: Vec<_> = said.iter().flat_map(|said| said.ends.clone()).collect();
-        said.into_iter().for_each(|said| self.follower_replays[at].note(said, settled));
+        said.into_iter().for_each(|said| self.follower_replays.note(at, said, settled));
         let replica = self.shared.replica(shard).expect("held");
         // What a new leader has not replayed yet may be older than what it has.
-        let applied = self.follower_replays[at].applied();
+        let applied = self.follower_replays.of(at).applied();
         let clock = replica.progress(self.runtime.worker_context.place.worker, applied);
         assert!(
             clock <= safe,
@@ -364,98 +360,5 @@ impl Mako {
             (gossip.own_news, gossip.told_at) = (false, now);
         }
         (gossip.news, gossip.followers_told_at) = (false, now);
-    }
-
-    /// The stream of `shard` has decided an entry that this worker did not propose.
-    pub(super) fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut MakoEffects) {
-        let at = self.place_of(shard).expect("a stream that is held");
-        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
-        // would part this replica from the others for good.
-        let entry = StreamEntry::decode(shard, entry)
-            .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
-        let finals = entry.finals.clone();
-        let replica = self.shared.replica(shard).expect("held");
-        let options = &self.shared.setup.options;
-        self.runtime.counters.operations +=
-            entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
-        {
-            let watermarks = self.watermarks.borrow();
-            let (shared, followed) = (&self.shared, &mut self.follower_replays[at]);
-            let mut apply = replays(shared, shard, &self.replaying, &mut effects.observations);
-            let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
-            followed.enter(entry, &watermarks, options, &mut keep, &mut apply);
-            follower_replay::publish(followed, replica, self.runtime.worker_context.place.worker);
-        }
-        for last in finals {
-            if !self.exceeds_final(&last) {
-                self.hear_settled(last, effects);
-            }
-        }
-    }
-
-    /// Replays what the watermark covers by now.
-    pub(super) fn replay_covered(&mut self, effects: &mut MakoEffects) {
-        let watermarks = self.watermarks.borrow();
-        for followed in &mut self.follower_replays {
-            let (shard, observations) = (followed.shard, &mut effects.observations);
-            let replica = self.shared.replica(shard).expect("held");
-            let mut apply = replays(&self.shared, shard, &self.replaying, observations);
-            followed.advance(&watermarks, &mut apply);
-            follower_replay::publish(followed, replica, self.runtime.worker_context.place.worker);
-        }
-    }
-
-    /// Takes note of what the stores have for good by now.
-    pub(super) fn stabilize(&mut self) {
-        let faults = self.options().faults;
-        let watermarks = self.watermarks.borrow();
-        for followed in &mut self.follower_replays {
-            let replica = self.shared.replica(followed.shard).expect("held");
-            followed.stabilize(
-                replica,
-                self.runtime.worker_context.place.worker,
-                &watermarks,
-                faults,
-            );
-        }
-    }
-
-    /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
-    pub(super) fn replay_blocked(&mut self, effects: &mut MakoEffects) {
-        for followed in self.follower_replays.iter_mut().filter(|followed| !followed.is_through()) {
-            let (shard, observations) = (followed.shard, &mut effects.observations);
-            let replica = self.shared.replica(shard).expect("held");
-            followed.retry(&mut replays(&self.shared, shard, &self.replaying, observations));
-            follower_replay::publish(followed, replica, self.runtime.worker_context.place.worker);
-        }
-        if self.undecided_left {
-            self.decide_undecided(effects);
-        }
-    }
-
-    /// When to try that.
-    pub(super) fn next_replay(&self, now: Time) -> Option<Time> {
-        let blocked = self.follower_replays.iter().any(|followed| !followed.is_through());
-        let blocked = blocked || self.undecided_left;
-        blocked.then(|| if self.replaying.is_short() { now } else { now + LOCKED_PAUSE })
-    }
-
-    /// Replays what is left of an epoch that is settled.
-    pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
-        {
-            let watermarks = self.watermarks.borrow();
-            for followed in &mut self.follower_replays {
-                let (shard, observations) = (followed.shard, &mut effects.observations);
-                let replica = self.shared.replica(shard).expect("held");
-                let mut apply = replays(&self.shared, shard, &self.replaying, observations);
-                followed.settle(epoch, &watermarks, &mut apply);
-                follower_replay::publish(
-                    followed,
-                    replica,
-                    self.runtime.worker_context.place.worker,
-                );
-            }
-        }
-        self.decide_undecided(effects);
     }
 }
