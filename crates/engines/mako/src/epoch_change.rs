@@ -106,13 +106,10 @@ impl Mako {
     /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
     /// them, or is told that they are over.
     pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
-        if !self.epochs.end_branches(overdue) {
-            return;
-        }
-        for at in 0..self.leader_shards.len() {
-            if self.leader_shards[at].lead.is_leading() {
-                self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
-            }
+        self.epochs.end_branches(overdue);
+        for number in 0.. {
+            let Some(at) = self.leader_shards.leading_place(number) else { return };
+            self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
         }
     }
 
@@ -124,9 +121,14 @@ impl Mako {
         overdue: Epoch,
         effects: &mut MakoEffects,
     ) {
-        self.install_more(at, effects);
         let (shard, open) =
             (self.leader_shards[at].lead.shard, self.runtime.worker_context.epoch.get());
+        let (epochs, replica) =
+            ((open, self.watermarks.borrow().settled()), self.shared.replica(shard).expect("held"));
+        if !self.leader_shards[at].may_append(now, epochs, replica, self.options()) {
+            return;
+        }
+        self.install_more(at, effects);
         let closed = {
             let watermarks = &self.watermarks.borrow();
             let replica = self.shared.replica(shard).expect("held");
@@ -262,17 +264,23 @@ impl Mako {
         }
     }
 
+    /// Is there an FVW that the manager keeps no more?
+    pub(super) fn may_forget_finals(&self) -> bool {
+        let first = self.watermarks.borrow().first_partial();
+        first.is_some_and(|first| first <= self.epochs.may_forget())
+    }
+
     /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
     /// streams have brought these FVWs and are stable behind them, and passes over the stores are over.
     pub(super) fn forget_finals(&mut self) {
-        let (first, may_forget) =
-            (self.watermarks.borrow().first_partial(), self.epochs.may_forget());
-        if first.is_none_or(|first| first > may_forget) || self.collections.len() > 0 {
+        if self.collections.len() > 0 {
             return;
         }
-        let recovers =
-            self.leader_shards.iter().any(|led| led.leader_state.is_some() && !led.serves());
-        if recovers || self.shared.undecided.iter().any(|undecided| undecided.len() > 0) {
+        let may_forget = self.epochs.may_forget();
+        let mut led = self.leader_shards.iter();
+        if led.any(|led| led.leader_state.is_some() && !led.serves())
+            || self.shared.undecided.iter().any(|undecided| undecided.len() > 0)
+        {
             return;
         }
         let stable = self.follower_replays.iter().map(|followed| followed.stable().extent().finals);

@@ -3,7 +3,8 @@
 //! Invariants:
 //!
 //! - What a stream counts as stable in the store is replayed: [`FollowerReplay::assert_invariants`].
-//! - Something that is left for a later step is looked at in each step, until it is done: [`FollowerReplays::is_left`].
+//! - Something that is left for a later step is looked at in each step, until it is done: [`FollowerReplays::is_left`]. So are
+//!   entries that are not stable: [`FollowerReplays::is_unstable`].
 
 use super::follower_replay::FollowerReplay;
 use super::piece::StreamEntry;
@@ -30,6 +31,8 @@ pub(super) struct FollowerReplays {
     is_blocked: bool,
     /// Of what was undecided something is decided, and not applied yet.
     undecided_left: bool,
+    /// There are entries that are not stable in the store.
+    is_unstable: bool,
 }
 
 /// What a worker replays on, and by.
@@ -56,6 +59,7 @@ impl FollowerReplays {
             budget: ReplayBudget::default(),
             is_blocked: false,
             undecided_left: false,
+            is_unstable: false,
         }
     }
 
@@ -100,12 +104,14 @@ impl FollowerReplays {
         let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
         replay.enter(entry, watermarks, &shared.setup.options, &mut keep, &mut apply);
         self.is_blocked |= !replay.is_through();
+        self.is_unstable = true;
         target.publish(at, replay);
     }
 
     /// The stream of the shard at this place has decided an entry of this worker, which has it in the store.
     pub(super) fn note(&mut self, at: usize, said: EntryContents, settled: Epoch) {
         self.replays[at].note(said, settled);
+        self.is_unstable = true;
     }
 
     /// The store has all that is stable in another replica's.
@@ -206,12 +212,19 @@ impl FollowerReplays {
         self.is_left().then(|| if self.budget.is_short() { now } else { now + LOCKED_PAUSE })
     }
 
+    /// Are there entries of which the stores may have more for good by now?
+    pub(super) fn is_unstable(&self) -> bool {
+        self.is_unstable
+    }
+
     /// Takes note of what the stores have for good by now.
     pub(super) fn stabilize(&mut self, target: ReplayTarget<'_>) {
         let ReplayTarget { shared, watermarks, worker } = target;
         let faults = shared.setup.options.faults;
+        self.is_unstable = false;
         for (replica, replay) in shared.replicas.iter().zip(&mut self.replays) {
             replay.stabilize(replica, worker, watermarks, faults);
+            self.is_unstable |= replay.stable().ahead() > 0;
         }
     }
 
@@ -220,6 +233,11 @@ impl FollowerReplays {
         self.replays.iter().for_each(|replay| replay.assert_invariants(worker));
         let is_blocked = || self.replays.iter().any(|replay| !replay.is_through());
         debug_assert!(self.is_blocked == is_blocked(), "M6: what is left is not looked at again");
+        let is_unstable = || self.replays.iter().any(|replay| replay.stable().ahead() > 0);
+        debug_assert!(
+            self.is_unstable || !is_unstable(),
+            "M6: entries are never found to be stable"
+        );
     }
 }
 

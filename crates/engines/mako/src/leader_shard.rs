@@ -121,6 +121,11 @@ impl LeaderShard {
         self.undecided.clear();
     }
 
+    /// Was the node appointed to the shard, and has this worker still to recover or to serve it?
+    pub(super) fn is_recovering(&self) -> bool {
+        self.leader_state.as_ref().is_some_and(|state| !state.recovered || !state.serves)
+    }
+
     /// Does this node serve the shard?
     pub(super) fn serves(&self) -> bool {
         self.leader_state.as_ref().is_some_and(|leader_state| leader_state.serves)
@@ -213,6 +218,20 @@ impl LeaderShard {
         let clocks = std::mem::take(&mut self.batched);
         self.has_part = false;
         ClosedBatch { entry: self.batch.close(safe, &ends, &finals), index, safe, ends, clocks }
+    }
+
+    /// Is there something to be appended to the stream, while `open` is the open epoch and the epochs up to `settled` are
+    /// settled? Something may be found to wait all the same.
+    pub(super) fn may_append(
+        &self,
+        now: Time,
+        (open, settled): (Epoch, Epoch),
+        replica: &ShardReplica,
+        options: &MakoOptions,
+    ) -> bool {
+        self.ended.0 + 1 < open.0
+            || self.finals_appended < settled
+            || self.is_due(now, replica, options)
     }
 
     fn is_due(&self, now: Time, replica: &ShardReplica, options: &MakoOptions) -> bool {

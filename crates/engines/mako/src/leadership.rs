@@ -59,7 +59,7 @@ impl Mako {
         }
         self.gossip.aim(&self.runtime.worker_context);
         self.snapshot_senders.look_again();
-        if self.leader_shards.is_empty() {
+        if self.leader_shards.len() == 0 {
             // It has no replica whose lead would let transactions in: it coordinates as soon as it knows who leads.
             self.runtime.worker_context.admission.serve(true);
         }
@@ -109,6 +109,7 @@ impl Mako {
                 });
             }
         }
+        self.leader_shards.look_up_recovering();
     }
 
     /// Another leads the stream.
@@ -132,7 +133,7 @@ impl Mako {
         self.shared.replica(shard).expect("held").end_leadership(leader_state.since);
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
-        self.leader_shards[at].resign();
+        self.leader_shards.resign(at);
         self.deferred.drop_of(shard);
     }
 
@@ -141,6 +142,7 @@ impl Mako {
         for at in 0..self.leader_shards.len() {
             self.recover(at, effects);
         }
+        self.leader_shards.look_up_recovering();
     }
 
     /// Goes on with recovering the shard at this place, as far as it can be now.
@@ -227,7 +229,8 @@ impl Mako {
             (ended.max(settled).0 + 1..since.0).map(|epoch| end(Epoch(epoch))).collect();
         let before: Vec<(Epoch, Clock)> =
             extent.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
-        self.leader_shards[at].begin(extent.length, safe, ended.max(settled), finals);
+        let over = (ended.max(settled), finals);
+        self.leader_shards.begin(at, extent.length, safe, over);
         for end in before {
             self.ended((shard, ballot), end, effects);
         }
@@ -269,7 +272,7 @@ impl Mako {
 
     /// The place of a shard of which this node has a replica.
     pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
-        self.leader_shards.iter().position(|led| led.lead.shard == shard)
+        self.leader_shards.place_of(shard)
     }
 
     /// Asserts that this node holds its lease while it acts as the leader of a shard (rule M7).
@@ -279,7 +282,7 @@ impl Mako {
             self.holds_lease(now),
             "M7: {} acts as a leader at {now}, and its lease ended at {}",
             self.runtime.worker_context.place,
-            self.lease_end
+            self.leader_shards.lease_end()
         );
         let (shard, ballot) = (self.leader_shards[at].lead.shard, self.leader_shards[at].ballot());
         effects.observe(|| MakoObservation::Acted { shard, ballot });

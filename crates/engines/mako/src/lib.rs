@@ -25,7 +25,7 @@
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
 //! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
-//! | `leader_shard.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
+//! | `leader_shard.rs`, `leader_shards.rs` | a shard that is led: clocks in flight, batches, safe clocks; and all of them | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `live_epochs.rs`, `epoch_change.rs` | epochs open, close and are settled: of the node, of a worker, and what follows | M3, M8, M9 |
 //! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
@@ -61,6 +61,7 @@ mod follower_replay;
 mod follower_replays;
 mod installing;
 mod leader_shard;
+mod leader_shards;
 mod leadership;
 mod live_epochs;
 mod loss;
@@ -103,6 +104,7 @@ use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
 use follower_replays::FollowerReplays;
 use leader_shard::LeaderShard;
+use leader_shards::LeaderShards;
 use live_epochs::{LiveEpoch, LiveEpochs};
 use loss::Losses;
 use message::MakoReply;
@@ -148,7 +150,7 @@ pub struct Mako {
     branches: ParticipantTable<MakoBranch, Option<MakoReply>>,
     /// What goes on in another step, the first one first.
     paused: VecDeque<PausedCertification>,
-    leader_shards: Vec<LeaderShard>,
+    leader_shards: LeaderShards,
     follower_replays: FollowerReplays,
     gossip: Gossip,
     /// The epochs that are not settled.
@@ -159,8 +161,6 @@ pub struct Mako {
     leaderships: Vec<Option<Epoch>>,
     /// Losses of majorities that were accepted, of any shards.
     losses: Losses,
-    /// Until when this node may act as a leader.
-    lease_end: Time,
     /// The nodes that this worker has not heard for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
@@ -170,8 +170,6 @@ pub struct Mako {
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
     snapshot_senders: SnapshotSenders,
     snapshot_receivers: SnapshotReceivers,
-    /// No transaction that holds locks has waited too long for a silent leader before this.
-    silent_due: Time,
 }
 
 impl Engine for Mako {
@@ -209,7 +207,6 @@ impl Engine for Mako {
             procedures: Arc::clone(&shared.setup.procedures),
         });
         (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
-        let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context),
@@ -217,22 +214,17 @@ impl Engine for Mako {
             watermarks,
             branches: ParticipantTable::default(),
             paused: VecDeque::new(),
-            leader_shards: replicas
-                .clone()
-                .map(|replica| LeaderShard::new(replica.shard, FIRST_EPOCH))
-                .collect(),
+            leader_shards: LeaderShards::new(&shared.replicas, FIRST_EPOCH),
             follower_replays: FollowerReplays::new(&shared, shards),
             epochs: LiveEpochs::new(FIRST_EPOCH, shared.epochs.first()),
             waits: CommitWaits::new(FIRST_EPOCH, shards),
             leaderships: Vec::new(),
             losses: Losses::default(),
-            lease_end: Time::ZERO,
             failure_detector: FailureDetector::new(shared.setup.topology.nodes().len()),
             deferred: DeferredRequests::default(),
             collections: RollbackCollections::default(),
             snapshot_senders: SnapshotSenders::default(),
             snapshot_receivers: SnapshotReceivers::default(),
-            silent_due: Time::MAX,
             shared,
         }
     }
@@ -246,7 +238,7 @@ impl Engine for Mako {
             // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
                 !worker_context.is_leader(from)
-                    || led.iter().any(|led| led.lead.waits_for(from, since))
+                    || led.leading().any(|(_, led)| led.lead.waits_for(from, since))
             };
             self.failure_detector.hear(from, now, self.shared.setup.options.silent_after, waits);
         }
@@ -278,24 +270,7 @@ impl Engine for Mako {
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
-        // Before recovery goes on, which waits for it: nothing else may wake this worker.
-        self.replay_blocked(effects);
-        self.recover_all(effects);
-        if holds_lease {
-            if !self.deferred.is_empty() {
-                self.unpark(now, effects);
-            }
-            self.expire(now, effects);
-            self.go_on(effects);
-            self.run(now, effects);
-        }
-        self.replay(FollowerReplays::stabilize);
-        self.give(now, effects);
-        self.collection(now, effects);
-        self.forget_finals();
-        self.ask_to_close(now, effects);
-        self.close_batches(now, effects);
-        self.tell_watermark(now, effects);
+        self.go_on_where_due(now, holds_lease, effects);
         self.set_timer(now, effects);
         self.assert_invariants();
     }
@@ -309,7 +284,7 @@ impl Engine for Mako {
     }
 
     fn renew(&mut self, lease_end: Time) {
-        self.lease_end = lease_end;
+        self.leader_shards.renew(lease_end);
     }
 
     fn held(&self) -> usize {
@@ -450,7 +425,59 @@ impl Mako {
 
     /// May this node act as a leader (rule M7)?
     fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
+        now < self.leader_shards.lease_end()
+            || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
+    }
+
+    /// Goes on with what time, this event or another worker has made due: nothing else is visited.
+    fn go_on_where_due(&mut self, now: Time, holds_lease: bool, effects: &mut MakoEffects) {
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        // Before recovery goes on, which waits for it: nothing else may wake this worker.
+        if self.follower_replays.is_left() {
+            self.replay_blocked(effects);
+        }
+        if self.leader_shards.is_recovering() {
+            self.recover_all(effects);
+        }
+        if holds_lease {
+            if !self.deferred.is_empty() {
+                self.unpark(now, effects);
+            }
+            if is_due(self.next_expiry()) {
+                self.expire(now, effects);
+            }
+            if !self.paused.is_empty() {
+                self.go_on(effects);
+            }
+            self.run(now, effects);
+        }
+        if self.follower_replays.is_unstable() {
+            self.replay(FollowerReplays::stabilize);
+        }
+        if self.snapshot_senders.is_due(now, self.runtime.worker_context.limits.retry_after) {
+            self.give(now, effects);
+        }
+        if is_due(self.collections.next_due()) {
+            self.collection(now, effects);
+        }
+        if self.may_forget_finals() {
+            self.forget_finals();
+        }
+        let leads = self.leader_shards.leading_place(0).is_some();
+        if leads && self.failure_detector.may_ask(self.runtime.worker_context.epoch.get()) {
+            self.ask_to_close(now, effects);
+        }
+        if is_due(self.group_due()) {
+            self.close_group(effects);
+        }
+        let overdue = self.overdue(now);
+        if leads {
+            self.close_batches(now, overdue, effects);
+        }
+        if self.epochs.may_have_branches(overdue) {
+            self.end_overdue(overdue, effects);
+        }
+        self.tell_watermark(now, effects);
     }
 
     fn receive(&mut self, from: NodeId, message: MakoMessage, effects: &mut MakoEffects) {
@@ -534,6 +561,7 @@ impl Mako {
     fn assert_invariants(&self) {
         self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
         self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
+        self.leader_shards.assert_invariants();
         self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
         self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);
         self.collections.assert_invariants();
@@ -544,7 +572,7 @@ impl Mako {
     /// Asks to come back when there will be something to do.
     fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
         let options = &self.shared.setup.options;
-        let led = self.leader_shards.iter().filter_map(|led| {
+        let led = self.leader_shards.leading().filter_map(|(_, led)| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
         // Without a lease nothing runs; when there is one again, that wakes this worker.

@@ -164,11 +164,14 @@ impl LiveEpochs {
         Epoch(first.epoch.0 - 1)
     }
 
-    /// Branches up to this epoch end now. Says whether some may not have ended yet.
-    pub(super) fn end_branches(&mut self, last: Epoch) -> bool {
-        let is_news = last > self.branches_ended;
-        self.branches_ended = self.branches_ended.max(last);
-        is_news
+    /// May branches of this epoch, or of one before, not have ended?
+    pub(super) fn may_have_branches(&self, last: Epoch) -> bool {
+        last > self.branches_ended
+    }
+
+    /// Branches up to this epoch end now.
+    pub(super) fn end_branches(&mut self, last: Epoch) {
+        self.branches_ended = last;
     }
 
     /// When the next epoch whose branches are not ended has been closed for so long.

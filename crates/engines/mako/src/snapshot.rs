@@ -169,9 +169,6 @@ impl Mako {
     /// Goes on with the copies that this worker gives.
     pub(super) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
         let retry_after = self.runtime.worker_context.limits.retry_after;
-        if !self.snapshot_senders.is_due(now, retry_after) {
-            return;
-        }
         let worker_context = &self.runtime.worker_context;
         let shard_of = |at: usize| worker_context.own[at].shard;
         // Perhaps this node has not heard who leads.

@@ -53,14 +53,14 @@ impl Mako {
     pub(super) fn watch_for_silence(&mut self) {
         if !self.options().faults.has(MakoPlantedBug::HoldForSilent) {
             let at = self.runtime.worker_context.now.get() + self.options().hang_after;
-            self.silent_due = self.silent_due.min(at);
+            self.coordinator.look_for_silence(at);
         }
     }
 
     /// Ends transactions that hold locks, and clocks on other shards, while they wait for a leader that is silent: those
     /// shards would come no further until that one has a successor.
     fn give_up_on_silent(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.silent_due > now {
+        if self.coordinator.silence_due().is_none_or(|at| at > now) {
             return;
         }
         let (hang_after, silent_after) = (self.options().hang_after, self.options().silent_after);
@@ -71,8 +71,8 @@ impl Mako {
         let leaders = worker_context.topology.shard_ids().map(|shard| worker_context.leader(shard));
         let is_silent = |node| self.failure_detector.silent_at(node, silent_after) <= now;
         if !leaders.filter(|node| *node != worker_context.place.node).any(is_silent) {
-            self.silent_due = if self.runtime.awaits_answers() { soon } else { Time::MAX };
-            return;
+            let next = if self.runtime.awaits_answers() { soon } else { Time::MAX };
+            return self.coordinator.looked_for_silence(next);
         }
         for (key, to, since) in self.runtime.unanswered() {
             if !self.coordinator.holds_besides(key) {
@@ -86,7 +86,7 @@ impl Mako {
                 false => next = next.min(at.clamp(now + silent_after / 4, soon)),
             }
         }
-        self.silent_due = next;
+        self.coordinator.looked_for_silence(next);
         for (key, to) in silent {
             self.failure_detector.suspect(to);
             self.give_up_on(key, effects);
@@ -129,7 +129,7 @@ impl Mako {
         if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return None;
         }
-        let others = [self.waits.next_due(), Some(self.silent_due).filter(|at| *at < Time::MAX)];
+        let others = [self.waits.next_due(), self.coordinator.silence_due()];
         self.runtime.next_expiry().into_iter().chain(others.into_iter().flatten()).min()
     }
 
@@ -143,7 +143,8 @@ impl Mako {
     /// When the next stream may count as stalled.
     pub(super) fn next_stall(&self, now: Time) -> Option<Time> {
         let after = self.options().stalled_after;
-        let led = self.leader_shards.iter().filter_map(|led| Some(led.lead.waits_since()? + after));
+        let led = self.leader_shards.leading();
+        let led = led.filter_map(|(_, led)| Some(led.lead.waits_since()? + after));
         led.filter(|at| *at > now).min()
     }
 

@@ -13,7 +13,7 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::WorkerContext;
-use shoal_types::{Clock, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -258,7 +258,7 @@ impl Mako {
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.
     pub(super) fn pass_floor(&mut self, floor: Clock, effects: &mut MakoEffects) {
         let mut news = false;
-        for led in self.leader_shards.iter().filter(|led| led.lead.is_leading()) {
+        for (_, led) in self.leader_shards.leading() {
             let replica = self.shared.replica(led.lead.shard).expect("held");
             replica.store.raise_clock(floor);
             news |= replica.want(floor);
@@ -268,11 +268,9 @@ impl Mako {
         }
     }
 
-    /// Closes the open group, if it is time for that: all shards' clocks move past its end.
-    fn close_group(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.group_due().is_some_and(|at| at <= now)
-            && let Some((end, _)) = self.gossip.group.take()
-        {
+    /// Closes the open group, whose time has come: all shards' clocks move past its end.
+    pub(super) fn close_group(&mut self, effects: &mut MakoEffects) {
+        if let Some((end, _)) = self.gossip.group.take() {
             self.gossip.raise_floor(end);
             self.pass_floor(end, effects);
         }
@@ -284,14 +282,12 @@ impl Mako {
         Some(self.gossip.group?.1 + every)
     }
 
-    /// Proposes the batches, heartbeats and ends of epochs whose time has come.
-    pub(super) fn close_batches(&mut self, now: Time, effects: &mut MakoEffects) {
-        self.close_group(now, effects);
-        let overdue = self.overdue(now);
-        for at in 0..self.leader_shards.len() {
+    /// Proposes the batches, heartbeats and ends of epochs whose time has come, on the streams that this worker leads.
+    pub(super) fn close_batches(&mut self, now: Time, overdue: Epoch, effects: &mut MakoEffects) {
+        for number in 0.. {
+            let Some(at) = self.leader_shards.leading_place(number) else { return };
             self.close_batch(now, at, overdue, effects);
         }
-        self.end_overdue(overdue, effects);
     }
 
     /// Proposes an entry.
