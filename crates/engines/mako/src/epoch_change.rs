@@ -226,7 +226,7 @@ impl Mako {
         let Some(live) = self.epochs.get(epoch) else { return true };
         let Some(news) = live.end_led(shard, last) else { return false };
         if news {
-            self.gossip.own_news = true;
+            self.gossip.comes_further();
             self.runtime.nudge_others(effects);
         }
         true
@@ -254,7 +254,7 @@ impl Mako {
             }
         }
         if news {
-            self.gossip.own_news = true;
+            self.gossip.comes_further();
             self.runtime.nudge_others(effects);
         }
         let settled = self.epochs.iter().filter_map(|live| configuration.last(live.epoch()));

@@ -32,7 +32,7 @@ pub(super) struct FailureDetector {
     asked: Epoch,
     /// The last epoch in which a wait for another shard was too long: something may be kept somewhere that goes only
     /// with the epoch.
-    pub(super) unanswered: Epoch,
+    unanswered: Epoch,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +105,11 @@ impl FailureDetector {
     /// May the end of this epoch still be asked for?
     pub(super) fn may_ask(&self, open: Epoch) -> bool {
         self.asked < open
+    }
+
+    /// A wait for another shard was too long in this epoch.
+    pub(super) fn is_unanswered(&mut self, open: Epoch) {
+        self.unanswered = open;
     }
 
     /// A node was taken for gone: should it be heard again, that was wrong.

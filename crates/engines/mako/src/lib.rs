@@ -26,7 +26,7 @@
 //! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
 //! | `leader_shard.rs`, `leader_shards.rs` | a shard that is led: clocks in flight, batches, safe clocks; and all of them | M2, M3 |
-//! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
+//! | `watermark.rs`, `gossip.rs` | durability: shard watermarks, and which nodes are told of them when | M4 |
 //! | `epochs.rs`, `live_epochs.rs`, `epoch_change.rs` | epochs open, close and are settled: of the node, of a worker, and what follows | M3, M8, M9 |
 //! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
@@ -59,6 +59,7 @@ mod epochs;
 mod failure_detector;
 mod follower_replay;
 mod follower_replays;
+mod gossip;
 mod installing;
 mod leader_shard;
 mod leader_shards;
@@ -103,6 +104,7 @@ use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
 use follower_replays::FollowerReplays;
+use gossip::Gossip;
 use leader_shard::LeaderShard;
 use leader_shards::LeaderShards;
 use live_epochs::{LiveEpoch, LiveEpochs};
@@ -131,7 +133,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use watermark::Gossip;
 use watermarks::Watermarks;
 
 /// The epoch of a cluster whose configuration has never changed.
@@ -561,6 +562,7 @@ impl Mako {
     fn assert_invariants(&self) {
         self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
         self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
+        self.gossip.assert_invariants(self.runtime.worker_context.place.node);
         self.leader_shards.assert_invariants();
         self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
         self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);

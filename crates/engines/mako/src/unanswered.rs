@@ -45,7 +45,7 @@ impl Mako {
             any |= self.expire_waiters(now);
         }
         if any {
-            self.failure_detector.unanswered = self.runtime.worker_context.epoch.get();
+            self.failure_detector.is_unanswered(self.runtime.worker_context.epoch.get());
         }
     }
 
