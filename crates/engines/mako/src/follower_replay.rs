@@ -7,6 +7,7 @@
 //! all there is; what lies at or below that of all workers is complete.
 
 use super::durability_wait::DurabilityWait;
+use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
@@ -14,7 +15,6 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl ClockCounts {
 }
 
 impl FollowerReplay {
-    pub(super) fn new(replica: &ShardReplica, shards: usize) -> FollowerReplay {
+    pub(super) fn new(replica: &MakoReplica, shards: usize) -> FollowerReplay {
         FollowerReplay {
             shard: replica.shard,
             sessions: SessionPool::new(replica.store.clone(), usize::MAX),
@@ -257,7 +257,7 @@ impl FollowerReplay {
     /// Takes note of what the store has for good by now.
     pub(super) fn stabilize(
         &mut self,
-        replica: &ShardReplica,
+        replica: &MakoReplica,
         worker: WorkerId,
         watermarks: &Watermarks,
         faults: PlantedBugs<MakoPlantedBug>,

@@ -6,7 +6,7 @@
 //! - A shard that the node was appointed to and does not serve is looked at in each step: [`LeaderShards::is_recovering`].
 
 use super::leader_shard::LeaderShard;
-use shoal_engine::replication::replica::ShardReplica;
+use super::mako_replica::MakoReplica;
 use shoal_types::{Clock, Epoch, ShardId, Time};
 use std::ops::{Index, IndexMut};
 
@@ -23,7 +23,7 @@ pub(super) struct LeaderShards {
 
 impl LeaderShards {
     /// None is led.
-    pub(super) fn new(replicas: &[ShardReplica], first: Epoch) -> LeaderShards {
+    pub(super) fn new(replicas: &[MakoReplica], first: Epoch) -> LeaderShards {
         LeaderShards {
             shards: replicas.iter().map(|replica| LeaderShard::new(replica.shard, first)).collect(),
             leading: Vec::new(),

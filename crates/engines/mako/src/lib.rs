@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
-//! | `shared.rs` | what the workers of a node share | |
+//! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
 //! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
@@ -66,6 +66,7 @@ mod leader_shards;
 mod leadership;
 mod live_epochs;
 mod loss;
+mod mako_replica;
 pub mod message;
 mod observation;
 mod options;
@@ -194,7 +195,9 @@ impl Engine for Mako {
         let shards = shared.setup.topology.shards() as usize;
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = WorkerPlace { node: shared.node, worker };
-        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let topology = Arc::clone(&shared.setup.topology);
+        let replicas = shared.replicas.iter().map(|replica| ShardReplica::clone(replica));
+        let replicas = &replicas.collect::<Vec<_>>();
         let watermarks = Rc::new(RefCell::new(Watermarks::new(FIRST_EPOCH, shards, faults)));
         let reads = Rc::new(RevealedReads { watermarks: Rc::clone(&watermarks) });
         let worker_context = WorkerContext::new(WorkerSetup {
@@ -347,7 +350,7 @@ impl Engine for Mako {
         let watermarks = self.watermarks.borrow();
         let of = |shard| ShardProgress {
             watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
-            reached: self.shared.replica(shard).map(ShardReplica::reached),
+            reached: self.shared.replica(shard).map(|replica| replica.reached()),
         };
         worker_context.topology.shard_ids().map(of).collect()
     }

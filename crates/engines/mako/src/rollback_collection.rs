@@ -10,7 +10,6 @@
 use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_store::RollBack;
 use shoal_types::{Clock, Epoch, StampRef, Time, VectorWatermark};
 use std::cell::RefCell;
@@ -154,7 +153,8 @@ impl Mako {
         let (shard, watermarks) = (own.shard, self.watermarks.borrow());
         let rejected = |stamp: StampRef<'_>| watermarks.rejects(shard, stamp);
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
-        let reached = || self.shared.replica(shard).map_or(Clock::ZERO, ShardReplica::reached);
+        let reached =
+            || self.shared.replica(shard).map_or(Clock::ZERO, |replica| replica.reached());
         let (before, faults) = (reached(), self.shared.setup.options.faults);
         let is_last = |clock| clock <= before || faults.has(MakoPlantedBug::SweepUnreached);
         let gone = RefCell::new(Vec::new());
