@@ -19,6 +19,7 @@
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
+//! | `due.rs` | what a step goes on with, and when the next one is due | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
@@ -46,12 +47,15 @@
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //! | `staged_certification.rs` | a branch on its way through certification | |
 //!
-//! Invariants are asserted where they are kept, under the names of design §5.
+//! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`due.rs`). A part keeps its
+//! fields to itself, says when there is something for it to do, and asserts its invariants after each step. The invariants of the
+//! protocol are asserted where they are kept, under the names of design §5.
 
 mod commit_waits;
 mod coordinator;
 mod deferred_requests;
 mod dependencies;
+mod due;
 mod durability_wait;
 mod epoch_change;
 pub mod epoch_ends;
@@ -108,7 +112,7 @@ use follower_replays::FollowerReplays;
 use gossip::Gossip;
 use leader_shard::LeaderShard;
 use leader_shards::LeaderShards;
-use live_epochs::{LiveEpoch, LiveEpochs};
+use live_epochs::LiveEpochs;
 use loss::Losses;
 use message::MakoReply;
 use participant::MakoBranch;
@@ -116,17 +120,17 @@ use piece::StreamEntry;
 use rollback_collection::RollbackCollections;
 use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
 use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
+    Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::participant_table::ParticipantTable;
-use shoal_engine::execution::runtime::{Runtime, TURN};
+use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
-use shoal_types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use slices::PausedCertification;
 use snapshot_receiver::SnapshotReceivers;
 use snapshot_sender::SnapshotSenders;
@@ -433,57 +437,6 @@ impl Mako {
             || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
     }
 
-    /// Goes on with what time, this event or another worker has made due: nothing else is visited.
-    fn go_on_where_due(&mut self, now: Time, holds_lease: bool, effects: &mut MakoEffects) {
-        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        // Before recovery goes on, which waits for it: nothing else may wake this worker.
-        if self.follower_replays.is_left() {
-            self.replay_blocked(effects);
-        }
-        if self.leader_shards.is_recovering() {
-            self.recover_all(effects);
-        }
-        if holds_lease {
-            if !self.deferred.is_empty() {
-                self.unpark(now, effects);
-            }
-            if is_due(self.next_expiry()) {
-                self.expire(now, effects);
-            }
-            if !self.paused.is_empty() {
-                self.go_on(effects);
-            }
-            self.run(now, effects);
-        }
-        if self.follower_replays.is_unstable() {
-            self.replay(FollowerReplays::stabilize);
-        }
-        if self.snapshot_senders.is_due(now, self.runtime.worker_context.limits.retry_after) {
-            self.give(now, effects);
-        }
-        if is_due(self.collections.next_due()) {
-            self.collection(now, effects);
-        }
-        if self.may_forget_finals() {
-            self.forget_finals();
-        }
-        let leads = self.leader_shards.leading_place(0).is_some();
-        if leads && self.failure_detector.may_ask(self.runtime.worker_context.epoch.get()) {
-            self.ask_to_close(now, effects);
-        }
-        if is_due(self.group_due()) {
-            self.close_group(effects);
-        }
-        let overdue = self.overdue(now);
-        if leads {
-            self.close_batches(now, overdue, effects);
-        }
-        if self.epochs.may_have_branches(overdue) {
-            self.end_overdue(overdue, effects);
-        }
-        self.tell_watermark(now, effects);
-    }
-
     fn receive(&mut self, from: NodeId, message: MakoMessage, effects: &mut MakoEffects) {
         match message {
             MakoMessage::Request { header, request } => self.serve(from, &header, request, effects),
@@ -502,103 +455,6 @@ impl Mako {
             MakoMessage::PartTaken { shard, copy, reached } => {
                 self.part_is_taken(from, (shard, copy), reached.as_ref());
             }
-        }
-    }
-
-    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
-    fn await_cover(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        if self.rejects(own, stamp.as_ref()) {
-            return self.tell_rolled_back(&stamp, &waiter, effects);
-        }
-        if self.epochs.get(stamp.epoch).is_none() {
-            return self.tell(own, stamp, &waiter, effects);
-        }
-        let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
-        let done = {
-            let watermarks = self.watermarks.borrow();
-            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.waits.push(watermark, (own, stamp), waiter, until)
-        };
-        if let Some((stamp, waiter)) = done {
-            self.tell(own, stamp, &waiter, effects);
-        }
-    }
-
-    /// The watermark covers `stamp`: what waited may be told (rule M5).
-    fn tell(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        assert!(
-            self.watermarks.borrow().covers(own, stamp.as_ref()),
-            "M5: {} would reveal {stamp:?}",
-            waiter.remote_branches.id
-        );
-        self.reveal(own, stamp, waiter, effects);
-    }
-
-    fn reveal(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        let transaction = waiter.remote_branches.id;
-        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
-        match &waiter.reveals {
-            None => self.runtime.commit(&waiter.remote_branches),
-            Some(slot) => slot.fill(Ok(())),
-        }
-    }
-
-    /// What each part of a worker's state asserts of itself after a step.
-    fn assert_invariants(&self) {
-        self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
-        self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
-        self.gossip.assert_invariants(self.runtime.worker_context.place.node);
-        self.leader_shards.assert_invariants();
-        self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
-        self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);
-        self.collections.assert_invariants();
-        self.snapshot_senders.assert_invariants();
-        self.snapshot_receivers.assert_invariants();
-    }
-
-    /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
-        let options = &self.shared.setup.options;
-        let led = self.leader_shards.leading().filter_map(|(_, led)| {
-            led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
-        });
-        // Without a lease nothing runs; when there is one again, that wakes this worker.
-        let runs = self.holds_lease(now);
-        let others = [
-            self.runtime.next_due().filter(|_| runs),
-            self.next_expiry().filter(|_| runs),
-            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
-            self.runtime.next_ending(),
-            self.next_silence(now),
-            self.next_stall(now),
-            self.follower_replays.next_due(now),
-            self.gossip.next_due(&self.watermarks.borrow(), options),
-            self.next_overdue(now),
-            self.group_due(),
-            self.collections.next_due(),
-            self.next_given(),
-            self.deferred.next_due().filter(|_| runs),
-        ];
-        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
-            effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }
 }
