@@ -5,12 +5,12 @@ use crate::execution::limits::Limits;
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A node's copy of a shard: its store, and how far each worker has applied its log. Shared by the workers of the
-/// node, and atomic.
-#[derive(Debug)]
+/// node, and atomic: a clone is the same copy.
+#[derive(Debug, Clone)]
 pub struct ShardReplica {
     /// The shard.
     pub shard: ShardId,
@@ -18,21 +18,12 @@ pub struct ShardReplica {
     pub store: Arc<Store>,
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
-    progress: Box<[AtomicU64]>,
-    /// Up to which clock the stream of each worker is stable: no replay of it changes the store any more.
-    covered: Box<[AtomicU64]>,
+    progress: Arc<[AtomicU64]>,
     /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
-    floor: RwLock<ReplayFloor>,
-    /// The greatest clock that some worker has appended: the others have to follow, or they would hold
-    /// the shard back.
-    wanted: AtomicU64,
-    /// Leaderships of this node that began in this epoch or before are over, as some worker knows. The others
-    /// may hear of it later, and their own streams' acknowledgements still come: `progress` means what
-    /// was followed by then.
-    over: AtomicU32,
+    floor: Arc<RwLock<ReplayFloor>>,
     /// An appointment of this node, how many of its workers have recovered their part under it, and whether what they
     /// left to the last of them is installed.
-    recovered: Mutex<(Ballot, u32, bool)>,
+    recovered: Arc<Mutex<(Ballot, u32, bool)>>,
 }
 
 impl ShardReplica {
@@ -61,11 +52,8 @@ impl ShardReplica {
                 shard,
                 store: Arc::new(store),
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
-                covered: (0..workers).map(|_| AtomicU64::new(0)).collect(),
-                floor: RwLock::default(),
-                wanted: AtomicU64::new(0),
-                over: AtomicU32::new(0),
-                recovered: Mutex::default(),
+                floor: Arc::default(),
+                recovered: Arc::default(),
             }
         });
         let mut replicas: Vec<ShardReplica> = replicas.collect();
@@ -84,23 +72,6 @@ impl ShardReplica {
         least(&self.progress)
     }
 
-    /// Worker `worker` has a stable stream up to `clock`. Returns up to where all have: what has such a
-    /// clock, or a lesser one, is in the store for good.
-    pub fn cover(&self, worker: WorkerId, clock: Clock) -> Clock {
-        self.covered[worker.0 as usize].fetch_max(clock.0, Ordering::AcqRel);
-        self.covered()
-    }
-
-    /// Up to where the stream of one worker is stable.
-    pub fn covered_by(&self, worker: WorkerId) -> Clock {
-        Clock(self.covered[worker.0 as usize].load(Ordering::Acquire))
-    }
-
-    /// Up to where the streams of all workers are stable.
-    pub fn covered(&self) -> Clock {
-        least(&self.covered)
-    }
-
     /// What a copy has brought, for workers that replay.
     pub fn floor(&self) -> RwLockReadGuard<'_, ReplayFloor> {
         self.floor.read().unwrap_or_else(PoisonError::into_inner)
@@ -109,17 +80,6 @@ impl ShardReplica {
     /// The same for the worker that copies: none replays meanwhile.
     pub fn floor_mut(&self) -> RwLockWriteGuard<'_, ReplayFloor> {
         self.floor.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A worker does not take part, or no longer, in leads that began in this epoch or before. To be said before it
-    /// follows another leader.
-    pub fn end_leadership(&self, since: Epoch) {
-        self.over.fetch_max(since.0, Ordering::AcqRel);
-    }
-
-    /// Does some worker take no part in the lead that began in this epoch? To be asked after `progress` was.
-    pub fn is_over(&self, since: Epoch) -> bool {
-        self.over.load(Ordering::Acquire) >= since.0
     }
 
     /// One more worker has recovered its part under `ballot`. One that has not heard of a later
@@ -151,16 +111,6 @@ impl ShardReplica {
 
     fn recovered(&self) -> MutexGuard<'_, (Ballot, u32, bool)> {
         self.recovered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Every stream of the shard has to become safe up to `clock`. Says whether that is news.
-    pub fn want(&self, clock: Clock) -> bool {
-        self.wanted.fetch_max(clock.0, Ordering::AcqRel) < clock.0
-    }
-
-    /// See [`want`](ShardReplica::want).
-    pub fn wanted(&self) -> Clock {
-        Clock(self.wanted.load(Ordering::Acquire))
     }
 }
 

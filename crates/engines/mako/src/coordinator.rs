@@ -7,11 +7,12 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
+use super::commit_waits::CommitWaiter;
 use super::message::{MakoReply, MakoRequest};
 use super::options::{MakoOptions, StampForm};
 use super::participant::MakoBranch;
 use super::slices::PausedCertification;
-use super::{CommitWaiter, Mako, MakoEffects, dependencies};
+use super::{Mako, MakoEffects, dependencies};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::staged_certification::{CertificationStage, StagedCertification};
@@ -20,17 +21,39 @@ use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
-use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The transactions of this worker that have something to do with other nodes.
-#[derive(Default)]
 pub(super) struct Coordinator {
     transactions: BTreeMap<u64, CoordinatedTransaction>,
+    /// None that holds locks has waited too long for a silent leader before this.
+    silent_due: Time,
+}
+
+impl Default for Coordinator {
+    fn default() -> Coordinator {
+        Coordinator { transactions: BTreeMap::new(), silent_due: Time::MAX }
+    }
 }
 
 impl Coordinator {
+    /// A transaction waits for others while it holds locks: silent leaders are to be looked for then, if not before.
+    pub(super) fn look_for_silence(&mut self, at: Time) {
+        self.silent_due = self.silent_due.min(at);
+    }
+
+    /// They were looked for, and are to be looked for again then.
+    pub(super) fn looked_for_silence(&mut self, next: Time) {
+        self.silent_due = next;
+    }
+
+    /// When to look for silent leaders.
+    pub(super) fn silence_due(&self) -> Option<Time> {
+        (self.silent_due < Time::MAX).then_some(self.silent_due)
+    }
+
     /// How many transactions there are.
     pub(super) fn len(&self) -> usize {
         self.transactions.len()

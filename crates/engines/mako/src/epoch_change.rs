@@ -1,12 +1,11 @@
 //! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
 
-use super::durability_wait::DurabilityWait;
+use super::commit_waits::CommitWaiter;
 use super::epoch_ends::{clock_of, end_at, watermark_of};
 use super::leader_shard::EpochClosing;
 use super::message::MakoReply;
 use super::participant::MakoBranch;
-use super::shared::SharedWatermark;
-use super::{CommitWaiter, Mako, MakoEffects};
+use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_cluster::manager::Configuration;
@@ -14,100 +13,15 @@ use shoal_engine::engine::EngineEffect;
 use shoal_types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
 };
-use std::sync::Arc;
-
-/// So often all are told the same of an epoch that is closed.
-const TOLD_MAX: u32 = 4;
-
-/// An epoch that is not settled, as a worker sees it.
-pub(super) struct LiveEpoch {
-    epoch: Epoch,
-    /// What the workers of the node share of it.
-    pub(super) watermark: Arc<SharedWatermark>,
-    /// The version of that which the worker context shows.
-    pub(super) seen: u64,
-    /// Who waits until something of this epoch is durable.
-    pub(super) durability_wait: DurabilityWait<CommitWaiter>,
-    /// When this worker heard that the next one is open.
-    closed_at: Option<Time>,
-    /// The version of the watermark that all were told last, and how often.
-    told: (u64, u32),
-}
-
-impl LiveEpoch {
-    pub(super) fn new(epoch: Epoch, watermark: Arc<SharedWatermark>, shards: usize) -> LiveEpoch {
-        let (durability_wait, told) = (DurabilityWait::new(shards), (0, 0));
-        LiveEpoch { epoch, watermark, seen: 0, durability_wait, closed_at: None, told }
-    }
-
-    /// The epoch of this state.
-    pub(super) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// When this worker heard that the next one is open.
-    pub(super) fn closed_at(&self) -> Option<Time> {
-        self.closed_at
-    }
-
-    /// Is there something to tell of it? Of an epoch that is closed the same is told so often and no more: what gets lost
-    /// all the same, the configuration tells.
-    pub(super) fn has_news(&mut self) -> bool {
-        let version = self.watermark.version();
-        if self.told.0 != version {
-            self.told = (version, 0);
-        }
-        self.closed_at.is_none() || self.told.1 < TOLD_MAX
-    }
-
-    /// All were told of it.
-    pub(super) fn tell(&mut self) {
-        self.told.1 = self.told.1.saturating_add(1);
-    }
-
-    /// `shard` has ended the epoch here, for good. Says whether that is news.
-    ///
-    /// # Panics
-    /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
-    fn end(&self, shard: ShardId, last: Clock) -> bool {
-        let news = self.watermark.end_at(shard, last);
-        self.assert_ends(shard, last);
-        news
-    }
-
-    /// The same, by what the streams say that this node leads. Nothing where the majority of `shard` is lost, and this node has
-    /// said what it knows: its own streams are not to change that.
-    fn end_led(&self, shard: ShardId, last: Clock) -> Option<bool> {
-        let news = self.watermark.end_led(shard, last)?;
-        self.assert_ends(shard, last);
-        Some(news)
-    }
-
-    fn assert_ends(&self, shard: ShardId, last: Clock) {
-        let (reached, epoch) = (self.watermark.of(shard), self.epoch);
-        assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
-    }
-}
 
 impl Mako {
-    /// What this worker keeps of an epoch, if it is not settled.
-    pub(super) fn live(&self, epoch: Epoch) -> Option<usize> {
-        self.live.iter().position(|live| live.epoch == epoch)
-    }
-
     /// Takes note of what has happened to epochs since the last time.
     pub(super) fn follow_epochs(&mut self, effects: &mut MakoEffects) {
-        let (newest, live) =
-            (self.runtime.worker_context.epoch.get(), self.live.iter().map(|live| live.epoch));
-        let Some(news) = self.shared.epochs.news(&mut self.epochs_seen, newest, live) else {
-            return;
-        };
-        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let newest = self.runtime.worker_context.epoch.get();
+        let Some(news) = self.epochs.news(&self.shared.epochs, newest) else { return };
         for (epoch, watermark) in news.opened {
-            if let Some(last) = self.live.last_mut() {
-                last.closed_at = Some(self.runtime.worker_context.now.get());
-            }
-            self.live.push(LiveEpoch::new(epoch, watermark, shards));
+            self.epochs.open(epoch, watermark, self.runtime.worker_context.now.get());
+            self.waits.open(epoch);
             self.watermarks.borrow_mut().begin(epoch);
             self.runtime.worker_context.epoch.set(epoch);
         }
@@ -140,14 +54,14 @@ impl Mako {
     /// An epoch has ended like this. What is covered may be told and replayed, and nothing else of it ever will be.
     fn settle(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
         let epoch = last.epoch();
-        let mut live = self.live.remove(self.live(epoch).expect("it is not settled"));
+        let shared = self.epochs.settle(epoch);
         {
             let mut watermarks = self.watermarks.borrow_mut();
             let view = watermarks.live_mut(epoch).expect("it is not settled");
-            live.watermark.refresh(view);
+            shared.refresh(view);
             watermarks.settle(last.clone());
         }
-        for (own, stamp, waiter) in live.durability_wait.take_all() {
+        for (own, stamp, waiter) in self.waits.settle(epoch) {
             if self.watermarks.borrow().covers(own, stamp.as_ref()) {
                 self.tell(own, stamp, &waiter, effects);
             } else {
@@ -170,7 +84,7 @@ impl Mako {
         match &waiter.reveals {
             None => {
                 let transaction = waiter.remote_branches.id;
-                let settled = self.live(stamp.epoch).is_none();
+                let settled = self.epochs.get(stamp.epoch).is_none();
                 effects.observe(|| MakoObservation::RolledBack { transaction, settled });
                 self.runtime.counters.rolled_back += 1;
                 self.runtime.finish(&waiter.remote_branches, error);
@@ -181,30 +95,21 @@ impl Mako {
 
     /// The last epoch that has been closed for so long that nothing waits for what is in flight of it.
     pub(super) fn overdue(&self, now: Time) -> Epoch {
-        let hang_after = self.options().hang_after;
-        let waits = |live: &&LiveEpoch| live.closed_at.is_none_or(|at| at + hang_after > now);
-        let first = self.live.iter().find(waits).expect("one is open");
-        Epoch(first.epoch.0 - 1)
+        self.epochs.closed_for(self.options().hang_after, now)
     }
 
     /// When the next epoch becomes overdue.
     pub(super) fn next_overdue(&self, now: Time) -> Option<Time> {
-        let hang_after = self.options().hang_after;
-        let closed = self.live.iter().filter(|live| live.epoch > self.branches_ended);
-        closed.filter_map(|live| Some(live.closed_at? + hang_after)).find(|at| *at > now)
+        self.epochs.next_closed_for(self.options().hang_after, now)
     }
 
     /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
     /// them, or is told that they are over.
     pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
-        if overdue <= self.branches_ended {
-            return;
-        }
-        self.branches_ended = overdue;
-        for at in 0..self.leader_shards.len() {
-            if self.leader_shards[at].lead.is_leading() {
-                self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
-            }
+        self.epochs.end_branches(overdue);
+        for number in 0.. {
+            let Some(at) = self.leader_shards.leading_place(number) else { return };
+            self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
         }
     }
 
@@ -216,9 +121,14 @@ impl Mako {
         overdue: Epoch,
         effects: &mut MakoEffects,
     ) {
-        self.install_more(at, effects);
         let (shard, open) =
             (self.leader_shards[at].lead.shard, self.runtime.worker_context.epoch.get());
+        let (epochs, replica) =
+            ((open, self.watermarks.borrow().settled()), self.shared.replica(shard).expect("held"));
+        if !self.leader_shards[at].may_append(now, epochs, replica, self.options()) {
+            return;
+        }
+        self.install_more(at, effects);
         let closed = {
             let watermarks = &self.watermarks.borrow();
             let replica = self.shared.replica(shard).expect("held");
@@ -292,7 +202,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         // How an epoch ends whose end was lost, the configuration says.
-        if self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch)) {
+        if self.losses.force(shard, epoch) {
             return;
         }
         let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
@@ -313,10 +223,10 @@ impl Mako {
         last: Clock,
         effects: &mut MakoEffects,
     ) -> bool {
-        let Some(at) = self.live(epoch) else { return true };
-        let Some(news) = self.live[at].end_led(shard, last) else { return false };
+        let Some(live) = self.epochs.get(epoch) else { return true };
+        let Some(news) = live.end_led(shard, last) else { return false };
         if news {
-            self.gossip.own_news = true;
+            self.gossip.comes_further();
             self.runtime.nudge_others(effects);
         }
         true
@@ -325,80 +235,68 @@ impl Mako {
     /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
     /// one.
     pub(super) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
-        self.may_forget = configuration.forgotten;
-        if self.live.first().is_some_and(|live| live.epoch <= configuration.forgotten) {
+        self.epochs.allow_forgetting(configuration.forgotten);
+        if self.epochs.first().epoch() <= configuration.forgotten {
             // It begins: one that has something of such an epoch was not to live on (`Member`).
             self.shared.epochs.begin_behind(configuration.forgotten);
             self.watermarks.borrow_mut().forget(configuration.forgotten);
         }
         let mut news = false;
-        for live in &self.live {
-            let ends = configuration.ends.get(&live.epoch).into_iter().flatten();
+        for live in self.epochs.iter() {
+            let ends = configuration.ends.get(&live.epoch()).into_iter().flatten();
             for (shard, end) in (0..).map(ShardId).zip(ends) {
                 news |= end.as_ref().is_some_and(|end| live.end(shard, clock_of(end)));
             }
             let assignments = (0..).map(ShardId).zip(&configuration.shards);
             for (shard, assignment) in assignments {
-                let out = live.epoch == configuration.epoch && assignment.out.is_some();
+                let out = live.epoch() == configuration.epoch && assignment.out.is_some();
                 news |= out && live.end(shard, Clock::MAX);
             }
         }
         if news {
-            self.gossip.own_news = true;
+            self.gossip.comes_further();
             self.runtime.nudge_others(effects);
         }
-        let settled = self.live.iter().filter_map(|live| configuration.last(live.epoch));
+        let settled = self.epochs.iter().filter_map(|live| configuration.last(live.epoch()));
         let settled: Vec<VectorWatermark> = settled.map(|last| watermark_of(&last)).collect();
         for last in settled {
             self.hear_settled(last, effects);
         }
     }
 
+    /// Is there an FVW that the manager keeps no more?
+    pub(super) fn may_forget_finals(&self) -> bool {
+        let first = self.watermarks.borrow().first_partial();
+        first.is_some_and(|first| first <= self.epochs.may_forget())
+    }
+
     /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
     /// streams have brought these FVWs and are stable behind them, and passes over the stores are over.
     pub(super) fn forget_finals(&mut self) {
-        let first = self.watermarks.borrow().first_partial();
-        if first.is_none_or(|first| first > self.may_forget) || !self.collections.is_empty() {
+        if self.collections.len() > 0 {
             return;
         }
-        let recovers =
-            self.leader_shards.iter().any(|led| led.leader_state.is_some() && !led.serves());
-        if recovers || self.shared.undecided.iter().any(|undecided| undecided.len() > 0) {
+        let may_forget = self.epochs.may_forget();
+        let mut led = self.leader_shards.iter();
+        if led.any(|led| led.leader_state.is_some() && !led.serves())
+            || self.shared.undecided.iter().any(|undecided| undecided.len() > 0)
+        {
             return;
         }
-        let stable = self.follower_replays.iter().map(|followed| followed.stable.extent().finals);
-        let last = stable.min().map_or(self.may_forget, |last| last.min(self.may_forget));
+        let stable = self.follower_replays.iter().map(|followed| followed.stable().extent().finals);
+        let last = stable.min().map_or(may_forget, |last| last.min(may_forget));
         self.watermarks.borrow_mut().forget(last);
         self.shared.epochs.forget(self.runtime.worker_context.place.worker, last);
     }
 
-    /// Some shards have ended the epoch at this place, for good: what depends on more of them than
+    /// Some shards have ended an epoch that is not settled, for good: what depends on more of them than
     /// there is has lost, and need not wait for the other shards to be told.
-    pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut MakoEffects) {
-        let epoch = self.live[at].epoch;
-        {
-            let Mako { shared, follower_replays: followed, runtime, watermarks, .. } = self;
-            let watermarks = watermarks.borrow();
-            for followed in followed {
-                followed.drop_rejected(epoch, &watermarks);
-                let shard = followed.shard;
-                followed.set_aside(
-                    |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
-                    |sessions, piece| shared.keep(shard, sessions, piece),
-                );
-                let replica = shared.replica(shard).expect("held");
-                super::follower_replay::publish(
-                    followed,
-                    replica,
-                    runtime.worker_context.place.worker,
-                );
-            }
-        }
-        let waiting: Vec<_> = self.live[at].durability_wait.take_all().collect();
-        for (own, stamp, waiter) in waiting {
+    pub(super) fn give_up_lost(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
+        self.replay(|replays, target| replays.end(epoch, target));
+        for (own, stamp, waiter) in self.waits.take_all(epoch) {
             self.await_cover(own, stamp, waiter, effects);
         }
-        self.begin_sweeps_of_live(at, effects);
+        self.begin_sweeps_of_live(epoch, effects);
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.

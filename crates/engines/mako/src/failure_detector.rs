@@ -32,7 +32,7 @@ pub(super) struct FailureDetector {
     asked: Epoch,
     /// The last epoch in which a wait for another shard was too long: something may be kept somewhere that goes only
     /// with the epoch.
-    pub(super) unanswered: Epoch,
+    unanswered: Epoch,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +100,16 @@ impl FailureDetector {
             (peer.patience, peer.wronged_at) = (peer.patience / 2, now);
         }
         peer.heard = now;
+    }
+
+    /// May the end of this epoch still be asked for?
+    pub(super) fn may_ask(&self, open: Epoch) -> bool {
+        self.asked < open
+    }
+
+    /// A wait for another shard was too long in this epoch.
+    pub(super) fn is_unanswered(&mut self, open: Epoch) {
+        self.unanswered = open;
     }
 
     /// A node was taken for gone: should it be heard again, that was wrong.
@@ -181,27 +191,8 @@ impl Mako {
     /// Asks for the end of the open epoch, if something of it hangs that holds up a shard.
     pub(super) fn ask_to_close(&mut self, now: Time, effects: &mut MakoEffects) {
         let open = self.runtime.worker_context.epoch.get();
-        if self.failure_detector.asked >= open {
-            return;
-        }
-        let mut led = self.leader_shards.iter().filter(|led| led.lead.is_leading());
-        let held_up = led.find(|led| {
-            let first = led.lead.first_in_flight();
-            first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
-        });
-        let stalled = || {
-            let mut led = (0..self.leader_shards.len())
-                .filter(|at| self.leader_shards[*at].lead.is_leading());
-            let at = led.find(|at| {
-                let takes_part =
-                    self.runtime.worker_context.takes_part(self.leader_shards[*at].lead.shard);
-                self.failure_detector.unanswered >= open || takes_part && self.is_stalled(*at)
-            })?;
-            Some(self.leader_shards[at].lead.shard)
-        };
-        let held_up = held_up.map(|led| led.lead.shard);
-        let Some(shard) = held_up.or_else(stalled) else { return };
-        let at = self.place_of(shard).expect("it is led");
+        let Some(at) = self.held_up(now, open) else { return };
+        let shard = self.leader_shards[at].lead.shard;
         self.suspect_hanging(at, open, now);
         if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
             return self.end_branches(at, open, effects);
@@ -209,6 +200,23 @@ impl Mako {
         self.failure_detector.asked = open;
         effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
         effects.push(EngineEffect::Close { shard, epoch: open });
+    }
+
+    /// The place of a shard that this worker leads, and on which something of the open epoch hangs; else of one whose stream
+    /// decides nothing, or of any, where a wait in this epoch was too long.
+    fn held_up(&self, now: Time, open: Epoch) -> Option<usize> {
+        let mut led = self.leader_shards.leading();
+        let hangs = led.find(|(_, led)| {
+            let first = led.lead.first_in_flight();
+            first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
+        });
+        let stalled = || {
+            self.leader_shards.leading().find(|(at, led)| {
+                let takes_part = self.runtime.worker_context.takes_part(led.lead.shard);
+                self.failure_detector.unanswered >= open || takes_part && self.is_stalled(*at)
+            })
+        };
+        hangs.or_else(stalled).map(|(at, _)| at)
     }
 
     /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
@@ -221,8 +229,8 @@ impl Mako {
 
     /// When to look again whether a node is gone.
     pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
-        let led = self.leader_shards.iter().filter(|led| led.lead.is_leading());
-        let first = led.filter_map(|led| Some(self.gone_at(led.lead.first_in_flight()?)));
+        let led = self.leader_shards.leading();
+        let first = led.filter_map(|(_, led)| Some(self.gone_at(led.lead.first_in_flight()?)));
         let at = first.filter(|at| *at > now && *at < Time::MAX).min()?;
         Some(at.min(now + self.options().silent_after / 2))
     }

@@ -7,6 +7,7 @@
 //! all there is; what lies at or below that of all workers is complete.
 
 use super::durability_wait::DurabilityWait;
+use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
@@ -14,14 +15,13 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The log of one shard that this worker follows: what of it waits to be applied.
 pub(super) struct FollowerReplay {
-    pub(super) shard: ShardId,
+    shard: ShardId,
     sessions: Rc<SessionPool>,
     /// Pieces of each epoch that is not settled.
     waiting: BTreeMap<Epoch, DurabilityWait<Piece>>,
@@ -33,9 +33,9 @@ pub(super) struct FollowerReplay {
     /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
     blocked: Vec<Piece>,
     /// What the stream says, as far as this worker was told.
-    pub(super) extent: StreamExtent,
+    extent: StreamExtent,
     /// How much of that the store has for good.
-    pub(super) stable: StablePrefix,
+    stable: StablePrefix,
 }
 
 /// Clocks, each as often as there are pieces of it: a transaction may come in parts.
@@ -61,7 +61,7 @@ impl ClockCounts {
 }
 
 impl FollowerReplay {
-    pub(super) fn new(replica: &ShardReplica, shards: usize) -> FollowerReplay {
+    pub(super) fn new(replica: &MakoReplica, shards: usize) -> FollowerReplay {
         FollowerReplay {
             shard: replica.shard,
             sessions: SessionPool::new(replica.store.clone(), usize::MAX),
@@ -254,21 +254,23 @@ impl FollowerReplay {
         self.clocks.first().map_or(safe, |first| Clock(first.0 - 1).min(safe))
     }
 
-    /// Absorbs what can be.
-    ///
-    /// # Panics
-    /// If something is not replayed that counts as stable (M6): it would be missing where the stream is cut.
+    /// Takes note of what the store has for good by now.
     pub(super) fn stabilize(
         &mut self,
-        replica: &ShardReplica,
+        replica: &MakoReplica,
         worker: WorkerId,
         watermarks: &Watermarks,
         faults: PlantedBugs<MakoPlantedBug>,
     ) {
-        if self.is_through() || faults.has(MakoPlantedBug::StableWhileBlocked) {
+        let is_through = self.is_through() || faults.has(MakoPlantedBug::StableWhileBlocked);
+        if is_through && self.stable.ahead() > 0 {
             let known = KnownEpochs { watermarks, finals: self.extent.finals };
             self.stable.advance(replica, worker, known, faults);
         }
+    }
+
+    /// Asserts that what counts as stable is replayed (M6): it would be missing where the stream is cut.
+    pub(super) fn assert_invariants(&self, worker: WorkerId) {
         let (shard, greatest, applied) = (self.shard, self.stable.greatest(), self.applied());
         assert!(
             greatest <= applied,
@@ -276,14 +278,24 @@ impl FollowerReplay {
         );
     }
 
+    /// The shard.
+    pub(super) fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// What the stream says, as far as this worker was told.
+    pub(super) fn extent(&self) -> &StreamExtent {
+        &self.extent
+    }
+
+    /// How much of that the store has for good.
+    pub(super) fn stable(&self) -> &StablePrefix {
+        &self.stable
+    }
+
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
         let unknown = self.unknown.values().map(Vec::len).sum::<usize>();
         self.waiting.values().map(DurabilityWait::len).sum::<usize>() + self.blocked.len() + unknown
     }
-}
-
-/// Publishes how far this worker has replayed.
-pub(super) fn publish(followed: &FollowerReplay, replica: &ShardReplica, worker: WorkerId) {
-    replica.progress(worker, followed.applied());
 }

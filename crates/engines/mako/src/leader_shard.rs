@@ -1,7 +1,8 @@
 //! A shard as its leader's worker sees it: the open batch, and which safe clocks are durable (rules M2
-//! and M3; the clocks in flight are in `../replication/in_flight_clocks.rs`).
+//! and M3; the clocks in flight are in [`shoal_engine::replication::in_flight_clocks`]).
 
 use super::installing::Installing;
+use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{ENDS_MAX, OpenBatch};
 use super::stable_prefix::{EntryContents, PieceNeeds};
@@ -11,7 +12,6 @@ use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
@@ -121,6 +121,11 @@ impl LeaderShard {
         self.undecided.clear();
     }
 
+    /// Was the node appointed to the shard, and has this worker still to recover or to serve it?
+    pub(super) fn is_recovering(&self) -> bool {
+        self.leader_state.as_ref().is_some_and(|state| !state.recovered || !state.serves)
+    }
+
     /// Does this node serve the shard?
     pub(super) fn serves(&self) -> bool {
         self.leader_state.as_ref().is_some_and(|leader_state| leader_state.serves)
@@ -139,7 +144,7 @@ impl LeaderShard {
     pub(super) fn ends(
         &self,
         closing: &EpochClosing<'_>,
-        replica: &ShardReplica,
+        replica: &MakoReplica,
         options: &MakoOptions,
     ) -> Vec<(Epoch, Clock)> {
         let faults = options.faults;
@@ -174,7 +179,7 @@ impl LeaderShard {
         now: Time,
         ends: Vec<(Epoch, Clock)>,
         watermarks: &Watermarks,
-        replica: &ShardReplica,
+        replica: &MakoReplica,
         options: &MakoOptions,
     ) -> Option<ClosedBatch> {
         if !self.lead.is_leading() {
@@ -215,7 +220,21 @@ impl LeaderShard {
         ClosedBatch { entry: self.batch.close(safe, &ends, &finals), index, safe, ends, clocks }
     }
 
-    fn is_due(&self, now: Time, replica: &ShardReplica, options: &MakoOptions) -> bool {
+    /// Is there something to be appended to the stream, while `open` is the open epoch and the epochs up to `settled` are
+    /// settled? Something may be found to wait all the same.
+    pub(super) fn may_append(
+        &self,
+        now: Time,
+        (open, settled): (Epoch, Epoch),
+        replica: &MakoReplica,
+        options: &MakoOptions,
+    ) -> bool {
+        self.ended.0 + 1 < open.0
+            || self.finals_appended < settled
+            || self.is_due(now, replica, options)
+    }
+
+    fn is_due(&self, now: Time, replica: &MakoReplica, options: &MakoOptions) -> bool {
         let is_full = self.has_part
             || self.batch.len() >= options.batch_transactions_max
             || self.batch.bytes() >= options.batch_bytes_max;
@@ -223,7 +242,7 @@ impl LeaderShard {
     }
 
     /// When to look again, if nothing happens before.
-    pub(super) fn next_due(&self, replica: &ShardReplica, options: &MakoOptions) -> Option<Time> {
+    pub(super) fn next_due(&self, replica: &MakoReplica, options: &MakoOptions) -> Option<Time> {
         // Does the shard's watermark wait for a heartbeat of this stream, which it could make?
         let lags = || {
             self.lead.safe_appended() < replica.wanted()
@@ -290,7 +309,7 @@ mod tests {
         let topology = Topology::compact(1, 1, 1, 0, 1);
         let (node, limits) = (NodeId(0), Limits::default());
         let replica =
-            ShardReplica::all(&topology, node, Epoch(5), &limits).pop().expect("one shard");
+            MakoReplica::all(&topology, node, Epoch(5), &limits).pop().expect("one shard");
         let mut led = LeaderShard::new(replica.shard, Epoch(5));
         led.begin(0, Clock(6), Epoch(4), Epoch(4));
         let transaction = TransactionId { node, worker: WorkerId(0), sequence: 1 };

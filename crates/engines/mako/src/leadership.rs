@@ -11,8 +11,9 @@
 //! in a queue that is bounded in time and size. Other shards are not waited for: what was inherited and depends on
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
-use super::follower_replay::publish;
+use super::deferred_requests::DeferredRequest;
 use super::leader_shard::LeaderState;
+use super::live_epochs::LiveEpoch;
 use super::piece::ENDS_MAX;
 use super::{Mako, MakoEffects, MakoMessage};
 use crate::message::MakoRequest;
@@ -20,14 +21,7 @@ use crate::observation::MakoObservation;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
-
-/// A request to a shard that is being recovered.
-pub(super) struct DeferredRequest {
-    from: NodeId,
-    header: BranchHeader,
-    request: MakoRequest,
-    pub(super) until: Time,
-}
+use std::rc::Rc;
 
 impl Mako {
     /// The configuration has changed.
@@ -56,7 +50,8 @@ impl Mako {
             self.lose_participant(shard, effects);
         }
         self.gossip.aim(&self.runtime.worker_context);
-        if self.leader_shards.is_empty() {
+        self.snapshot_senders.look_again();
+        if self.leader_shards.len() == 0 {
             // It has no replica whose lead would let transactions in: it coordinates as soon as it knows who leads.
             self.runtime.worker_context.admission.serve(true);
         }
@@ -81,8 +76,10 @@ impl Mako {
                 // Appointed again: all is said again under the new ballot.
                 (leader_state.ballot, leader_state.recovered, leader_state.held) =
                     (ballot, false, false);
-                let ends: Vec<(Epoch, Clock)> = self.follower_replays[at]
-                    .extent
+                let ends: Vec<(Epoch, Clock)> = self
+                    .follower_replays
+                    .of(at)
+                    .extent()
                     .ends
                     .iter()
                     .map(|(epoch, clock)| (*epoch, *clock))
@@ -105,6 +102,7 @@ impl Mako {
                 });
             }
         }
+        self.leader_shards.look_up_recovering();
     }
 
     /// Another leads the stream.
@@ -128,8 +126,8 @@ impl Mako {
         self.shared.replica(shard).expect("held").end_leadership(leader_state.since);
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
-        self.leader_shards[at].resign();
-        self.deferred.retain(|deferred| deferred.header.shard != shard);
+        self.leader_shards.resign(at);
+        self.deferred.drop_of(shard);
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
@@ -137,6 +135,7 @@ impl Mako {
         for at in 0..self.leader_shards.len() {
             self.recover(at, effects);
         }
+        self.leader_shards.look_up_recovering();
     }
 
     /// Goes on with recovering the shard at this place, as far as it can be now.
@@ -145,9 +144,10 @@ impl Mako {
         if leader_state.recovered && leader_state.serves {
             return;
         }
-        if !leader_state.closed && self.follower_replays[at].extent.length >= leader_state.inherited
+        if !leader_state.closed
+            && self.follower_replays.of(at).extent().length >= leader_state.inherited
         {
-            match self.is_losing(self.leader_shards[at].lead.shard) {
+            match self.losses.is_open(self.leader_shards[at].lead.shard) {
                 true => self.tell_held(at, effects),
                 false => self.close_former(at, effects),
             }
@@ -158,7 +158,7 @@ impl Mako {
         else {
             return;
         };
-        let through = self.follower_replays[at].is_through();
+        let through = self.follower_replays.of(at).is_through();
         // What a former lead left locked here is free.
         let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
         if !leader_state.recovered && leader_state.closed && knows_ends && through && is_free {
@@ -180,7 +180,8 @@ impl Mako {
         {
             leader_state.serves = true;
             let ballot = leader_state.ballot;
-            publish(&self.follower_replays[at], replica, self.runtime.worker_context.place.worker);
+            let worker = self.runtime.worker_context.place.worker;
+            replica.progress(worker, self.follower_replays.of(at).applied());
             self.runtime.worker_context.serve(at, true);
             effects.observe(|| MakoObservation::Serves { shard, ballot });
         }
@@ -193,8 +194,8 @@ impl Mako {
         else {
             return false;
         };
-        let mut former = self.live.iter().filter(|live| live.epoch() < leader_state.since);
-        former.all(|live| live.watermark.has_ended(shard))
+        let mut former = self.epochs.iter().filter(|live| live.epoch() < leader_state.since);
+        former.all(|live| live.watermark().has_ended(shard))
     }
 
     /// All that was inherited is decided: nothing of the epochs before this leadership follows in this worker's
@@ -202,10 +203,10 @@ impl Mako {
     fn close_former(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.leader_shards[at].lead.shard;
         let replica = self.shared.replica(shard).expect("held");
-        let extent = &self.follower_replays[at].extent;
+        let extent = self.follower_replays.of(at).extent();
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
         // What is drawn from now on comes after all that the streams have.
-        replica.store.raise_clock(extent.greatest.max(self.lost_clock(shard)));
+        replica.store.raise_clock(extent.greatest.max(self.losses.greatest_end(shard)));
         let leader_state = self.leader_shards[at].leader_state.as_mut().expect("it leads");
         leader_state.closed = true;
         let (ballot, since) = (leader_state.ballot, leader_state.since);
@@ -213,7 +214,7 @@ impl Mako {
         // Of some the end is known though the streams lack it: the shard was out.
         let end = |epoch| {
             let known = self.watermarks.borrow().end_of(epoch, shard);
-            let live = self.live(epoch).map(|at| &self.live[at].watermark);
+            let live = self.epochs.get(epoch).map(LiveEpoch::watermark);
             let live = live.filter(|live| live.has_ended(shard)).map(|live| live.of(shard));
             (epoch, known.or(live).unwrap_or(safe))
         };
@@ -221,7 +222,8 @@ impl Mako {
             (ended.max(settled).0 + 1..since.0).map(|epoch| end(Epoch(epoch))).collect();
         let before: Vec<(Epoch, Clock)> =
             extent.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
-        self.leader_shards[at].begin(extent.length, safe, ended.max(settled), finals);
+        let over = (ended.max(settled), finals);
+        self.leader_shards.begin(at, extent.length, safe, over);
         for end in before {
             self.ended((shard, ballot), end, effects);
         }
@@ -240,33 +242,30 @@ impl Mako {
     /// of them than may wait.
     pub(super) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
         let limits = &self.runtime.worker_context.limits;
-        if self.deferred.len() >= limits.queue_max {
-            self.runtime.counters.dropped += 1; // Its coordinator asks again.
-            return;
-        }
         let until = self.runtime.worker_context.now.get() + limits.queue_wait_max;
-        self.deferred.push_back(DeferredRequest { from, header: *header, request, until });
+        let deferred = DeferredRequest { from, header: *header, request, until };
+        if !self.deferred.push(deferred, limits.queue_max) {
+            self.runtime.counters.dropped += 1; // Its coordinator asks again.
+        }
     }
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
     pub(super) fn unpark(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.deferred.is_empty() {
-            return;
-        }
-        for deferred in std::mem::take(&mut self.deferred) {
-            if self.runtime.worker_context.own(deferred.header.shard).is_some() {
-                self.serve(deferred.from, &deferred.header, deferred.request, effects);
-            } else if deferred.until > now {
-                self.deferred.push_back(deferred);
-            } else {
-                self.runtime.counters.dropped += 1;
+        let worker_context = Rc::clone(&self.runtime.worker_context);
+        let is_served = |shard| worker_context.own(shard).is_some();
+        for _ in 0..self.deferred.len() {
+            let Some(deferred) = self.deferred.next(now, is_served) else { return };
+            let DeferredRequest { from, header, request, .. } = deferred;
+            match is_served(header.shard) {
+                true => self.serve(from, &header, request, effects),
+                false => self.runtime.counters.dropped += 1,
             }
         }
     }
 
     /// The place of a shard of which this node has a replica.
     pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
-        self.leader_shards.iter().position(|led| led.lead.shard == shard)
+        self.leader_shards.place_of(shard)
     }
 
     /// Asserts that this node holds its lease while it acts as the leader of a shard (rule M7).
@@ -276,7 +275,7 @@ impl Mako {
             self.holds_lease(now),
             "M7: {} acts as a leader at {now}, and its lease ended at {}",
             self.runtime.worker_context.place,
-            self.lease_end
+            self.leader_shards.lease_end()
         );
         let (shard, ballot) = (self.leader_shards[at].lead.shard, self.leader_shards[at].ballot());
         effects.observe(|| MakoObservation::Acted { shard, ballot });

@@ -19,45 +19,58 @@
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
+//! | `due.rs` | what a step goes on with, and when the next one is due | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
-//! | `shared.rs` | what the workers of a node share | |
+//! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
 //! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
-//! | `leader_shard.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
-//! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
-//! | `epochs.rs`, `epoch_change.rs` | epochs open, close and are settled | M3, M8, M9 |
+//! | `leader_shard.rs`, `leader_shards.rs` | a shard that is led: clocks in flight, batches, safe clocks; and all of them | M2, M3 |
+//! | `watermark.rs`, `gossip.rs` | durability: shard watermarks, and which nodes are told of them when | M4 |
+//! | `epochs.rs`, `live_epochs.rs`, `epoch_change.rs` | epochs open, close and are settled: of the node, of a worker, and what follows | M3, M8, M9 |
 //! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
+//! | `deferred_requests.rs` | requests to shards that are being recovered | |
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
+//! | `snapshot_sender.rs`, `snapshot_receiver.rs` | snapshots under way: chunks, acknowledgements, repetition | |
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
-//! | `durability_wait.rs` | what waits for the watermark | M5 |
-//! | `follower_replay.rs`, `replay_budget.rs` | a shard that is followed: replay | M6 |
+//! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
+//! | `follower_replay.rs`, `follower_replays.rs`, `replay_budget.rs` | a shard that is followed, and all of them: replay | M6 |
 //! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //! | `staged_certification.rs` | a branch on its way through certification | |
 //!
-//! Invariants are asserted where they are kept, under the names of design §5.
+//! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`due.rs`). A part keeps its
+//! fields to itself, says when there is something for it to do, and asserts its invariants after each step. The invariants of the
+//! protocol are asserted where they are kept, under the names of design §5.
 
+mod commit_waits;
 mod coordinator;
+mod deferred_requests;
 mod dependencies;
+mod due;
 mod durability_wait;
 mod epoch_change;
 pub mod epoch_ends;
 mod epochs;
 mod failure_detector;
 mod follower_replay;
+mod follower_replays;
+mod gossip;
 mod installing;
 mod leader_shard;
+mod leader_shards;
 mod leadership;
+mod live_epochs;
 mod loss;
+mod mako_replica;
 pub mod message;
 mod observation;
 mod options;
@@ -72,6 +85,8 @@ mod sizes;
 mod slices;
 mod snapshot;
 mod snapshot_chunk;
+mod snapshot_receiver;
+mod snapshot_sender;
 mod stable_prefix;
 mod staged_certification;
 mod unanswered;
@@ -88,42 +103,41 @@ pub use planted_bugs::MakoPlantedBug;
 pub use shared::MakoShared;
 
 use bytes::Bytes;
+use commit_waits::{CommitWaiter, CommitWaits};
 use coordinator::Coordinator;
+use deferred_requests::DeferredRequests;
 use dependencies::RevealedReads;
-use epoch_change::LiveEpoch;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
-use follower_replay::FollowerReplay;
+use follower_replays::FollowerReplays;
+use gossip::Gossip;
 use leader_shard::LeaderShard;
-use leadership::DeferredRequest;
+use leader_shards::LeaderShards;
+use live_epochs::LiveEpochs;
+use loss::Losses;
 use message::MakoReply;
 use participant::MakoBranch;
 use piece::StreamEntry;
-use replay_budget::ReplayBudget;
-use rollback_collection::RollbackCollection;
-use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs, Loss};
+use rollback_collection::RollbackCollections;
+use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
 use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
+    Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
-use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::participant_table::ParticipantTable;
-use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
-use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
-use shoal_types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use slices::PausedCertification;
-use snapshot::{SnapshotReceiver, SnapshotSender};
+use snapshot_receiver::SnapshotReceivers;
+use snapshot_sender::SnapshotSenders;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use watermark::Gossip;
 use watermarks::Watermarks;
 
 /// The epoch of a cluster whose configuration has never changed.
@@ -142,49 +156,24 @@ pub struct Mako {
     branches: ParticipantTable<MakoBranch, Option<MakoReply>>,
     /// What goes on in another step, the first one first.
     paused: VecDeque<PausedCertification>,
-    leader_shards: Vec<LeaderShard>,
-    follower_replays: Vec<FollowerReplay>,
-    /// How much of what they could replay they may in this step.
-    replaying: ReplayBudget,
+    leader_shards: LeaderShards,
+    follower_replays: FollowerReplays,
     gossip: Gossip,
-    /// The epochs that are not settled, oldest first.
-    live: Vec<LiveEpoch>,
-    /// The version of the shared epochs that this worker has seen.
-    epochs_seen: u64,
+    /// The epochs that are not settled.
+    epochs: LiveEpochs,
+    /// The transactions that wait for the watermark.
+    waits: CommitWaits,
     /// Losses of majorities that were accepted, of any shards.
-    losses: BTreeMap<ShardId, Loss>,
-    /// Until when this node may act as a leader.
-    lease_end: Time,
+    losses: Losses,
     /// The nodes that this worker has not heard for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
-    deferred: VecDeque<DeferredRequest>,
-    /// No branch of this epoch, or of one before, is open.
-    branches_ended: Epoch,
-    /// FVWs of epochs up to this one the manager keeps no more.
-    may_forget: Epoch,
+    deferred: DeferredRequests,
     /// Passes over stores that look for what was rolled back.
-    collections: Vec<RollbackCollection>,
+    collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
-    snapshot_senders: Vec<SnapshotSender>,
-    snapshot_receivers: Vec<SnapshotReceiver>,
-    /// When the next part may be given.
-    give_at: Time,
-    /// No transaction has waited too long for the watermark before this.
-    waiters_due: Time,
-    /// No transaction that holds locks has waited too long for a silent leader before this.
-    silent_due: Time,
-    /// Of what was undecided something is decided, and not applied yet.
-    undecided_left: bool,
-}
-
-/// A transaction that waits for the watermark.
-struct CommitWaiter {
-    remote_branches: Rc<RemoteBranches>,
-    /// Since when; later by as much as it may wait longer than others.
-    since: Time,
-    /// Where it waits to show its client what it has read; `None` once it is certified.
-    reveals: Option<Rc<ResultSlot<shoal_types::Result<()>>>>,
+    snapshot_senders: SnapshotSenders,
+    snapshot_receivers: SnapshotReceivers,
 }
 
 impl Engine for Mako {
@@ -223,7 +212,6 @@ impl Engine for Mako {
             reads: Some(reads),
             procedures: Arc::clone(&shared.setup.procedures),
         });
-        let replicas = shared.replicas.iter();
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context),
@@ -231,43 +219,30 @@ impl Engine for Mako {
             watermarks,
             branches: ParticipantTable::default(),
             paused: VecDeque::new(),
-            leader_shards: replicas
-                .clone()
-                .map(|replica| LeaderShard::new(replica.shard, FIRST_EPOCH))
-                .collect(),
-            follower_replays: replicas
-                .map(|replica| FollowerReplay::new(replica, shards))
-                .collect(),
-            replaying: ReplayBudget::default(),
-            live: vec![LiveEpoch::new(FIRST_EPOCH, shared.epochs.first(), shards)],
-            epochs_seen: 0,
-            losses: BTreeMap::new(),
-            lease_end: Time::ZERO,
+            leader_shards: LeaderShards::new(&shared.replicas, FIRST_EPOCH),
+            follower_replays: FollowerReplays::new(&shared, shards),
+            epochs: LiveEpochs::new(FIRST_EPOCH, shared.epochs.first()),
+            waits: CommitWaits::new(FIRST_EPOCH, shards),
+            losses: Losses::default(),
             failure_detector: FailureDetector::new(shared.setup.topology.nodes().len()),
-            deferred: VecDeque::new(),
-            branches_ended: Epoch(FIRST_EPOCH.0 - 1),
-            may_forget: Epoch(0),
-            collections: Vec::new(),
-            snapshot_senders: Vec::new(),
-            snapshot_receivers: Vec::new(),
-            give_at: Time::ZERO,
-            waiters_due: Time::MAX,
-            silent_due: Time::MAX,
-            undecided_left: false,
+            deferred: DeferredRequests::default(),
+            collections: RollbackCollections::default(),
+            snapshot_senders: SnapshotSenders::default(),
+            snapshot_receivers: SnapshotReceivers::default(),
             shared,
         }
     }
 
     fn step(&mut self, now: Time, event: EngineEvent<MakoMessage>, effects: &mut MakoEffects) {
         self.runtime.begin_step(now, &event);
-        self.replaying.begin(now, self.shared.setup.options.replay_bytes_max);
+        self.follower_replays.begin_step(now, self.shared.setup.options.replay_bytes_max);
         self.failure_detector.awake(now, self.shared.setup.options.silent_after);
         if let EngineEvent::Received { from, .. } = event {
             let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
             // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
                 !worker_context.leaderships.is_leader(from.node)
-                    || led.iter().any(|led| led.lead.waits_for(from.node, since))
+                    || led.leading().any(|(_, led)| led.lead.waits_for(from.node, since))
             };
             self.failure_detector.hear(
                 from.node,
@@ -306,23 +281,9 @@ impl Engine for Mako {
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
-        // Before recovery goes on, which waits for it: nothing else may wake this worker.
-        self.replay_blocked(effects);
-        self.recover_all(effects);
-        if holds_lease {
-            self.unpark(now, effects);
-            self.expire(now, effects);
-            self.go_on(effects);
-            self.run(now, effects);
-        }
-        self.stabilize();
-        self.give(now, effects);
-        self.collection(now, effects);
-        self.forget_finals();
-        self.ask_to_close(now, effects);
-        self.close_batches(now, effects);
-        self.tell_watermark(now, effects);
+        self.go_on_where_due(now, holds_lease, effects);
         self.set_timer(now, effects);
+        self.assert_invariants();
     }
 
     fn local(&self) -> LocalDatabase {
@@ -334,29 +295,26 @@ impl Engine for Mako {
     }
 
     fn renew(&mut self, lease_end: Time) {
-        self.lease_end = lease_end;
+        self.leader_shards.renew(lease_end);
     }
 
     fn held(&self) -> usize {
-        let durability_wait: usize = self.live.iter().map(|live| live.durability_wait.len()).sum();
-        self.runtime.pending() + durability_wait + self.branches.len() + self.deferred.len()
+        self.runtime.pending() + self.waits.len() + self.branches.len() + self.deferred.len()
     }
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
-        let followed: usize = self.follower_replays.iter().map(FollowerReplay::pending).sum();
-        let snapshot_senders = self
-            .snapshot_senders
-            .iter()
-            .filter(|snapshot_sender| !snapshot_sender.is_over())
-            .count();
-        let left = usize::from(self.undecided_left);
-        self.held() + led + followed + self.collections.len() + snapshot_senders + left
+        let snapshot_senders = self.snapshot_senders.pending();
+        self.held()
+            + led
+            + self.follower_replays.pending()
+            + self.collections.len()
+            + snapshot_senders
     }
 
     fn counters(&self) -> EngineCounters {
         let (slow, replayed_bytes) =
-            (self.runtime.worker_context.slows.count(), self.replaying.total());
+            (self.runtime.worker_context.slows.count(), self.follower_replays.bytes());
         let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
         EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
     }
@@ -399,7 +357,7 @@ impl Engine for Mako {
         let watermarks = self.watermarks.borrow();
         let of = |shard| ShardProgress {
             watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
-            reached: self.shared.replica(shard).map(ShardReplica::reached),
+            reached: self.shared.replica(shard).map(|replica| replica.reached()),
         };
         worker_context.topology.shard_ids().map(of).collect()
     }
@@ -437,24 +395,22 @@ impl TaskDriver for Mako {
     fn release(&mut self, effects: &mut MakoEffects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let (mut news, mut closed_news) = (false, false);
-        for (at, live) in self.live.iter_mut().enumerate() {
-            let mut watermarks = self.watermarks.borrow_mut();
+        for live in self.epochs.iter_mut() {
             // Looked up before the clocks: those are then where these shards have ended.
-            let seen = live.watermark.version();
-            if seen == live.seen {
+            if !live.has_changed() {
                 continue;
             }
-            let ended: Vec<ShardId> = live.watermark.ended().collect();
-            let view = watermarks.live_mut(live.epoch()).expect("it is not settled");
-            live.watermark.refresh(view);
-            live.seen = seen;
+            let (epoch, shared) = (live.epoch(), live.watermark());
+            let mut watermarks = self.watermarks.borrow_mut();
+            let ended: Vec<ShardId> = shared.ended().collect();
+            let view = watermarks.live_mut(epoch).expect("it is not settled");
+            shared.refresh(view);
             news = true;
-            closed_news |= live.closed_at().is_some();
-            live.durability_wait
-                .advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
-            let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
+            closed_news |= live.is_closed();
+            self.waits.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            let end = |news, shard| watermarks.end(epoch, shard) | news;
             if ended.into_iter().fold(false, end) {
-                lost.push(at);
+                lost.push(epoch);
             }
         }
         for (own, stamp, waiter) in done {
@@ -464,8 +420,8 @@ impl TaskDriver for Mako {
             self.replay_covered(effects);
         }
         let is_over = !lost.is_empty();
-        for at in lost {
-            self.give_up_lost(at, effects);
+        for epoch in lost {
+            self.give_up_lost(epoch, effects);
         }
         if is_over || closed_news {
             self.decide_undecided(effects);
@@ -480,7 +436,8 @@ impl Mako {
 
     /// May this node act as a leader (rule M7)?
     fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
+        now < self.leader_shards.lease_end()
+            || self.options().faults.has(MakoPlantedBug::ActWithoutLease)
     }
 
     fn receive(&mut self, from: NodeId, message: MakoMessage, effects: &mut MakoEffects) {
@@ -503,92 +460,6 @@ impl Mako {
             MakoMessage::PartTaken { shard, copy, reached } => {
                 self.part_is_taken(from, (shard, copy), reached.as_ref());
             }
-        }
-    }
-
-    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
-    fn await_cover(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        if self.rejects(own, stamp.as_ref()) {
-            return self.tell_rolled_back(&stamp, &waiter, effects);
-        }
-        let Some(at) = self.live(stamp.epoch) else {
-            return self.tell(own, stamp, &waiter, effects);
-        };
-        let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
-        let done = {
-            let watermarks = self.watermarks.borrow();
-            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.live[at].durability_wait.push(watermark, own, stamp, waiter)
-        };
-        match done {
-            Some((stamp, waiter)) => self.tell(own, stamp, &waiter, effects),
-            None => self.waiters_due = self.waiters_due.min(until),
-        }
-    }
-
-    /// The watermark covers `stamp`: what waited may be told (rule M5).
-    fn tell(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        assert!(
-            self.watermarks.borrow().covers(own, stamp.as_ref()),
-            "M5: {} would reveal {stamp:?}",
-            waiter.remote_branches.id
-        );
-        self.reveal(own, stamp, waiter, effects);
-    }
-
-    fn reveal(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        let transaction = waiter.remote_branches.id;
-        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
-        match &waiter.reveals {
-            None => self.runtime.commit(&waiter.remote_branches),
-            Some(slot) => slot.fill(Ok(())),
-        }
-    }
-
-    /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
-        let options = &self.shared.setup.options;
-        let led = self.leader_shards.iter().filter_map(|led| {
-            led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
-        });
-        let deferred = self.deferred.iter().map(|deferred| deferred.until).min();
-        // Without a lease nothing runs; when there is one again, that wakes this worker.
-        let runs = self.holds_lease(now);
-        let others = [
-            self.runtime.next_due().filter(|_| runs),
-            self.next_expiry().filter(|_| runs),
-            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
-            self.runtime.next_ending(),
-            self.next_silence(now),
-            self.next_stall(now),
-            self.next_replay(now),
-            self.gossip.next_due(&self.watermarks.borrow(), options),
-            self.next_overdue(now),
-            self.group_due(),
-            self.next_sweep(),
-            self.next_given(),
-            deferred.filter(|_| runs),
-        ];
-        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
-            effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }
 }

@@ -14,7 +14,7 @@
 use super::epoch_ends::{clock_of, end_at};
 use super::{Mako, MakoEffects};
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::{Configuration, EpochEnd, LossStage};
+use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage};
 use shoal_engine::engine::EngineEffect;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
@@ -22,13 +22,49 @@ use std::collections::BTreeMap;
 /// Most epochs of which a leader says that its stream lacks their end; the first of them say the most.
 const LACKING_MAX: usize = 1024;
 
-impl Mako {
-    /// The configuration says of which shards the majority is lost.
-    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+/// Losses of majorities that were accepted, of any shards, as the configuration says.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    losses: BTreeMap<ShardId, Loss>,
+}
+
+impl Losses {
+    /// The configuration has changed.
+    fn follow(&mut self, configuration: &Configuration) {
         let shards = (0..).map(ShardId).zip(&configuration.shards);
         let losses = shards.filter_map(|(id, shard)| Some((id, shard.loss.clone()?)));
         self.losses = losses.collect();
-        for (shard, loss) in &self.losses {
+    }
+
+    /// Is it still open how the lost epochs of a shard end?
+    pub(super) fn is_open(&self, shard: ShardId) -> bool {
+        self.losses.get(&shard).is_some_and(|loss| loss.stage != LossStage::Over)
+    }
+
+    /// Does the configuration say how an epoch ends on a shard, and no stream?
+    pub(super) fn force(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch))
+    }
+
+    /// The greatest clock at which a lost epoch of a shard ended: what is drawn from now on is greater (M8).
+    pub(super) fn greatest_end(&self, shard: ShardId) -> Clock {
+        let ends = self.losses.get(&shard).into_iter().flat_map(|loss| loss.ends.values());
+        let ends =
+            ends.filter_map(|lost| lost.end.as_ref()).map(clock_of).filter(|end| *end < Clock::MAX);
+        ends.max().unwrap_or_default()
+    }
+
+    /// The loss of a shard whose survivors are to say how far they hold its epochs.
+    fn preparing(&self, shard: ShardId) -> Option<&Loss> {
+        self.losses.get(&shard).filter(|loss| loss.stage == LossStage::Preparing)
+    }
+}
+
+impl Mako {
+    /// The configuration says of which shards the majority is lost.
+    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+        self.losses.follow(configuration);
+        for (shard, loss) in &self.losses.losses {
             let (shard, begun) = (*shard, loss.begun);
             let learns = self.options().faults.has(MakoPlantedBug::LearnAfterLoss);
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
@@ -39,23 +75,18 @@ impl Mako {
         }
     }
 
-    /// Is it still open how the lost epochs of a shard end?
-    pub(super) fn is_losing(&self, shard: ShardId) -> bool {
-        self.losses.get(&shard).is_some_and(|loss| loss.stage != LossStage::Over)
-    }
-
     /// All that the survivors of the shard at this place hold of this worker's stream is decided: says how far that goes.
     pub(super) fn tell_held(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.leader_shards[at].lead.shard;
         let (Some(loss), Some(leader_state)) =
-            (self.losses.get(&shard), &mut self.leader_shards[at].leader_state)
+            (self.losses.preparing(shard), &mut self.leader_shards[at].leader_state)
         else {
             return;
         };
-        if loss.stage != LossStage::Preparing || std::mem::replace(&mut leader_state.held, true) {
+        if std::mem::replace(&mut leader_state.held, true) {
             return;
         }
-        let extent = &self.follower_replays[at].extent;
+        let extent = self.follower_replays.of(at).extent();
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
         let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
@@ -71,31 +102,22 @@ impl Mako {
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
     pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
-        let extent = self.place_of(shard).map(|at| &self.follower_replays[at].extent);
+        let extent = self.place_of(shard).map(|at| self.follower_replays.of(at).extent());
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
         };
-        let open = self.live.iter().filter(|live| !live.watermark.has_ended(shard));
+        let open = self.epochs.iter().filter(|live| !live.watermark().has_ended(shard));
         let of = |epoch, durable| (epoch, end_at(durable), held(epoch).map(end_at));
-        open.map(|live| of(live.epoch(), live.watermark.of(shard))).collect()
-    }
-
-    /// The greatest clock at which a lost epoch of a shard ended: what is drawn from now on is greater (M8).
-    pub(super) fn lost_clock(&self, shard: ShardId) -> Clock {
-        let ends = self.losses.get(&shard).into_iter().flat_map(|loss| loss.ends.values());
-        let ends =
-            ends.filter_map(|lost| lost.end.as_ref()).map(clock_of).filter(|end| *end < Clock::MAX);
-        ends.max().unwrap_or_default()
+        open.map(|live| of(live.epoch(), live.watermark().of(shard))).collect()
     }
 
     /// Does this node know more than an FVW that stands in a stream? If the end of a shard was forced while the node was away,
     /// the configuration says so, and [`exceeds_loss`](Mako::exceeds_loss) sees it. If not, hearing the same FVW with the
     /// configuration violates M9.
     pub(super) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
-        let Some(at) = self.live(last.epoch()) else { return false };
-        let watermark = &self.live[at].watermark;
+        let Some(live) = self.epochs.get(last.epoch()) else { return false };
         let mut shards = self.runtime.worker_context.topology.shard_ids();
-        shards.any(|shard| watermark.of(shard) > last.of(shard))
+        shards.any(|shard| live.watermark().of(shard) > last.of(shard))
     }
 
     /// A shard of which this node has acted by more than the configuration says that there was, since the loss of its
@@ -109,8 +131,9 @@ impl Mako {
             None => configuration.last(epoch).map(|last| clock_of(last.of(shard))),
         };
         let exceeds = |shard: ShardId| {
-            self.live.iter().find(|live| {
-                let (reached, ended) = (live.watermark.of(shard), live.watermark.has_ended(shard));
+            self.epochs.iter().find(|live| {
+                let (reached, ended) =
+                    (live.watermark().of(shard), live.watermark().has_ended(shard));
                 end(live.epoch(), shard)
                     .is_some_and(|end| reached > end || (ended && reached != end))
             })

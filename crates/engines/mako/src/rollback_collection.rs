@@ -10,9 +10,8 @@
 use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_store::RollBack;
-use shoal_types::{Clock, StampRef, Time, VectorWatermark};
+use shoal_types::{Clock, Epoch, StampRef, Time, VectorWatermark};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -26,13 +25,76 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub(super) const LOCKED_PAUSE: Duration = Duration::from_millis(2);
 
 /// A pass over a store.
-pub(super) struct RollbackCollection {
+struct RollbackCollection {
     /// The place of the shard.
     at: usize,
     cursor: RollBack,
     due: Time,
     /// More is to be swept since it began: another follows.
     again: bool,
+}
+
+/// The passes of a worker.
+///
+/// Invariant: there is at most one over each shard.
+#[derive(Default)]
+pub(super) struct RollbackCollections {
+    passes: Vec<RollbackCollection>,
+}
+
+impl RollbackCollections {
+    /// How many passes are under way.
+    pub(super) fn len(&self) -> usize {
+        self.passes.len()
+    }
+
+    /// When to go on with one.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.passes.iter().map(|pass| pass.due).min()
+    }
+
+    /// Begins a pass over the shard at this place, where that `is_swept`.
+    fn begin(&mut self, at: usize, is_swept: bool, now: Time) {
+        match self.passes.iter_mut().find(|pass| pass.at == at) {
+            // One that begins anew whenever something ends may never come to its own end.
+            Some(pass) => pass.again = is_swept,
+            None if is_swept => {
+                let cursor = RollBack::default();
+                self.passes.push(RollbackCollection { at, cursor, due: now, again: false });
+            }
+            None => {}
+        }
+    }
+
+    /// The one that is due and has waited longest: each shard has its turn.
+    fn next(&mut self, now: Time) -> Option<&mut RollbackCollection> {
+        let due = self.passes.iter_mut().filter(|pass| pass.due <= now);
+        due.min_by_key(|pass| pass.due)
+    }
+
+    /// A pass over the shard at this place has come so far; `over` says that locks were in the way.
+    fn advance(&mut self, at: usize, next: Option<RollBack>, over: bool, now: Time) {
+        let pass = self.passes.iter_mut().find(|pass| pass.at == at).expect("it is under way");
+        match next {
+            Some(next) => {
+                pass.cursor = next;
+                pass.due = now + if over { LOCKED_PAUSE } else { PAUSE };
+            }
+            None if pass.again => {
+                (pass.cursor, pass.again) = (RollBack::default(), false);
+                pass.due = now + PAUSE;
+            }
+            None => self.passes.retain(|pass| pass.at != at),
+        }
+    }
+
+    /// Asserts the invariant above.
+    pub(super) fn assert_invariants(&self) {
+        for (place, pass) in self.passes.iter().enumerate() {
+            let is_twice = self.passes[..place].iter().any(|other| other.at == pass.at);
+            assert!(!is_twice, "two passes are made over the shard at {}", pass.at);
+        }
+    }
 }
 
 impl Mako {
@@ -47,13 +109,12 @@ impl Mako {
         }
     }
 
-    /// A shard has ended the epoch at this place, which is not settled: what is lost of it by now is to be swept out of the
+    /// A shard has ended an epoch that is not settled: what is lost of it by now is to be swept out of the
     /// shards that have ended it themselves.
-    pub(super) fn begin_sweeps_of_live(&mut self, live: usize, effects: &mut MakoEffects) {
+    pub(super) fn begin_sweeps_of_live(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         if self.options().faults.has(MakoPlantedBug::SweepSettled) {
             return;
         }
-        let epoch = self.live[live].epoch();
         for at in 0..self.leader_shards.len() {
             let loses = {
                 let watermarks = self.watermarks.borrow();
@@ -75,16 +136,7 @@ impl Mako {
         let had_uncommitted = led.ever_led || !replica.floor().is_empty();
         let led_only = self.options().faults.has(MakoPlantedBug::SweepLedOnly);
         let is_swept = if led_only { led.serves() } else { had_uncommitted };
-        let under_way = self.collections.iter_mut().find(|collection| collection.at == at);
-        match under_way {
-            // One that begins anew whenever something ends may never come to its own end.
-            Some(collection) => collection.again = is_swept,
-            None if is_swept => {
-                let (cursor, due) = (RollBack::default(), self.runtime.worker_context.now.get());
-                self.collections.push(RollbackCollection { at, cursor, due, again: false });
-            }
-            None => {}
-        }
+        self.collections.begin(at, is_swept, self.runtime.worker_context.now.get());
     }
 
     /// Goes on with passes, for a while.
@@ -92,18 +144,17 @@ impl Mako {
     /// # Panics
     /// If a tombstone goes before all workers have replayed what is older (M6).
     pub(super) fn collection(&mut self, now: Time, effects: &mut MakoEffects) {
-        // The one that has waited longest: each shard has its turn.
-        let due = self.collections.iter_mut().filter(|collection| collection.due <= now);
-        let Some(collection) = due.min_by_key(|collection| collection.due) else { return };
-        let own = &self.runtime.worker_context.own[collection.at];
+        let Some(pass) = self.collections.next(now) else { return };
+        let own = &self.runtime.worker_context.own[pass.at];
         let Ok(mut session) = own.sessions.take() else {
-            collection.due = now + LOCKED_PAUSE;
+            pass.due = now + LOCKED_PAUSE;
             return;
         };
         let (shard, watermarks) = (own.shard, self.watermarks.borrow());
         let rejected = |stamp: StampRef<'_>| watermarks.rejects(shard, stamp);
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
-        let reached = || self.shared.replica(shard).map_or(Clock::ZERO, ShardReplica::reached);
+        let reached =
+            || self.shared.replica(shard).map_or(Clock::ZERO, |replica| replica.reached());
         let (before, faults) = (reached(), self.shared.setup.options.faults);
         let is_last = |clock| clock <= before || faults.has(MakoPlantedBug::SweepUnreached);
         let gone = RefCell::new(Vec::new());
@@ -116,7 +167,7 @@ impl Mako {
             }
             goes
         };
-        let done = session.roll_back(&collection.cursor, RECORDS_MAX, rejected, committed);
+        let done = session.roll_back(&pass.cursor, RECORDS_MAX, rejected, committed);
         self.runtime.counters.discarded += done.discarded as u64;
         for stamp in gone.into_inner() {
             let (clock, reached) = (stamp.clock, reached());
@@ -126,24 +177,7 @@ impl Mako {
             );
             effects.observe(|| MakoObservation::Swept { shard, stamp });
         }
-        match done.next {
-            Some(next) => {
-                collection.cursor = next;
-                collection.due = now + if done.over { LOCKED_PAUSE } else { PAUSE };
-            }
-            None if collection.again => {
-                (collection.cursor, collection.again) = (RollBack::default(), false);
-                collection.due = now + PAUSE;
-            }
-            None => {
-                let at = collection.at;
-                self.collections.retain(|collection| collection.at != at);
-            }
-        }
-    }
-
-    /// When to go on.
-    pub(super) fn next_sweep(&self) -> Option<Time> {
-        self.collections.iter().map(|collection| collection.due).min()
+        let at = pass.at;
+        self.collections.advance(at, done.next, done.over, now);
     }
 }

@@ -1,10 +1,10 @@
 //! What the workers of a node share: stores, clocks, the watermark. All of it is atomic.
 
 use super::epochs::Epochs;
+use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::undecided::UndecidedVersions;
 use shoal_engine::engine::Setup;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -14,7 +14,7 @@ use std::sync::{PoisonError, RwLock};
 pub struct MakoShared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<MakoOptions>,
-    pub(super) replicas: Vec<ShardReplica>,
+    pub(super) replicas: Vec<MakoReplica>,
     pub(super) epochs: Epochs,
     /// What is undecided and not in the stores, in the order of the replicas.
     pub(super) undecided: Vec<UndecidedVersions>,
@@ -23,7 +23,7 @@ pub struct MakoShared {
 impl MakoShared {
     pub(super) fn new(setup: &Setup<MakoOptions>, node: NodeId, epoch: Epoch) -> MakoShared {
         let topology = &setup.topology;
-        let replicas = ShardReplica::all(topology, node, epoch, &setup.options.limits);
+        let replicas = MakoReplica::all(topology, node, epoch, &setup.options.limits);
         MakoShared {
             node,
             undecided: replicas.iter().map(|_| UndecidedVersions::default()).collect(),
@@ -33,7 +33,7 @@ impl MakoShared {
         }
     }
 
-    pub(super) fn replica(&self, shard: ShardId) -> Option<&ShardReplica> {
+    pub(super) fn replica(&self, shard: ShardId) -> Option<&MakoReplica> {
         self.replicas.iter().find(|replica| replica.shard == shard)
     }
 }

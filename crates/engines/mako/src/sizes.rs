@@ -11,7 +11,6 @@ impl Mako {
         let [coordinators, over] = self.branches.sizes();
         let [live, finals, ended] = self.watermarks.borrow().sizes();
         let [shared_live, shared_finals, shared_ended] = self.shared.epochs.sizes();
-        let durability_wait = self.live.iter().map(|live| live.durability_wait.len());
         let of_led = |count: fn(&LeaderShard) -> usize| self.leader_shards.iter().map(count).sum();
         let of_followed =
             |count: fn(&FollowerReplay) -> usize| self.follower_replays.iter().map(count).sum();
@@ -28,12 +27,12 @@ impl Mako {
             ("the node's epochs that are not settled", shared_live),
             ("the node's final watermarks", shared_finals),
             ("the node's ends of epochs", shared_ended),
-            ("transactions that wait for the watermark", durability_wait.sum()),
+            ("transactions that wait for the watermark", self.waits.len()),
             ("pieces and clocks of shards that are led", of_led(LeaderShard::pending)),
             ("entries that are not decided", of_led(LeaderShard::undecided)),
             ("pieces that wait to be replayed", of_followed(FollowerReplay::pending)),
-            ("entries that are not stable", of_followed(|it| it.stable.ahead())),
-            ("ends of epochs in streams", of_followed(|it| it.extent.ends.len())),
+            ("entries that are not stable", of_followed(|it| it.stable().ahead())),
+            ("ends of epochs in streams", of_followed(|it| it.extent().ends.len())),
             ("claims of copies", floors.sum()),
             ("undecided versions", undecided.sum()),
             ("requests that are deferred", self.deferred.len()),

@@ -64,6 +64,7 @@
 
 use super::options::MakoOptions;
 use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow, form, place};
+use super::snapshot_sender::{NextChunk, SnapshotHandover, SnapshotKey, SnapshotScope};
 use super::stable_prefix::StreamExtent;
 use super::{Mako, MakoEffects, MakoMessage, plausibility};
 use crate::observation::MakoObservation;
@@ -75,37 +76,16 @@ use shoal_store::{Session, WalkPlace};
 use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
-    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+    Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
 };
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
-
-/// Parts of a copy that are under way at a time,
-const WINDOW: usize = 16;
-
-/// and bytes of all copies that a worker gives; one part always may be.
-const WINDOW_BYTES: usize = 8 << 20;
-
-/// Between two parts, of any copy, the worker does other things for so long.
-const PAUSE: Duration = Duration::from_millis(1);
+use std::collections::BTreeSet;
 
 /// Records of its own that a receiver looks at for one part.
 const ERASED_MAX: usize = 1 << 14;
 
 /// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
-
-/// A sender gives up when it has sent the same again so many times. Counted and not timed: how often its turn
-/// comes depends on how many copies it gives.
-const REPEATS_MAX: u32 = 20;
-
-/// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
-/// repeats itself,
-const SILENCES: u32 = 4;
-
-/// and so many copies could each have had their turn.
-const TURNS: u32 = 64;
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -116,114 +96,13 @@ struct SnapshotMetadata {
     finals: Vec<VectorWatermark>,
 }
 
-/// A copy that this worker gives.
-pub(super) struct SnapshotSender {
-    /// The place of the shard.
-    at: usize,
-    to: NodeId,
-    copy: u64,
-    cut: Clock,
-    /// The epochs up to this one were settled when it began.
-    settled: Epoch,
-    /// The entries that it stands for.
-    length: u64,
-    head: Bytes,
-    /// Where the parts begin that are sent and not acknowledged, and their bytes.
-    sent: VecDeque<(WalkPlace, usize)>,
-    /// Where the next part begins. `None` once the last is sent.
-    next: Option<WalkPlace>,
-    /// Where the part begins that was sent last.
-    last: WalkPlace,
-    /// The stream waits for it.
-    wanted: bool,
-    /// When anything came or went last.
-    active_at: Time,
-    /// How often parts were sent again since the receiver last had more.
-    repeats: u32,
-}
-
-/// A copy that this worker takes.
-pub(super) struct SnapshotReceiver {
-    /// The place of the shard.
-    at: usize,
-    from: NodeId,
-    copy: u64,
-    /// When a part came last.
-    heard_at: Time,
-    /// Where the next part begins. `None` when all are here.
-    reached: Option<WalkPlace>,
-    /// Parts that came before their turn, by where they begin.
-    early: BTreeMap<WalkPlace, SnapshotChunk>,
-}
-
-impl SnapshotSender {
-    /// Where the first part begins that is not acknowledged.
-    fn first(&self) -> Option<&WalkPlace> {
-        self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
-    }
-
-    /// The receiver has everything before `place`. Says whether that is news.
-    fn advance(&mut self, place: Option<WalkPlace>) -> bool {
-        let Some(place) = place else {
-            self.next = None;
-            return !std::mem::take(&mut self.sent).is_empty();
-        };
-        let old =
-            |first: &WalkPlace| place == *first || place < *first && place != WalkPlace::default();
-        if self.first().is_none_or(old) {
-            return false; // It was said before.
-        }
-        while self.sent.front().is_some_and(|(start, _)| *start < place) {
-            self.sent.pop_front();
-        }
-        if self.first() != Some(&place) {
-            // It took a part that ended elsewhere, or has forgotten this copy.
-            self.next = Some(place);
-            self.sent.clear();
-        }
-        true
-    }
-
-    /// The stream asks for it again.
-    fn ask_again(&mut self, now: Time) {
-        if self.is_over() {
-            self.next = Some(self.last.clone());
-        }
-        (self.wanted, self.active_at, self.repeats) = (true, now, 0);
-    }
-
-    /// What is not acknowledged is to be sent again.
-    fn rewind(&mut self) {
-        if let Some((first, _)) = self.sent.pop_front() {
-            self.next = Some(first);
-            self.sent.clear();
-            self.repeats += 1;
-        }
-    }
-
-    /// The receiver has all parts.
-    pub(super) fn is_over(&self) -> bool {
-        self.next.is_none() && self.sent.is_empty()
-    }
-
-    /// When there is something to do if nothing comes before: to send parts again, or to forget it.
-    fn due(&self, retry_after: Duration) -> Time {
-        self.active_at + if self.is_over() { retry_after * REPEATS_MAX } else { retry_after }
-    }
-
-    /// May the next part be sent, for all that this copy has under way?
-    fn has_room(&self) -> bool {
-        self.next.is_some() && self.sent.len() < WINDOW
-    }
-}
-
 /// Giving.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
     fn stable_extent(&self, at: usize) -> &StreamExtent {
         match self.options().faults.has(MakoPlantedBug::CutUnstable) {
-            true => &self.follower_replays[at].extent,
-            false => self.follower_replays[at].stable.extent(),
+            true => self.follower_replays.of(at).extent(),
+            false => self.follower_replays.of(at).stable().extent(),
         }
     }
 
@@ -231,20 +110,15 @@ impl Mako {
     /// that is under way stands for fewer.
     pub(super) fn may_cut(&self, shard: ShardId) -> u64 {
         let at = self.place_of(shard).expect("a stream that is held");
-        let snapshot_senders =
-            self.snapshot_senders.iter().filter(|snapshot_sender| snapshot_sender.at == at);
-        let given = snapshot_senders.map(|snapshot_sender| snapshot_sender.length);
-        given.fold(self.stable_extent(at).length, u64::min)
+        let stable = self.stable_extent(at).length;
+        self.snapshot_senders.least_length(at).map_or(stable, |length| length.min(stable))
     }
 
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let mut snapshot_senders = self.snapshot_senders.iter_mut();
-        if let Some(snapshot_sender) = snapshot_senders
-            .find(|snapshot_sender| (snapshot_sender.at, snapshot_sender.to) == (at, to))
-        {
-            return snapshot_sender.ask_again(now);
+        if self.snapshot_senders.ask_again((at, to), now) {
+            return;
         }
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.stable_extent(at).clone();
@@ -263,34 +137,16 @@ impl Mako {
             finals.filter(|_| !faults.has(MakoPlantedBug::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
         let length = extent.length;
-        let head = encode(&SnapshotMetadata { copy, extent, finals });
-        self.snapshot_senders.push(SnapshotSender {
-            at,
-            to,
-            copy,
-            cut,
-            settled,
-            length,
-            head,
-            sent: VecDeque::new(),
-            next: Some(WalkPlace::default()),
-            last: WalkPlace::default(),
-            wanted: true,
-            active_at: now,
-            repeats: 0,
-        });
+        let metadata = encode(&SnapshotMetadata { copy, extent, finals });
+        let scope = SnapshotScope { cut, settled, length, metadata };
+        self.snapshot_senders.begin(SnapshotKey { at, peer: to, copy }, scope, now);
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
     fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
-        let shard = self.follower_replays[at].shard;
-        for snapshot_sender in
-            self.snapshot_senders.extract_if(.., |snapshot_sender| snapshot_sender.at == at)
-        {
-            let SnapshotSender { to, length, head, wanted, .. } = snapshot_sender;
-            if wanted {
-                effects.push(EngineEffect::Snapshot { shard, to, length, state: head });
-            }
+        let shard = self.follower_replays.of(at).shard();
+        for SnapshotHandover { to, length, metadata, .. } in self.snapshot_senders.end(at) {
+            effects.push(EngineEffect::Snapshot { shard, to, length, state: metadata });
         }
     }
 
@@ -301,79 +157,40 @@ impl Mako {
         (shard, copy): (ShardId, u64),
         reached: Option<&(TableId, Bytes)>,
     ) {
-        let (now, at) = (self.runtime.worker_context.now.get(), self.place_of(shard));
-        let snapshot_sender = self.snapshot_senders.iter_mut();
-        let mut snapshot_sender =
-            snapshot_sender.filter(|it| (Some(it.at), it.to, it.copy) == (at, from, copy));
-        let Some(snapshot_sender) = snapshot_sender.next() else {
-            self.runtime.counters.dropped += 1;
-            return;
-        };
+        let now = self.runtime.worker_context.now.get();
+        let key = self.place_of(shard).map(|at| SnapshotKey { at, peer: from, copy });
         let reached = reached.map(place);
-        let gets_on = reached != Some(WalkPlace::default());
-        if snapshot_sender.advance(reached) {
-            snapshot_sender.active_at = now;
-            snapshot_sender.repeats = if gets_on { 0 } else { snapshot_sender.repeats };
+        if !key.is_some_and(|key| self.snapshot_senders.acknowledge(key, reached, now)) {
+            self.runtime.counters.dropped += 1;
         }
     }
 
     /// Goes on with the copies that this worker gives.
     pub(super) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
         let retry_after = self.runtime.worker_context.limits.retry_after;
-        for place in (0..self.snapshot_senders.len()).rev() {
-            let snapshot_sender = &mut self.snapshot_senders[place];
-            let shard = self.follower_replays[snapshot_sender.at].shard;
-            // Perhaps this node has not heard who leads.
-            let gives = self.runtime.worker_context.leaderships.gives(
-                shard,
-                self.runtime.worker_context.place.node,
-                snapshot_sender.to,
-            );
-            let (is_over, is_due) =
-                (snapshot_sender.is_over(), snapshot_sender.due(retry_after) <= now);
-            let is_vain = is_due && (is_over || snapshot_sender.repeats == REPEATS_MAX);
-            if snapshot_sender.wanted && (!gives || is_over || is_vain) {
-                // Of one that is given up the receiver has not all, and drops this; then it asks again.
-                snapshot_sender.wanted = false;
-                let (to, length, state) =
-                    (snapshot_sender.to, snapshot_sender.length, snapshot_sender.head.clone());
-                effects.push(EngineEffect::Snapshot { shard, to, length, state });
-            }
-            if !gives || is_vain {
-                self.snapshot_senders.swap_remove(place);
-                continue;
-            }
-            if is_due {
-                snapshot_sender.rewind();
-                snapshot_sender.active_at = now;
-            }
-        }
-        if self.give_at <= now
-            && self.parts_have_room()
-            && let Some(place) = self.snapshot_senders.iter().position(SnapshotSender::has_room)
-        {
-            self.give_at = now + PAUSE;
-            self.give_part(now, place, effects);
-            self.snapshot_senders.rotate_left(place + 1); // Each in its turn.
-        }
-    }
-
-    fn parts_have_room(&self) -> bool {
-        let sent = self.snapshot_senders.iter().flat_map(|snapshot_sender| &snapshot_sender.sent);
-        sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
-    }
-
-    fn give_part(&mut self, now: Time, place: usize, effects: &mut MakoEffects) {
-        let snapshot_sender = &mut self.snapshot_senders[place];
-        let own = &self.runtime.worker_context.own[snapshot_sender.at];
-        let (Some(from), Ok(mut session)) = (snapshot_sender.next.clone(), own.sessions.take())
-        else {
-            return;
+        let worker_context = &self.runtime.worker_context;
+        let shard_of = |at: usize| worker_context.own[at].shard;
+        // Perhaps this node has not heard who leads.
+        let gives = |key: SnapshotKey| {
+            worker_context.leaderships.gives(shard_of(key.at), worker_context.place.node, key.peer)
         };
+        self.snapshot_senders.review((now, retry_after), gives, |handover| {
+            let SnapshotHandover { at, to, length, metadata } = handover;
+            let shard = shard_of(at);
+            effects.push(EngineEffect::Snapshot { shard, to, length, state: metadata });
+        });
+        if let Some(chunk) = self.snapshot_senders.next_chunk(now) {
+            self.give_part(now, &chunk, effects);
+        }
+    }
+
+    fn give_part(&mut self, now: Time, chunk: &NextChunk, effects: &mut MakoEffects) {
+        let NextChunk { key: SnapshotKey { at, peer, copy }, from, cut, settled } = chunk.clone();
+        let own = &self.runtime.worker_context.own[at];
+        let Ok(mut session) = own.sessions.take() else { return };
         let (shard, MakoOptions { snapshot_part, faults, .. }) =
             (own.shard, &self.shared.setup.options);
-        let (epochs, cut, settled) =
-            (&self.shared.epochs, snapshot_sender.cut, snapshot_sender.settled);
+        let epochs = &self.shared.epochs;
         let withheld = Cell::new(0);
         let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
         let committed = |stamp: StampRef<'_>| {
@@ -413,24 +230,17 @@ impl Mako {
         let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
         let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
             + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
-        snapshot_sender.sent.push_back((from.clone(), bytes));
-        snapshot_sender.next = until.clone();
-        snapshot_sender.last = from.clone();
-        snapshot_sender.active_at = now;
-        let (to, copy, is_first) =
-            (snapshot_sender.to, snapshot_sender.copy, from == WalkPlace::default());
+        self.snapshot_senders.sent(chunk, bytes, until.clone(), now);
         // Asked after the rows were: so what is told of their epochs covers them.
-        let watermarks = self.watermarks_of(&rows, settled, is_first);
-        let (from, until) = (form(from), until.map(form));
-        let forgotten = self.watermarks.borrow().forgotten();
+        let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
         let part = SnapshotChunk {
             shard,
             copy,
             cut,
-            from,
-            until,
+            from: form(from),
+            until: until.map(form),
             settled,
-            forgotten,
+            forgotten: self.watermarks.borrow().forgotten(),
             watermarks,
             rows,
             undecided,
@@ -439,8 +249,10 @@ impl Mako {
             faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
-        let (to, message) = (self.runtime.peer(to), MakoMessage::Part(part));
-        effects.push(EngineEffect::Send { to, message });
+        effects.push(EngineEffect::Send {
+            to: self.runtime.peer(peer),
+            message: MakoMessage::Part(part),
+        });
     }
 
     /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
@@ -461,12 +273,7 @@ impl Mako {
 
     /// When to go on.
     pub(super) fn next_given(&self) -> Option<Time> {
-        let retry_after = self.runtime.worker_context.limits.retry_after;
-        let gives =
-            self.parts_have_room() && self.snapshot_senders.iter().any(SnapshotSender::has_room);
-        let again =
-            self.snapshot_senders.iter().map(|snapshot_sender| snapshot_sender.due(retry_after));
-        again.chain(gives.then_some(self.give_at)).min()
+        self.snapshot_senders.next_due(self.runtime.worker_context.limits.retry_after)
     }
 }
 
@@ -484,71 +291,38 @@ impl Mako {
             return;
         };
         let (shard, copy) = (part.shard, part.copy);
-        let known = |it: &SnapshotReceiver| (it.at, it.from, it.copy) == (at, from, copy);
-        let now = self.runtime.worker_context.now.get();
-        // A leader that prepares may have asked two: one of them is enough, unless it has fallen silent.
-        let patience = self.runtime.worker_context.limits.retry_after * SILENCES + PAUSE * TURNS;
-        let goes_on =
-            |it: &SnapshotReceiver| it.at == at && it.from != from && now < it.heard_at + patience;
-        if place(&part.from) == WalkPlace::default()
-            && !self.snapshot_receivers.iter().any(|it| known(it) || goes_on(it))
-        {
-            self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
-            let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
-            self.snapshot_receivers.push(SnapshotReceiver {
-                at,
-                from,
-                copy,
-                heard_at: now,
-                reached,
-                early,
-            });
+        let (key, now) =
+            (SnapshotKey { at, peer: from, copy }, self.runtime.worker_context.now.get());
+        if place(&part.from) == WalkPlace::default() {
+            let retry_after = self.runtime.worker_context.limits.retry_after;
+            self.snapshot_receivers.begin(key, now, retry_after);
         }
-        let reached = match self.snapshot_receivers.iter().position(known) {
-            Some(snapshot_receiver) => self.take_in_turn(snapshot_receiver, part, effects),
-            None => Some(WalkPlace::default()),
-        };
-        let message = MakoMessage::PartTaken { shard, copy, reached: reached.map(form) };
+        if self.snapshot_receivers.keep(key, part, now) {
+            self.take_in_turn(key, effects);
+        }
+        let reached = self.snapshot_receivers.reached(key).map(form);
+        let message = MakoMessage::PartTaken { shard, copy, reached };
         effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
     }
 
-    /// Takes a chunk of a copy, and others whose turn comes with it. Returns how far that goes.
-    fn take_in_turn(
-        &mut self,
-        at: usize,
-        part: SnapshotChunk,
-        effects: &mut MakoEffects,
-    ) -> Option<WalkPlace> {
-        let snapshot_receiver = &mut self.snapshot_receivers[at];
-        snapshot_receiver.heard_at = self.runtime.worker_context.now.get();
-        let begins = place(&part.from);
-        if snapshot_receiver.reached.as_ref().is_some_and(|reached| *reached <= begins)
-            && (snapshot_receiver.early.len() < WINDOW
-                || snapshot_receiver.reached.as_ref() == Some(&begins))
-        {
-            snapshot_receiver.early.insert(begins, part);
-        }
-        while let Some(reached) = self.snapshot_receivers[at].reached.clone()
-            && let Some(part) = self.snapshot_receivers[at].early.remove(&reached)
-        {
+    /// Takes the chunks of a copy whose turn it is.
+    fn take_in_turn(&mut self, key: SnapshotKey, effects: &mut MakoEffects) {
+        while let Some(part) = self.snapshot_receivers.next_chunk(key) {
             if !self.learn_watermarks(&part, effects) {
                 self.runtime.counters.dropped += 1;
                 break; // It says what cannot be.
             }
-            let Ok(reached) = self.copy_part(self.snapshot_receivers[at].at, &part, effects) else {
+            let Ok(reached) = self.copy_part(key.at, &part, effects) else {
                 break; // It comes again.
             };
-            self.undecided_left |= !part.undecided.is_empty();
+            if !part.undecided.is_empty() {
+                self.follower_replays.leave_undecided();
+            }
             if reached.is_none() {
                 effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
             }
-            let snapshot_receiver = &mut self.snapshot_receivers[at];
-            snapshot_receiver
-                .early
-                .retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
-            snapshot_receiver.reached = reached;
+            self.snapshot_receivers.advance(key, reached);
         }
-        self.snapshot_receivers[at].reached.clone()
     }
 
     /// Can this be so, and is it for this node to take?
@@ -578,7 +352,7 @@ impl Mako {
             && part.settled < last
             // A part of long ago, or from a sender that knows no more what this node lacks.
             && part.settled >= self.watermarks.borrow().forgotten()
-            && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
+            && self.epochs.first().epoch() > part.forgotten
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
             && part.undecided.iter().all(fits_undecided)
@@ -602,8 +376,8 @@ impl Mako {
         for watermark in later {
             self.open_epoch(watermark.epoch(), effects);
             // Where this node has heard the FVW, that says it all.
-            let Some(at) = self.live(watermark.epoch()) else { continue };
-            if self.live[at].watermark.merge(watermark) {
+            let Some(live) = self.epochs.get(watermark.epoch()) else { continue };
+            if live.watermark().merge(watermark) {
                 self.gossip.hears();
                 self.runtime.nudge_others(effects);
             }
@@ -695,16 +469,14 @@ impl Mako {
             return false;
         };
         let SnapshotMetadata { copy, extent, finals } = head;
-        let taken = |it: &SnapshotReceiver| {
-            (it.at, it.from, it.copy) == (at, from, copy) && it.reached.is_none()
-        };
+        let key = SnapshotKey { at, peer: from, copy };
         let (before, shards) = (
-            &self.follower_replays[at].extent,
+            self.follower_replays.of(at).extent(),
             self.runtime.worker_context.topology.shards() as usize,
         );
         // The epoch after the last FVW is open, or its opening is on its way to this node.
         let known = self.last_epoch().0;
-        self.snapshot_receivers.iter().any(taken)
+        self.snapshot_receivers.has_all(key)
             && extent.length == length
             && extent.safe >= before.safe
             && plausibility::clock(extent.greatest)
@@ -717,14 +489,12 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let SnapshotMetadata { extent, finals, .. } =
             decode(state).expect("it was looked at before");
-        self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
+        self.snapshot_receivers.forget(at);
         let (last, safe) = (extent.finals, extent.safe);
-        self.follower_replays[at].restore(extent);
-        self.stop_giving(at, effects);
-        let replica = self.shared.replica(shard).expect("held");
         let worker = self.runtime.worker_context.place.worker;
-        replica.cover(worker, safe);
-        super::follower_replay::publish(&self.follower_replays[at], replica, worker);
+        self.stop_giving(at, effects);
+        self.shared.replica(shard).expect("held").cover(worker, safe);
+        self.replay(|replays, target| replays.restore(at, extent, target));
         effects.observe(|| MakoObservation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }

@@ -10,10 +10,10 @@
 //! **stable** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
+use super::mako_replica::MakoReplica;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
@@ -159,7 +159,7 @@ impl StablePrefix {
     /// If more is stable than all streams of the shard cover (M6): the cut of a copy would not.
     pub(super) fn advance(
         &mut self,
-        replica: &ShardReplica,
+        replica: &MakoReplica,
         worker: WorkerId,
         known: KnownEpochs<'_>,
         faults: PlantedBugs<MakoPlantedBug>,

@@ -25,7 +25,7 @@
 use super::{Mako, MakoEffects};
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
+use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Time, Unknown};
 
 impl Mako {
     /// Ends what has waited too long for other shards.
@@ -34,17 +34,18 @@ impl Mako {
             return;
         }
         self.give_up_on_silent(now, effects);
-        let over = self.over_before(now);
-        let expired = self.runtime.expire(now, |_, epoch| epoch < over);
+        // Of epochs that were closed for as long as any wait takes participants keep nothing.
+        let over = self.epochs.closed_for(self.runtime.worker_context.limits.shard_wait_max, now);
+        let expired = self.runtime.expire(now, |_, epoch| epoch <= over);
         let mut any = expired.in_open_epoch;
         for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }
-        if self.waiters_due <= now {
+        if self.waits.next_due().is_some_and(|at| at <= now) {
             any |= self.expire_waiters(now);
         }
         if any {
-            self.failure_detector.unanswered = self.runtime.worker_context.epoch.get();
+            self.failure_detector.is_unanswered(self.runtime.worker_context.epoch.get());
         }
     }
 
@@ -52,14 +53,14 @@ impl Mako {
     pub(super) fn watch_for_silence(&mut self) {
         if !self.options().faults.has(MakoPlantedBug::HoldForSilent) {
             let at = self.runtime.worker_context.now.get() + self.options().hang_after;
-            self.silent_due = self.silent_due.min(at);
+            self.coordinator.look_for_silence(at);
         }
     }
 
     /// Ends transactions that hold locks, and clocks on other shards, while they wait for a leader that is silent: those
     /// shards would come no further until that one has a successor.
     fn give_up_on_silent(&mut self, now: Time, effects: &mut MakoEffects) {
-        if self.silent_due > now {
+        if self.coordinator.silence_due().is_none_or(|at| at > now) {
             return;
         }
         let (hang_after, silent_after) = (self.options().hang_after, self.options().silent_after);
@@ -70,8 +71,8 @@ impl Mako {
         let leaders = worker_context.topology.shard_ids().map(|shard| worker_context.leader(shard));
         let is_silent = |node| self.failure_detector.silent_at(node, silent_after) <= now;
         if !leaders.filter(|node| *node != worker_context.place.node).any(is_silent) {
-            self.silent_due = if self.runtime.awaits_answers() { soon } else { Time::MAX };
-            return;
+            let next = if self.runtime.awaits_answers() { soon } else { Time::MAX };
+            return self.coordinator.looked_for_silence(next);
         }
         for (key, to, since) in self.runtime.unanswered() {
             if !self.coordinator.holds_besides(key) {
@@ -85,7 +86,7 @@ impl Mako {
                 false => next = next.min(at.clamp(now + silent_after / 4, soon)),
             }
         }
-        self.silent_due = next;
+        self.coordinator.looked_for_silence(next);
         for (key, to) in silent {
             self.failure_detector.suspect(to);
             self.give_up_on(key, effects);
@@ -106,27 +107,10 @@ impl Mako {
         shard.filter(|_| worker_context.leaderships.is_leader(worker_context.place.node))
     }
 
-    /// Of epochs before this one participants keep nothing: they were closed for as long as any wait takes.
-    fn over_before(&self, now: Time) -> Epoch {
-        let wait_max = self.runtime.worker_context.limits.shard_wait_max;
-        let waits =
-            |live: &&super::LiveEpoch| live.closed_at().is_none_or(|at| at + wait_max > now);
-        self.live.iter().find(waits).expect("one is open").epoch()
-    }
-
     /// Ends transactions that have waited too long for the watermark. Says whether one was of the open epoch.
     fn expire_waiters(&mut self, now: Time) -> bool {
         let wait_max = self.runtime.worker_context.limits.shard_wait_max;
-        let mut expired = Vec::new();
-        self.waiters_due = Time::MAX;
-        for live in &mut self.live {
-            let watermarks = self.watermarks.borrow();
-            let watermark = watermarks.live(live.epoch()).expect("it is not settled");
-            let picked = |waiter: &super::CommitWaiter| waiter.since + wait_max <= now;
-            expired.extend(live.durability_wait.take_if(watermark, picked));
-            let next = live.durability_wait.iter().map(|waiter| waiter.since + wait_max).min();
-            self.waiters_due = self.waiters_due.min(next.unwrap_or(Time::MAX));
-        }
+        let expired = self.waits.expire(now, wait_max, &self.watermarks.borrow());
         let open = self.runtime.worker_context.epoch.get();
         let any = expired.iter().any(|(_, waiter)| waiter.remote_branches.epoch == open);
         for (shard, waiter) in expired {
@@ -146,8 +130,8 @@ impl Mako {
         if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return None;
         }
-        let others = [self.waiters_due, self.silent_due].into_iter().filter(|at| *at < Time::MAX);
-        self.runtime.next_expiry().into_iter().chain(others).min()
+        let others = [self.waits.next_due(), self.coordinator.silence_due()];
+        self.runtime.next_expiry().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// Does this worker's stream of the shard at this place decide nothing, for so long that it may never again?
@@ -160,7 +144,8 @@ impl Mako {
     /// When the next stream may count as stalled.
     pub(super) fn next_stall(&self, now: Time) -> Option<Time> {
         let after = self.options().stalled_after;
-        let led = self.leader_shards.iter().filter_map(|led| Some(led.lead.waits_since()? + after));
+        let led = self.leader_shards.leading();
+        let led = led.filter_map(|(_, led)| Some(led.lead.waits_since()? + after));
         led.filter(|at| *at > now).min()
     }
 

@@ -270,33 +270,14 @@ pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
 impl Mako {
     /// Decides what can be of what this node keeps.
     pub(super) fn decide_undecided(&mut self, effects: &mut MakoEffects) {
-        let watermarks = self.watermarks.borrow();
-        let mut is_through = true;
-        for followed in &self.follower_replays {
-            let shard = followed.shard;
-            let mut apply = super::replay_budget::replays_kept(
-                &self.shared,
-                shard,
-                &self.replaying,
-                &mut effects.observations,
-            );
-            let apply =
-                |stamp: &Stamp, write: &StreamWrite| apply(followed.sessions(), stamp, write);
-            is_through &= self.shared.decide(shard, &watermarks, apply);
-        }
-        self.undecided_left = !is_through;
+        self.replay(|replays, target| replays.decide(target, &mut effects.observations));
     }
 
     /// This worker has replayed what is covered of the shard at this place, and the shard has ended all epochs before the
     /// leadership: keeps what is undecided for the last worker.
     pub(super) fn keep_undecided(&mut self, at: usize) {
         let since = self.leader_shards[at].leader_state.as_ref().expect("it leads").since;
-        let shard = self.leader_shards[at].lead.shard;
-        let Mako { shared, follower_replays: followed, .. } = self;
-        followed[at].set_aside(
-            |epoch| epoch < since,
-            |sessions, piece| shared.keep(shard, sessions, piece),
-        );
+        self.follower_replays.keep_before(at, since, &self.shared);
     }
 
     /// All workers have: installs it as versions.

@@ -1,0 +1,290 @@
+//! The streams that a worker follows, and what of them is to be replayed in this step or a later one (rule M6).
+//!
+//! Invariants:
+//!
+//! - What a stream counts as stable in the store is replayed: [`FollowerReplay::assert_invariants`].
+//! - Something that is left for a later step is looked at in each step, until it is done: [`FollowerReplays::is_left`]. So are
+//!   entries that are not stable: [`FollowerReplays::is_unstable`].
+
+use super::follower_replay::FollowerReplay;
+use super::piece::StreamEntry;
+use super::replay_budget::{ReplayBudget, replays, replays_kept};
+use super::rollback_collection::LOCKED_PAUSE;
+use super::shared::MakoShared;
+use super::stable_prefix::{EntryContents, StreamExtent};
+use super::{Mako, MakoEffects};
+use crate::observation::MakoObservation;
+use crate::watermarks::Watermarks;
+use bytes::Bytes;
+use shoal_engine::replication::codec::StreamWrite;
+use shoal_types::{Epoch, ShardId, Stamp, Time, WorkerId};
+
+/// Where replay leaves what a checker may want to know.
+type Observations = Option<Vec<MakoObservation>>;
+
+/// All streams that a worker follows, in the order of the node's replicas.
+pub(super) struct FollowerReplays {
+    replays: Vec<FollowerReplay>,
+    /// How much may still be replayed in this step.
+    budget: ReplayBudget,
+    /// A piece is covered and not replayed: a lock was in the way, or the step had replayed enough.
+    is_blocked: bool,
+    /// Of what was undecided something is decided, and not applied yet.
+    undecided_left: bool,
+    /// There are entries that are not stable in the store.
+    is_unstable: bool,
+}
+
+/// What a worker replays on, and by.
+#[derive(Clone, Copy)]
+pub(super) struct ReplayTarget<'a> {
+    pub(super) shared: &'a MakoShared,
+    pub(super) watermarks: &'a Watermarks,
+    pub(super) worker: WorkerId,
+}
+
+impl ReplayTarget<'_> {
+    /// Publishes how far this worker has replayed the shard at this place.
+    fn publish(&self, at: usize, replay: &FollowerReplay) {
+        self.shared.replicas[at].progress(self.worker, replay.applied());
+    }
+}
+
+impl FollowerReplays {
+    /// Nothing of any stream is here yet.
+    pub(super) fn new(shared: &MakoShared, shards: usize) -> FollowerReplays {
+        let replays = shared.replicas.iter().map(|replica| FollowerReplay::new(replica, shards));
+        FollowerReplays {
+            replays: replays.collect(),
+            budget: ReplayBudget::default(),
+            is_blocked: false,
+            undecided_left: false,
+            is_unstable: false,
+        }
+    }
+
+    /// The stream of the shard at this place.
+    pub(super) fn of(&self, at: usize) -> &FollowerReplay {
+        &self.replays[at]
+    }
+
+    /// The streams, in the order of the node's replicas.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &FollowerReplay> {
+        self.replays.iter()
+    }
+
+    /// How much there is to be replayed.
+    pub(super) fn pending(&self) -> usize {
+        let pieces = self.replays.iter().map(FollowerReplay::pending);
+        pieces.sum::<usize>() + usize::from(self.undecided_left)
+    }
+
+    /// How many bytes all steps have replayed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.budget.total()
+    }
+
+    /// A step begins, which may replay so many bytes.
+    pub(super) fn begin_step(&self, now: Time, bytes: usize) {
+        self.budget.begin(now, bytes);
+    }
+
+    /// The stream of the shard at this place has decided an entry of another worker.
+    pub(super) fn enter(
+        &mut self,
+        at: usize,
+        entry: StreamEntry,
+        target: ReplayTarget<'_>,
+        observations: &mut Observations,
+    ) {
+        let ReplayTarget { shared, watermarks, .. } = target;
+        let replay = &mut self.replays[at];
+        let shard = replay.shard();
+        let mut apply = replays(shared, shard, &self.budget, observations);
+        let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
+        replay.enter(entry, watermarks, &shared.setup.options, &mut keep, &mut apply);
+        self.is_blocked |= !replay.is_through();
+        self.is_unstable = true;
+        target.publish(at, replay);
+    }
+
+    /// The stream of the shard at this place has decided an entry of this worker, which has it in the store.
+    pub(super) fn note(&mut self, at: usize, said: EntryContents, settled: Epoch) {
+        self.replays[at].note(said, settled);
+        self.is_unstable = true;
+    }
+
+    /// The store has all that is stable in another replica's.
+    pub(super) fn restore(&mut self, at: usize, extent: StreamExtent, target: ReplayTarget<'_>) {
+        self.replays[at].restore(extent);
+        self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
+        target.publish(at, &self.replays[at]);
+    }
+
+    /// Replays what the watermark covers by now.
+    pub(super) fn advance(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
+        for (at, replay) in self.replays.iter_mut().enumerate() {
+            let mut apply = replays(target.shared, replay.shard(), &self.budget, observations);
+            replay.advance(target.watermarks, &mut apply);
+            self.is_blocked |= !replay.is_through();
+            target.publish(at, replay);
+        }
+    }
+
+    /// Replays what is left of an epoch that is settled.
+    pub(super) fn settle(
+        &mut self,
+        epoch: Epoch,
+        target: ReplayTarget<'_>,
+        observations: &mut Observations,
+    ) {
+        for (at, replay) in self.replays.iter_mut().enumerate() {
+            let mut apply = replays(target.shared, replay.shard(), &self.budget, observations);
+            replay.settle(epoch, target.watermarks, &mut apply);
+            self.is_blocked |= !replay.is_through();
+            target.publish(at, replay);
+        }
+    }
+
+    /// Shards have ended an epoch that is not settled: drops what depends on more of them than there is, and keeps what only
+    /// other shards can decide.
+    pub(super) fn end(&mut self, epoch: Epoch, target: ReplayTarget<'_>) {
+        for (at, replay) in self.replays.iter_mut().enumerate() {
+            let (shard, ReplayTarget { shared, watermarks, .. }) = (replay.shard(), target);
+            replay.drop_rejected(epoch, watermarks);
+            replay.set_aside(
+                |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
+                |sessions, piece| shared.keep(shard, sessions, piece),
+            );
+            target.publish(at, replay);
+        }
+    }
+
+    /// The shard at this place has ended all epochs before this one: keeps what is undecided of them.
+    pub(super) fn keep_before(&mut self, at: usize, since: Epoch, shared: &MakoShared) {
+        let replay = &mut self.replays[at];
+        let shard = replay.shard();
+        replay.set_aside(
+            |epoch| epoch < since,
+            |sessions, piece| shared.keep(shard, sessions, piece),
+        );
+    }
+
+    /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
+    pub(super) fn retry(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
+        self.is_blocked = false;
+        for (at, replay) in self.replays.iter_mut().enumerate() {
+            if !replay.is_through() {
+                let shard = replay.shard();
+                replay.retry(&mut replays(target.shared, shard, &self.budget, observations));
+                self.is_blocked |= !replay.is_through();
+                target.publish(at, replay);
+            }
+        }
+        if self.undecided_left {
+            self.decide(target, observations);
+        }
+    }
+
+    /// Decides what can be of what this node keeps as undecided.
+    pub(super) fn decide(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
+        self.undecided_left = false;
+        for replay in &self.replays {
+            let (shard, ReplayTarget { shared, watermarks, .. }) = (replay.shard(), target);
+            let mut apply = replays_kept(shared, shard, &self.budget, observations);
+            let apply = |stamp: &Stamp, write: &StreamWrite| apply(replay.sessions(), stamp, write);
+            self.undecided_left |= !shared.decide(shard, watermarks, apply);
+        }
+    }
+
+    /// A snapshot has brought undecided versions, which may be decided by now.
+    pub(super) fn leave_undecided(&mut self) {
+        self.undecided_left = true;
+    }
+
+    /// Was something left for a later step?
+    pub(super) fn is_left(&self) -> bool {
+        self.is_blocked || self.undecided_left
+    }
+
+    /// When to go on with that.
+    pub(super) fn next_due(&self, now: Time) -> Option<Time> {
+        self.is_left().then(|| if self.budget.is_short() { now } else { now + LOCKED_PAUSE })
+    }
+
+    /// Are there entries of which the stores may have more for good by now?
+    pub(super) fn is_unstable(&self) -> bool {
+        self.is_unstable
+    }
+
+    /// Takes note of what the stores have for good by now.
+    pub(super) fn stabilize(&mut self, target: ReplayTarget<'_>) {
+        let ReplayTarget { shared, watermarks, worker } = target;
+        let faults = shared.setup.options.faults;
+        self.is_unstable = false;
+        for (replica, replay) in shared.replicas.iter().zip(&mut self.replays) {
+            replay.stabilize(replica, worker, watermarks, faults);
+            self.is_unstable |= replay.stable().ahead() > 0;
+        }
+    }
+
+    /// Asserts the invariants above.
+    pub(super) fn assert_invariants(&self, worker: WorkerId) {
+        self.replays.iter().for_each(|replay| replay.assert_invariants(worker));
+        let is_blocked = || self.replays.iter().any(|replay| !replay.is_through());
+        debug_assert!(self.is_blocked == is_blocked(), "M6: what is left is not looked at again");
+        let is_unstable = || self.replays.iter().any(|replay| replay.stable().ahead() > 0);
+        debug_assert!(
+            self.is_unstable || !is_unstable(),
+            "M6: entries are never found to be stable"
+        );
+    }
+}
+
+impl Mako {
+    /// Lets the streams that this worker follows replay.
+    pub(super) fn replay<R>(
+        &mut self,
+        replay: impl FnOnce(&mut FollowerReplays, ReplayTarget<'_>) -> R,
+    ) -> R {
+        let Mako { shared, follower_replays, runtime, watermarks, .. } = self;
+        let (watermarks, worker) = (&watermarks.borrow(), runtime.worker_context.place.worker);
+        replay(follower_replays, ReplayTarget { shared, watermarks, worker })
+    }
+
+    /// The stream of `shard` has decided an entry that this worker did not propose.
+    pub(super) fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut MakoEffects) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
+        // would part this replica from the others for good.
+        let entry = StreamEntry::decode(shard, entry)
+            .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
+        let finals = entry.finals.clone();
+        self.runtime.counters.operations +=
+            entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
+        self.replay(|replays, target| replays.enter(at, entry, target, &mut effects.observations));
+        for last in finals {
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
+        }
+    }
+
+    /// Replays what the watermark covers by now.
+    pub(super) fn replay_covered(&mut self, effects: &mut MakoEffects) {
+        self.replay(|replays, target| replays.advance(target, &mut effects.observations));
+    }
+
+    /// Goes on with what an earlier step has left to be replayed.
+    pub(super) fn replay_blocked(&mut self, effects: &mut MakoEffects) {
+        self.replay(|replays, target| replays.retry(target, &mut effects.observations));
+    }
+
+    /// Replays what is left of an epoch that is settled.
+    pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
+        self.replay(|replays, target| {
+            replays.settle(epoch, target, &mut effects.observations);
+            replays.decide(target, &mut effects.observations);
+        });
+    }
+}
