@@ -83,11 +83,6 @@ impl Decisions {
         }
     }
 
-    /// Is it to be told that this one is committed?
-    pub(super) fn has(&self, transaction: TransactionId) -> bool {
-        self.open.contains_key(&transaction)
-    }
-
     /// The participant of `shard` does not answer its coordinator: it is told like one with a new leader.
     pub(super) fn hand_over(&mut self, transaction: TransactionId, shard: ShardId) {
         let participants = self.open.get_mut(&transaction);

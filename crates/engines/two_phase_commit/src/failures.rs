@@ -138,14 +138,10 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Ends what has waited too long for other shards, or for its decision to be durable.
+    /// Ends what has waited too long for other shards, or for its decision to be durable. What is given up is not said any
+    /// more: its participants end by themselves what they have not prepared, and ask for the rest.
     pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let (place, decisions) = (self.runtime.worker_context.place, &self.decisions);
-        let is_decided = |sequence| {
-            let transaction = TransactionId { node: place.node, worker: place.worker, sequence };
-            decisions.iter().any(|it| it.has(transaction))
-        };
-        let expired = self.runtime.expire(now, |(sequence, _), _| is_decided(sequence));
+        let expired = self.runtime.expire(now, |_, _| true);
         for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }

@@ -5,14 +5,12 @@
 //! entry of the new leadership is durable in every stream, which no later leader can do without.
 
 use super::leader_log::LeaderState;
-use super::participant::{TwoPhaseCommitBranch, ended};
+use super::participant::ended;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::execution::sequences;
-use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Ballot, ShardId};
 use std::sync::Arc;
 
@@ -41,54 +39,6 @@ impl TwoPhaseCommit {
         }
         self.leave_orphans(effects);
         self.report(effects);
-    }
-
-    /// Is the process gone that coordinated the transaction, as far as the configuration tells?
-    pub(super) fn is_gone(&self, transaction: TransactionId) -> bool {
-        let Some(configuration) = &self.configuration else { return false };
-        let standing = configuration.nodes.get(transaction.node.0 as usize);
-        standing.is_some_and(|standing| {
-            !standing.alive || transaction.sequence < sequences::first(standing.incarnation)
-        })
-    }
-
-    /// Branches whose coordinators are gone: what is prepared is in doubt, the rest is undone, since nothing was decided
-    /// that needs it.
-    fn leave_orphans(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        for at in 0..self.leader_logs.len() {
-            let shard = self.leader_logs[at].lead.shard;
-            let (mut orphans, mut left) = (Vec::new(), Vec::new());
-            for (transaction, of, context) in self.branches.open() {
-                if of != shard {
-                    continue;
-                }
-                match context {
-                    TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Locked(..)
-                        if self.is_gone(transaction) =>
-                    {
-                        orphans.push(transaction);
-                    }
-                    TwoPhaseCommitBranch::Prepared { home, .. } => {
-                        let now = self.runtime.worker_context.leaderships.leader(home.shard).since;
-                        if now != home.leadership || self.is_gone(transaction) {
-                            left.push(transaction);
-                        }
-                    }
-                    TwoPhaseCommitBranch::Open(_)
-                    | TwoPhaseCommitBranch::Locked(..)
-                    | TwoPhaseCommitBranch::Committing { .. }
-                    | TwoPhaseCommitBranch::Ended { .. } => {}
-                }
-            }
-            let over =
-                self.branches.end(shard, &Some(ended(shard)), |id, _, _| orphans.contains(&id));
-            for (transaction, context) in over {
-                self.leave_branch(at, transaction, context, effects);
-            }
-            if !left.is_empty() {
-                self.leave_prepared(at, |id| left.contains(&id));
-            }
-        }
     }
 
     /// This worker's stream of `shard` is prepared under `ballot`.
@@ -148,31 +98,6 @@ impl TwoPhaseCommit {
         }
         self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
         self.leader_logs[at].resign();
-    }
-
-    /// A branch is over here, and what it has locked is free. Nothing is appended.
-    fn leave_branch(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        context: TwoPhaseCommitBranch,
-        effects: &mut TwoPhaseCommitEffects,
-    ) {
-        let clock = match &context {
-            TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Ended { .. } => return,
-            TwoPhaseCommitBranch::Locked(_, clock)
-            | TwoPhaseCommitBranch::Prepared { clock, .. }
-            | TwoPhaseCommitBranch::Committing { clock, .. } => *clock,
-        };
-        drop(context);
-        let shard = self.leader_logs[at].lead.shard;
-        self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: false,
-        });
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.

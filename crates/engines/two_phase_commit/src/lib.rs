@@ -53,8 +53,10 @@
 //! - The decision is on its way when home has another leader: the client is told *unknown*, and what the coordinator's node
 //!   has prepared on other shards is in doubt like any other branch.
 //!
-//! Waits have a bound: what is asked of a shard without a leader ends after [`Limits::shard_wait_max`] with an error. What is
-//! prepared stays locked as long as its home shard has no leader; everything else goes on.
+//! Waits have a bound: what is asked of a shard without a leader ends after [`Limits::shard_wait_max`] with an error, and so
+//! does saying that a transaction is given up. A participant undoes what is not prepared when its coordinator has asked nothing
+//! for longer than one at work can wait. What is prepared stays locked as long as its home shard has no leader; everything
+//! else goes on.
 //!
 //! Replicas that lose their memory read the streams from the beginning: they are not cut under a manager.
 //!
@@ -91,6 +93,7 @@
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
+//! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
 //! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
 //! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
 //! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
@@ -109,6 +112,7 @@ mod leadership;
 pub mod message;
 mod observation;
 mod options;
+mod orphans;
 mod participant;
 mod planted_bugs;
 mod prepared_replay;
@@ -183,6 +187,8 @@ pub struct TwoPhaseCommit {
     retries_locks: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
+    /// No coordinator of a branch that is not prepared has been silent for too long before.
+    branches_due: Time,
     /// What the manager was told of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// When other workers were last told that clocks have moved.
@@ -236,6 +242,7 @@ impl Engine for TwoPhaseCommit {
             lease_end: Time::ZERO,
             retries_locks: false,
             inquire_at: Time::MAX,
+            branches_due: Time::MAX,
             reported: BTreeSet::new(),
             nudged_at: Time::ZERO,
             shared,
@@ -288,6 +295,7 @@ impl Engine for TwoPhaseCommit {
             self.expire(now, effects);
             self.run(now, effects);
         }
+        self.expire_branches(now, effects);
         self.inquire(now, effects);
         self.tell_decisions(now, effects);
         self.close_batches(now, effects);
@@ -547,7 +555,8 @@ impl TwoPhaseCommit {
         let is_blocked =
             self.retries_locks || self.prepared_replays.iter().any(PreparedReplay::is_blocked);
         let told = self.decisions.iter().map(|decisions| decisions.tell_at);
-        let asked = told.chain([self.inquire_at]).filter(|at| *at < Time::MAX).min();
+        let asked =
+            told.chain([self.inquire_at, self.branches_due]).filter(|at| *at < Time::MAX).min();
         let others = [
             self.runtime.next_due().filter(|_| runs),
             self.runtime.next_expiry().filter(|_| runs),

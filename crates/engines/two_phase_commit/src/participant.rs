@@ -27,9 +27,18 @@ use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time, WorkerPlace};
 /// What an open branch holds. Who `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
     /// It executes.
-    Open(StoreBranch),
+    Open {
+        branch: StoreBranch,
+        /// When its coordinator asked last for something.
+        since: Time,
+    },
     /// It holds its locks, has validated, and waits for the others to.
-    Locked(Locked<PooledSession>, Clock),
+    Locked {
+        locked: Locked<PooledSession>,
+        clock: Clock,
+        /// When it was locked.
+        since: Time,
+    },
     /// It holds its locks and is in the stream.
     Prepared {
         locked: Locked<PooledSession>,
@@ -145,10 +154,10 @@ impl TwoPhaseCommit {
                 Ok(branch) => self.act_open(at, asked, request, branch, effects),
                 Err(error) => (None, Some(TwoPhaseCommitReply::Refused { error })),
             },
-            Some(TwoPhaseCommitBranch::Open(branch)) => {
+            Some(TwoPhaseCommitBranch::Open { branch, .. }) => {
                 self.act_open(at, asked, request, branch, effects)
             }
-            Some(TwoPhaseCommitBranch::Locked(locked, clock)) => match request {
+            Some(TwoPhaseCommitBranch::Locked { locked, clock, .. }) => match request {
                 TwoPhaseCommitRequest::OnePhase { .. } => {
                     self.commit_branch(at, asked, locked, clock)
                 }
@@ -188,7 +197,10 @@ impl TwoPhaseCommit {
             }
         };
         match context {
-            Some(context) => self.branches.keep(&header, context, reply.clone()),
+            Some(context) => {
+                self.expect_request(&context);
+                self.branches.keep(&header, context, reply.clone());
+            }
             None => self.branches.close(&header, reply.clone()),
         }
         reply
@@ -204,11 +216,12 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) -> BranchOutcome {
         let transaction = asked.1.transaction;
+        let since = self.runtime.worker_context.now.get();
         let acted = match request {
             TwoPhaseCommitRequest::Execute { operations } => {
                 self.runtime.perform(&branch, &operations).map(|answers| {
                     (
-                        Some(TwoPhaseCommitBranch::Open(branch)),
+                        Some(TwoPhaseCommitBranch::Open { branch, since }),
                         Some(TwoPhaseCommitReply::Executed { answers }),
                     )
                 })
@@ -217,7 +230,7 @@ impl TwoPhaseCommit {
                 .lock_to_commit(at, transaction, branch, &operations, effects)
                 .map(|(locked, clock)| {
                     (
-                        Some(TwoPhaseCommitBranch::Locked(locked, clock)),
+                        Some(TwoPhaseCommitBranch::Locked { locked, clock, since }),
                         Some(TwoPhaseCommitReply::Locked { clock }),
                     )
                 }),
@@ -381,7 +394,7 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitBranch::Committing { asked, .. }
                 | TwoPhaseCommitBranch::Ended { asked },
             ) => Some(*asked),
-            Some(TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Locked(..)) => {
+            Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
                 panic!("{transaction} has no record on {shard}, and it became durable")
             }
         };
@@ -560,9 +573,9 @@ pub(super) fn ended(shard: ShardId) -> TwoPhaseCommitReply {
 /// Is the request legal of a branch in this state?
 fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest) -> bool {
     match (context, request) {
-        (None | Some(TwoPhaseCommitBranch::Open(_)), TwoPhaseCommitRequest::Commit) => false,
-        (None | Some(TwoPhaseCommitBranch::Open(_)), _) => true,
-        (Some(TwoPhaseCommitBranch::Locked(..)), request) => {
+        (None | Some(TwoPhaseCommitBranch::Open { .. }), TwoPhaseCommitRequest::Commit) => false,
+        (None | Some(TwoPhaseCommitBranch::Open { .. }), _) => true,
+        (Some(TwoPhaseCommitBranch::Locked { .. }), request) => {
             matches!(
                 request,
                 TwoPhaseCommitRequest::OnePhase { install: true, .. }

@@ -1,0 +1,251 @@
+//! What becomes of branches and decisions where leaders fail, or do not answer.
+
+use super::*;
+
+const THERE: DecisionHome = DecisionHome { shard: ShardId(1), leadership: FIRST_EPOCH };
+
+/// An entry of a former leader that prepares transactions of the other node, by their numbers and clocks, to write these
+/// keys.
+fn prepared(records: &[(u64, u64, &[u8])]) -> Bytes {
+    let mut batch = record::OpenRecords::default();
+    for (sequence, clock, key) in records {
+        let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence: *sequence };
+        batch.prepare(transaction, Clock(*clock), THERE, |write| write(T, key, Some(b"new")));
+    }
+    batch.close(Epoch(2), Clock(4))
+}
+
+fn others(sequence: u64) -> TransactionId {
+    TransactionId { node: OTHER, worker: WorkerId(0), sequence }
+}
+
+fn decided(sequence: u64, committed: bool) -> TwoPhaseCommitMessage {
+    let participant = Participant { shard: HERE, leadership: Epoch(3) };
+    let (transaction, home) = (others(sequence), THERE.shard);
+    TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+}
+
+#[test]
+fn what_is_in_doubt_is_locked_before_its_shard_is_served_and_asked_for() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a"), (8, 6, b"b")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    let participant = Participant { shard: HERE, leadership: Epoch(3) };
+    let inquiry = |sequence| {
+        let (transaction, home) = (others(sequence), THERE);
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert_eq!(hand.take_over(3), [inquiry(7), inquiry(8)]);
+    assert!(hand.value(b"a").is_err() && hand.value(b"b").is_err(), "they are locked");
+    assert_eq!(hand.hear(decided(7, true)), []);
+    assert_eq!(hand.hear(decided(8, false)), []);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.value(b"b"), Ok(None));
+    let (transaction, home, shard) = (others(7), THERE.shard, HERE);
+    let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard };
+    assert_eq!(hand.hear(decided(7, true)), [], "its outcome is not durable");
+    assert_eq!(hand.durable(), std::slice::from_ref(&acknowledgement));
+    assert_eq!(hand.hear(decided(7, true)), [acknowledgement], "the last one may be lost");
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn of_two_in_doubt_on_one_key_the_first_is_resolved_before_the_shard_is_served() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a"), (8, 6, b"a")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    hand.take_over(3);
+    hand.durable();
+    assert!(!hand.serves());
+    // Known too early, and kept.
+    hand.hear(decided(8, true));
+    assert!(!hand.serves() && hand.value(b"a").is_err());
+    hand.hear(decided(7, true));
+    assert!(hand.serves());
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+}
+
+#[test]
+fn no_answer_is_given_while_a_transaction_is_undecided() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let TwoPhaseCommitMessage::Request { header, .. } = &said[0] else { panic!("{said:?}") };
+    let transaction = header.transaction;
+    let participant = Participant { shard: ShardId(1), leadership: FIRST_EPOCH };
+    let home = DecisionHome { shard: HERE, leadership: FIRST_EPOCH };
+    let inquiry = |transaction| TwoPhaseCommitMessage::Inquiry { transaction, home, participant };
+    assert_eq!(hand.hear(inquiry(transaction)), []);
+    let answer = |transaction, committed| {
+        let home = HERE;
+        TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+    };
+    let unknown = TransactionId { sequence: 99, ..transaction };
+    assert_eq!(hand.hear(inquiry(unknown)), [answer(unknown, false)]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    assert_eq!(hand.hear(inquiry(transaction)), [], "the decision is not durable");
+    hand.durable();
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.hear(inquiry(transaction)), [answer(transaction, true)]);
+}
+
+#[test]
+fn a_later_leader_tells_what_is_decided_and_calls_the_rest_aborted() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let mut batch = record::OpenRecords::default();
+    batch.commit(others(7), Clock(5), &[ShardId(1)], |write| write(T, b"a", Some(b"new")));
+    let entry = batch.close(Epoch(2), Clock(5));
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    let participant = Participant { shard: ShardId(1), leadership: FIRST_EPOCH };
+    let answer = |sequence, committed| {
+        let (transaction, home) = (others(sequence), HERE);
+        TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+    };
+    let home = DecisionHome { shard: HERE, leadership: Epoch(2) };
+    let inquiry = |sequence| {
+        let transaction = others(sequence);
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert_eq!(hand.hear(inquiry(8)), [], "another one leads");
+    assert_eq!(hand.take_over(3), [answer(7, true)]);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    // A later leader can still have inherited what this one has not.
+    assert_eq!((hand.hear(inquiry(8)), hand.serves()), (vec![], false));
+    hand.durable();
+    assert!(hand.serves(), "an entry of its own is durable");
+    assert_eq!(hand.hear(inquiry(8)), [answer(8, false)]);
+    let (transaction, shard) = (others(7), ShardId(1));
+    let acknowledgement = TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard };
+    assert_eq!(hand.hear(acknowledgement), []);
+    assert_eq!(hand.proposed, 2, "its end");
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn without_a_lease_nothing_is_served() {
+    let mut hand = Hand::new();
+    hand.worker.renew(Time(1));
+    assert_eq!(hand.ask(7, 1, prepare(b"a")), None);
+    hand.worker.renew(Time::MAX);
+    assert!(matches!(hand.ask(7, 1, prepare(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+}
+
+#[test]
+fn a_former_leader_of_a_participant_is_not_answered() {
+    let mut hand = Hand::new();
+    let home = DecisionHome { shard: HERE, leadership: FIRST_EPOCH };
+    let inquiry = |leadership| {
+        let (transaction, participant) = (others(7), Participant { shard: ShardId(1), leadership });
+        TwoPhaseCommitMessage::Inquiry { transaction, home, participant }
+    };
+    assert!(matches!(
+        hand.hear(inquiry(FIRST_EPOCH))[..],
+        [TwoPhaseCommitMessage::Decision { committed: false, .. }]
+    ));
+    let mut configuration =
+        Configuration::clone(hand.worker.configuration.as_ref().expect("it is configured"));
+    (configuration.epoch, configuration.shards[1].since) = (Epoch(4), Epoch(4));
+    let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+    hand.step(EngineEvent::Configured { configuration, incarnation });
+    assert_eq!(hand.hear(inquiry(FIRST_EPOCH)), [], "its successor may have ended the transaction");
+}
+
+/// An entry of a former leader: a delete of `a`, committed, and a transaction that is prepared to write `c`.
+fn deleted(sequence: u64, clock: u64) -> Bytes {
+    let mut batch = record::OpenRecords::default();
+    batch.commit(others(sequence), Clock(clock), &[], |write| write(T, b"a", None));
+    batch.prepare(others(sequence + 1), Clock(clock + 1), THERE, |write| {
+        write(T, b"c", Some(b"new"));
+    });
+    batch.close(Epoch(2), Clock(clock))
+}
+
+#[test]
+fn what_is_deleted_does_not_come_back_with_what_is_in_doubt() {
+    let [mut first, mut second] = Hand::of(Topology::symmetric(1, 2, 1, 0, 2));
+    first.configure(OTHER, 2);
+    second.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a")]);
+    first.step(EngineEvent::Decided { shard: HERE, index: 1, entry });
+    second.step(EngineEvent::Decided { shard: HERE, index: 1, entry: deleted(8, 6) });
+    first.take_over(3);
+    second.take_over(3);
+    // The session that has replayed the delete installs this, while `a` is not locked yet.
+    second.hear(decided(9, true));
+    first.hear(decided(7, true));
+    first.durable();
+    second.durable();
+    first.step(EngineEvent::Timer);
+    assert!(first.serves());
+    assert_eq!(first.value(b"a"), Ok(None), "its delete has the greater clock");
+    assert_eq!(first.value(b"c"), Ok(Some(b"new".to_vec())));
+}
+
+#[test]
+fn what_does_not_become_prepared_here_is_given_up() {
+    let [mut hand] = Hand::of(Topology::compact(1, 2, 1, 0, 1));
+    let shard = ShardId(1);
+    hand.step(EngineEvent::Leading { shard, ballot: Ballot::default(), length: 0 });
+    hand.step(EngineEvent::Durable { shard, length: 1 });
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    assert_eq!((said, outcome.get()), (vec![], None));
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    let wait_max = hand.worker.options().limits.shard_wait_max;
+    hand.now = hand.now + (wait_max - Duration::from_millis(2));
+    hand.step(EngineEvent::Timer);
+    assert!(hand.value(b"a").is_err(), "it waits");
+    hand.step(EngineEvent::Timer);
+    assert_eq!((hand.worker.runtime.counters.conflicts, hand.value(b"a")), (1, Ok(None)));
+    // The record becomes durable after all, and then what became of it.
+    hand.step(EngineEvent::Durable { shard, length: 2 });
+    assert_eq!(outcome.get(), None, "another attempt is to come");
+}
+
+#[test]
+fn a_commit_that_is_not_confirmed_is_told_like_that_of_a_former_leader() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    let said = hand.durable();
+    assert!(matches!(requests(&said)[..], [TwoPhaseCommitRequest::Commit]), "{said:?}");
+    assert_eq!(outcome.get(), Some(true));
+    hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
+    let said = hand.step(EngineEvent::Timer);
+    assert!(
+        matches!(said[..], [TwoPhaseCommitMessage::Decision { committed: true, .. }]),
+        "{said:?}"
+    );
+    let sequences = &hand.worker.runtime.worker_context.sequences;
+    assert_eq!(sequences.borrow().oldest(), 1, "others are not held up");
+    let (transaction, shard) = (TransactionId { node: NodeId(0), ..others(0) }, ShardId(1));
+    hand.hear(TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard });
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_decision_that_takes_too_long_is_told_like_that_of_a_former_leader() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(40) });
+    hand.reply(&said[0], TwoPhaseCommitReply::Validated);
+    hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
+    hand.step(EngineEvent::Timer);
+    assert_eq!(outcome.get(), Some(false), "it is unknown");
+    let sequences = &hand.worker.runtime.worker_context.sequences;
+    assert_eq!(sequences.borrow().oldest(), 1, "others are not held up");
+    let said = hand.durable();
+    assert!(
+        matches!(said[..], [TwoPhaseCommitMessage::Decision { committed: true, .. }]),
+        "{said:?}"
+    );
+    let (transaction, shard) = (TransactionId { node: NodeId(0), ..others(0) }, ShardId(1));
+    hand.hear(TwoPhaseCommitMessage::Acknowledgement { transaction, home: HERE, shard });
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
