@@ -17,8 +17,8 @@
 //! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
+use super::hosted_stream::HostedStream;
 use super::membership::{KnownConfiguration, ManagerRequest, Membership};
-use super::streams::HostedStream;
 use shoal_cluster::manager::{
     Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
 };

@@ -28,6 +28,13 @@ pub struct Builder {
     tables: Vec<TablePlan>,
 }
 
+impl Topology {
+    /// Makes a topology without a text.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Each node has so many workers.
     pub fn workers(mut self, workers: u32) -> Builder {

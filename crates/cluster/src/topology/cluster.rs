@@ -1,10 +1,6 @@
 //! The topology, and what can be asked of it.
 
-use super::builder::Builder;
-use super::draft::{Draft, TablePlan};
-use super::error::{Complaint, TopologyError};
 use super::partitioning::{Home, Homes, Partitioning, Router};
-use super::{distances, validate, write};
 use shoal_types::wire::Coded;
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
 use std::collections::BTreeMap;
@@ -111,45 +107,6 @@ impl Topology {
         Topology { workers, datacenters, distances, nodes, shards, hosted, tables, table_ids }
     }
 
-    /// The topology that `text`, in TOML, describes; the [module](super) tells how.
-    ///
-    /// # Errors
-    /// Where the text is no TOML, or what it describes is no cluster.
-    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
-        let parsed = toml::from_str::<Draft>(text).map_err(|error| Complaint::of(&error));
-        parsed
-            .and_then(|mut draft| {
-                let tables = std::mem::take(&mut draft.tables);
-                let topology = validate::cluster(draft)?;
-                let plans = tables.into_iter().map(|table| table.plan());
-                topology.with_plans(plans.collect::<Result<_, _>>()?)
-            })
-            .map_err(|complaint| TopologyError::within(text, complaint))
-    }
-
-    /// The topology as a text that [`parse`](Topology::parse) reads back as the same.
-    pub fn to_toml(&self) -> String {
-        write::topology(self)
-    }
-
-    /// Makes a topology without a text.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// The same cluster with these tables, numbered in this order, instead of those it has.
-    ///
-    /// # Errors
-    /// Where one of them could not stand in a topology's text.
-    pub fn with_tables<N: Into<String>>(
-        self,
-        tables: impl IntoIterator<Item = (N, Partitioning)>,
-    ) -> Result<Topology, TopologyError> {
-        let plan = |(name, partitioning)| TablePlan::unplaced(name, partitioning);
-        let plans = tables.into_iter().map(plan).collect();
-        self.with_plans(plans).map_err(TopologyError::nowhere)
-    }
-
     /// The same cluster with one more node, which holds no replica. It can coordinate transactions.
     #[must_use]
     pub fn with_node(mut self, name: impl Into<String>, datacenter: DatacenterId) -> Topology {
@@ -159,22 +116,17 @@ impl Topology {
         self
     }
 
-    pub(super) fn with_plans(mut self, plans: Vec<TablePlan>) -> Result<Topology, Complaint> {
-        self.tables = validate::tables(plans, self.shards())?;
+    /// The same cluster with these tables, which were validated.
+    pub(super) fn set_tables(mut self, tables: Vec<Table>) -> Topology {
+        self.tables = tables;
         let names = self.tables.iter().map(|table| table.name.clone());
         self.table_ids = names.zip((0..).map(TableId)).collect();
-        Ok(self)
+        self
     }
 
-    /// The same cluster with these distances between its datacenters, instead of those it has.
-    ///
-    /// # Errors
-    /// Where one of them could not stand in a topology's text.
-    pub fn with_distances(self, distances: &DistanceMatrix) -> Result<Topology, TopologyError> {
-        let count = self.datacenters.len() as u32;
-        let distances = distances.spelled_out(count);
-        distances::check(&distances, count).map_err(TopologyError::nowhere)?;
-        Ok(Topology { distances, ..self })
+    /// The same cluster with these distances, which were validated.
+    pub(super) fn set_distances(self, distances: DistanceMatrix) -> Topology {
+        Topology { distances, ..self }
     }
 
     /// Workers of each node.

@@ -15,7 +15,7 @@
 
 use super::draft::DistanceDraft;
 use super::error::{Complaint, NOWHERE};
-use super::validate::Names;
+use super::names::Names;
 use shoal_types::distance::ONE_WAY_MAX;
 use shoal_types::{DatacenterId, Distance, DistanceMatrix, Way};
 use std::ops::Range;

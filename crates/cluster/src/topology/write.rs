@@ -8,11 +8,13 @@ use shoal_types::{DatacenterId, NodeId, ShardId, Way};
 use std::fmt::{self, Write};
 use toml::Value;
 
-/// The text; parsing it gives the same topology.
-pub(super) fn topology(topology: &Topology) -> String {
-    let mut text = String::new();
-    write_all(topology, &mut text).expect("a string takes all that is written");
-    text
+impl Topology {
+    /// The topology as a text that [`parse`](Topology::parse) reads back as the same.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        write_all(self, &mut text).expect("a string takes all that is written");
+        text
+    }
 }
 
 fn write_all(topology: &Topology, text: &mut String) -> fmt::Result {

@@ -1,0 +1,56 @@
+//! Topologies made of what a text or a caller says, once it was validated.
+
+use super::cluster::Topology;
+use super::draft::{Draft, TablePlan};
+use super::error::{Complaint, TopologyError};
+use super::partitioning::Partitioning;
+use super::{distances, validate};
+use shoal_types::DistanceMatrix;
+
+impl Topology {
+    /// The topology that `text`, in TOML, describes; the [module](super) tells how.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, or what it describes is no cluster.
+    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
+        let parsed = toml::from_str::<Draft>(text).map_err(|error| Complaint::of(&error));
+        parsed
+            .and_then(|mut draft| {
+                let tables = std::mem::take(&mut draft.tables);
+                let topology = validate::cluster(draft)?;
+                let plans = tables.into_iter().map(|table| table.plan());
+                topology.with_plans(plans.collect::<Result<_, _>>()?)
+            })
+            .map_err(|complaint| TopologyError::within(text, complaint))
+    }
+
+    /// The same cluster with these tables, numbered in this order, instead of those it has.
+    ///
+    /// # Errors
+    /// Where one of them could not stand in a topology's text.
+    pub fn with_tables<N: Into<String>>(
+        self,
+        tables: impl IntoIterator<Item = (N, Partitioning)>,
+    ) -> Result<Topology, TopologyError> {
+        let plan = |(name, partitioning)| TablePlan::unplaced(name, partitioning);
+        let plans = tables.into_iter().map(plan).collect();
+        self.with_plans(plans).map_err(TopologyError::nowhere)
+    }
+
+    /// The same cluster with the tables of these plans.
+    pub(super) fn with_plans(self, plans: Vec<TablePlan>) -> Result<Topology, Complaint> {
+        let tables = validate::tables(plans, self.shards())?;
+        Ok(self.set_tables(tables))
+    }
+
+    /// The same cluster with these distances between its datacenters, instead of those it has.
+    ///
+    /// # Errors
+    /// Where one of them could not stand in a topology's text.
+    pub fn with_distances(self, distances: &DistanceMatrix) -> Result<Topology, TopologyError> {
+        let count = self.datacenters().len() as u32;
+        let distances = distances.spelled_out(count);
+        distances::check(&distances, count).map_err(TopologyError::nowhere)?;
+        Ok(self.set_distances(distances))
+    }
+}

@@ -1,0 +1,124 @@
+//! A stream of a worker, with what the engine was told of it and what its replicas are owed.
+
+use shoal_cluster::manager::Incarnation;
+use shoal_cluster::topology::Topology;
+use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// A stream, and what the engine knows of it.
+pub(super) struct HostedStream {
+    pub(super) stream: Stream,
+    pub(super) timer: Option<Time>,
+    /// The entries that the engine was told of.
+    pub(super) told: u64,
+    /// While this node leads: where the engine's own entries begin. Those before it is given to read.
+    pub(super) own_from: Option<u64>,
+    /// The appointment of this node that the stream was told, if it leads.
+    pub(super) appointment: Option<Appointment>,
+    /// In which process each replica was heard last.
+    pub(super) incarnations: BTreeMap<NodeId, Incarnation>,
+    /// Replicas that were given a snapshot and lack what came after it.
+    receivers: BTreeMap<NodeId, SnapshotTarget>,
+}
+
+/// An appointment of this node to lead a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Appointment {
+    pub(super) ballot: Ballot,
+    /// The epoch in which the leadership began: of an earlier appointment, if no other node was appointed between.
+    pub(super) since: Epoch,
+}
+
+/// A replica that was given a snapshot.
+struct SnapshotTarget {
+    /// It has so many entries, or the snapshot stands for them.
+    has: u64,
+    /// When that was less.
+    moved_at: Time,
+}
+
+/// A stream waits for a receiver that does not move for so long,
+const TAKER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// and until it has so many times as much as it keeps for any other replica.
+const TAKER_RETAINS: u64 = 16;
+
+impl HostedStream {
+    /// The stream of `shard` on `node`, with what is left of a former process.
+    ///
+    /// # Panics
+    /// If that is cut: what was cut was in that process's store.
+    pub(super) fn new(
+        topology: &Topology,
+        shard: ShardId,
+        node: NodeId,
+        options: shoal_log::StreamOptions,
+        storage: MemoryStorage,
+    ) -> HostedStream {
+        let start = storage.log().start();
+        assert_eq!(
+            start,
+            LogLength::ZERO,
+            "a process of {node} begins with a stream of {shard} that is cut"
+        );
+        let members = StreamMembers {
+            voters: topology.voters(shard).to_vec(),
+            learners: topology.learners(shard).to_vec(),
+            all_promise: false,
+        };
+        let stream = Stream::new(node, members, options, storage);
+        HostedStream {
+            stream,
+            timer: None,
+            told: 0,
+            own_from: None,
+            appointment: None,
+            incarnations: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+        }
+    }
+
+    /// A replica is given a snapshot that stands for `length` entries.
+    pub(super) fn give(&mut self, now: Time, to: NodeId, length: u64) {
+        self.receivers.insert(to, SnapshotTarget { has: length, moved_at: now });
+    }
+
+    /// So many entries may be cut for all those who have just got a snapshot: to cut what they need next would make
+    /// them need another one.
+    pub(super) fn receivers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
+        if self.receivers.is_empty() {
+            return u64::MAX;
+        }
+        let near = self.stream.storage().log().tail(retain_bytes / 2).0;
+        let acknowledged: BTreeMap<NodeId, LogLength> = self.stream.acknowledged().collect();
+        self.receivers.retain(|node, receiver| {
+            let has = acknowledged.get(node).map_or(0, |has| has.0);
+            if has > receiver.has {
+                *receiver = SnapshotTarget { has, moved_at: now };
+            }
+            receiver.has < near && now < receiver.moved_at + TAKER_PATIENCE
+        });
+        let least = self.receivers.values().map(|receiver| receiver.has).min().unwrap_or(u64::MAX);
+        least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
+    }
+
+    /// Tells the engine what is decided: of its own entries how many, of others what they say.
+    pub(super) fn decided<M>(
+        &mut self,
+        shard: ShardId,
+        length: LogLength,
+        news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
+    ) {
+        let own_from = self.own_from.unwrap_or(u64::MAX);
+        for index in self.told..length.0.min(own_from) {
+            let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
+            news.push_back(shoal_engine::EngineEvent::Decided { shard, index, entry });
+        }
+        self.told = length.0;
+        if length.0 > own_from {
+            news.push_back(shoal_engine::EngineEvent::Durable { shard, length: length.0 });
+        }
+    }
+}
