@@ -1,5 +1,5 @@
-//! Which tables workloads use. A cluster knows its tables before it starts, so workloads are made once
-//! against a catalogue, which only takes down names, and then the cluster is made to fit.
+//! The tables that workloads use. A cluster has its tables before it starts, so each workload is made once
+//! against a catalogue, which only records names; then the cluster is made with these tables.
 
 use bytes::Bytes;
 use shoal_types::{Call, Database, Error, Rejected, Result, TableId};
@@ -7,19 +7,19 @@ use shoal_workloads::model::ModelTransaction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A database that only takes down the names of the tables that workloads ask for.
+/// A database that only records the names of the tables that workloads open.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     names: Rc<RefCell<Vec<String>>>,
 }
 
 impl Catalog {
-    /// One without tables.
+    /// A catalogue without tables.
     pub fn new() -> Catalog {
         Catalog::default()
     }
 
-    /// The tables, in the order of their numbers.
+    /// The names of the tables, in the order of their numbers.
     pub fn names(&self) -> Vec<String> {
         self.names.borrow().clone()
     }
@@ -41,7 +41,7 @@ impl Database for Catalog {
         &self,
         _body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
-        Err(Error::reject("a catalogue knows the names of tables and nothing that is in them"))
+        Err(Error::reject("a catalogue has the names of tables, and no data"))
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_numbered_in_the_order_of_their_coming() {
+    fn names_are_numbered_in_the_order_of_their_first_use() {
         let catalog = Catalog::new();
         let numbers = ["a", "b", "a", "c"].map(|name| catalog.table(name).unwrap().0);
         assert_eq!(numbers, [0, 1, 0, 2]);

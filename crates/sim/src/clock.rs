@@ -1,5 +1,5 @@
-//! A clock: the true time, skewed and drifting. How fast it goes may change, and it may jump ahead; it
-//! never goes back.
+//! A clock: the true time, with skew and drift. Its rate may change, and it may jump ahead; it never goes
+//! back.
 //!
 //! ```text
 //! local = shown + passed + passed · drift / 2³²,    passed since the last change
@@ -8,22 +8,22 @@
 
 use shoal_types::Time;
 
-/// One clock: a node's, or a manager's.
+/// The clock of a node or of a manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeClock {
     /// The true time of its last change.
     since: Time,
-    /// What it showed then.
+    /// What it showed at that time, in nanoseconds.
     shown_ns: u64,
     /// How much faster than the true time it goes, in 2⁻³² parts.
     drift: i64,
 }
 
 impl NodeClock {
-    /// The true time.
+    /// A clock that shows the true time.
     pub const TRUE: NodeClock = NodeClock { since: Time::ZERO, shown_ns: 0, drift: 0 };
 
-    /// The greatest drift, either way, of a clock that does as it should: one part in a thousand.
+    /// The greatest drift, either way, of a clock within its bound: one part in a thousand.
     pub const DRIFT_PPM_MAX: i64 = 1000;
 
     /// The greatest drift of any clock, either way.
@@ -38,7 +38,7 @@ impl NodeClock {
         NodeClock { since: Time::ZERO, shown_ns: skew_ns, drift }
     }
 
-    /// The clock of a process that begins at `now`: it may show anything.
+    /// The clock of a process that begins at `now`: it may show any time.
     pub fn anew(now: Time, shown_ns: u64, drift_ppm: i64) -> NodeClock {
         NodeClock { since: now, shown_ns, drift: Self::drift(drift_ppm) }
     }
@@ -48,26 +48,26 @@ impl NodeClock {
         (drift_ppm << 32) / 1_000_000
     }
 
-    /// From `now` on it gains so much.
+    /// Changes the clock's drift at `now`.
     pub fn turn(&mut self, now: Time, drift_ppm: i64) {
         *self = NodeClock::anew(now, self.local(now).0, drift_ppm);
     }
 
-    /// At `now` it jumps ahead.
+    /// Lets the clock jump ahead at `now`.
     pub fn jump(&mut self, now: Time, ahead_ns: u64) {
         (self.shown_ns, self.since) = (self.local(now).0 + ahead_ns, now);
     }
 
-    /// What it shows at the true time `now`, which is not before its last change.
+    /// What the clock shows at the true time `now`, which is not before its last change.
     #[inline]
     pub fn local(self, now: Time) -> Time {
         let passed = now.0.saturating_sub(self.since.0);
         let gained = (i128::from(passed) * i128::from(self.drift)) >> 32;
-        // Below 2⁶⁴ for the next five centuries; a drift never takes all of the time away.
+        // Below 2⁶⁴ for the next five centuries; a drift never cancels the passed time.
         Time((i128::from(self.shown_ns) + i128::from(passed) + gained) as u64)
     }
 
-    /// The first true time at which it shows `local` or more; [`Time::MAX`] where that never comes.
+    /// The first true time at which the clock shows `local` or more; [`Time::MAX`] if it never does.
     pub fn when(self, local: Time) -> Time {
         let Some(ahead) = local.0.checked_sub(self.shown_ns) else { return self.since };
         if ahead > u64::MAX / 16 {
@@ -86,7 +86,7 @@ mod tests {
     use shoal_types::Random;
 
     #[test]
-    fn a_timer_goes_off_at_the_first_instant_that_shows_its_time() {
+    fn a_timer_fires_at_the_first_instant_that_shows_its_time() {
         let mut random = Random::new(1);
         for round in 0..10_000 {
             let drift_max = if round % 2 == 0 { 1000 } else { 900_000 };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_takes_nothing_back() {
+    fn a_change_never_sets_a_clock_back() {
         let mut clock = NodeClock::new(5, 1000);
         let before = clock.local(Time(1_000_000));
         clock.turn(Time(1_000_000), -1000);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_never_comes() {
+    fn a_time_that_a_clock_never_shows_is_never_reached() {
         assert_eq!(NodeClock::new(5, 10).when(Time::MAX), Time::MAX);
         assert_eq!(NodeClock::new(5, 10).when(Time(3)), Time::ZERO);
         assert_eq!(NodeClock::TRUE.when(Time(77)), Time(77));

@@ -1,5 +1,5 @@
-//! The cluster under simulation: its workers, what they share, and what waits for each of them. Nodes
-//! have lives: a crash ends one, and what is left is what their streams had stored.
+//! The cluster under simulation: its workers, the state that they share, and their inboxes. A crash ends a
+//! node's process; the next one begins with what the node's streams have stored.
 
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
@@ -15,39 +15,40 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The stream of randomness from which transaction clocks are drawn: no other part of the cluster draws from it.
+/// The fork of the random source from which transaction clocks are drawn; no other part of the cluster draws
+/// from it.
 const TRANSACTION_CLOCKS: u64 = 1;
 
-/// A worker and its place in time.
+/// A worker with its inbox and timers.
 pub(crate) struct SimulatedWorker<E: Engine> {
     /// `None` while its node is down.
     pub worker: Option<Worker<E>>,
     pub place: WorkerPlace,
-    /// It has taken its first event.
+    /// Whether it has taken its first event.
     pub has_begun: bool,
-    /// What reached it while it was busy, and when.
+    /// Events that arrived while it was busy, with their times of arrival.
     pub inbox: VecDeque<(Time, WorkerEvent<E::Message>)>,
-    /// It takes no event before.
+    /// The true time until which it takes no event.
     pub busy_until: Time,
-    /// What its steps have cost so far.
+    /// The total cost of its steps so far.
     pub worked: Duration,
-    /// It will look into its inbox when it is free.
+    /// Whether it is scheduled to take an event from its inbox.
     pub will_look: bool,
-    /// When its timer goes off, or when it did, if a busy worker has not taken it yet: there is one.
+    /// When its timer fires, or fired, if the worker is busy and has not taken that event; it has one timer.
     pub timer_at: Time,
-    /// The same on its node's clock.
+    /// The same time on its node's clock.
     pub timer_local: Time,
-    /// A nudge is on its way.
+    /// Whether a nudge is on its way to it.
     pub nudged: bool,
-    /// Operations it had counted after its last step.
+    /// The operations that it had counted after its last step.
     pub operations: u64,
-    /// Bytes that it had counted as appended or replayed.
+    /// The bytes that it had counted as appended or replayed after its last step.
     pub bytes: u64,
-    /// The keys that were counted of it.
+    /// The keys that it had counted after its last step.
     pub keys: u64,
-    /// Some of what its streams have changed is about to become durable.
+    /// Whether changes of its streams are scheduled to become durable.
     pub persists: bool,
-    /// What is left of a process that is over.
+    /// What the streams of the node's last process had stored.
     storages: BTreeMap<ShardId, MemoryStorage>,
 }
 
@@ -55,27 +56,27 @@ pub(crate) struct SimulatedWorker<E: Engine> {
 pub(crate) struct SimulatedCluster<E: Engine> {
     pub simulated_workers: Vec<SimulatedWorker<E>>,
     pub clocks: Vec<NodeClock>,
-    /// The nodes' transaction clocks, for an engine that uses them.
+    /// The nodes' transaction clocks, if the engine uses them.
     pub transaction_clocks: Option<TransactionClocks>,
-    /// How slow each node is, in hundredths of what it could be.
+    /// The time that each node needs, in percent of the usual time.
     pub slowdown_percent: Vec<u64>,
-    /// In which of its processes each node is.
+    /// The number of each node's current process.
     pub instances: Vec<u32>,
     pub workers: usize,
     setup: Setup<E::Options>,
-    /// What streams change becomes durable later.
+    /// Whether changes of streams become durable later than they are made.
     is_late: bool,
-    /// `None` where the configuration never changes.
+    /// The managers' options; `None` if the configuration never changes.
     options: Option<ManagerOptions>,
     shared: Vec<Option<Arc<E::Shared>>>,
     random: Random,
-    /// What engines of former processes had counted.
+    /// The counters of former processes.
     gone: Engines,
 }
 
 impl<E: Engine> SimulatedCluster<E> {
-    /// A cluster that is about to start. Its nodes have members if there are managers, which have these
-    /// options. `is_late` if what streams change becomes durable later.
+    /// A cluster that is about to start. Its nodes have manager clients if there are managers, which have
+    /// these options. `is_late` if changes of streams become durable later.
     pub fn new(
         setup: &Setup<E::Options>,
         (clocks, is_late): (Vec<NodeClock>, bool),
@@ -127,8 +128,8 @@ impl<E: Engine> SimulatedCluster<E> {
         cluster
     }
 
-    /// The times of an event that a node takes at the true time `now`, and that reached it at `arrived`; nothing for an engine
-    /// that does not use them.
+    /// The transaction times of an event that a node takes at the true time `now`, and that arrived at
+    /// `arrived`; `None` if the engine does not use them.
     pub fn event_times(&mut self, node: NodeId, now: Time, arrived: Time) -> Option<EventTimes> {
         let transaction_clocks = self.transaction_clocks.as_mut()?;
         let (clock, instance) = (self.clocks[node.0 as usize], self.instances[node.0 as usize]);
@@ -136,25 +137,25 @@ impl<E: Engine> SimulatedCluster<E> {
         Some(transaction_clocks.times(EventInstant { node, instance, now, local, arrived }))
     }
 
-    /// Which worker a worker has.
+    /// The index of the worker at a place.
     #[inline]
     pub fn worker_at(&self, place: WorkerPlace) -> usize {
         place.node.0 as usize * self.workers + place.worker.0 as usize
     }
 
-    /// The workers of a node.
+    /// The indices of a node's workers.
     pub fn workers_of(&self, node: NodeId) -> std::ops::Range<usize> {
         let first = node.0 as usize * self.workers;
         first..first + self.workers
     }
 
-    /// Is the node alive?
+    /// Whether a process of the node is running.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.shared[node.0 as usize].is_some()
     }
 
-    /// The nodes that take themselves for the leader of `shard`: each with the ballot under which, and the true time
-    /// at which its lease ends.
+    /// The nodes that take themselves for the leader of `shard`: each with its ballot, and the true time at
+    /// which its lease ends.
     pub fn leases(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, Ballot, Time)> + '_ {
         (0..self.clocks.len() as u32).map(NodeId).filter_map(move |node| {
             let host = self.worker_at(WorkerPlace { node, worker: WorkerId(0) });
@@ -168,7 +169,7 @@ impl<E: Engine> SimulatedCluster<E> {
         })
     }
 
-    /// A node begins a process, with what its streams have stored unless that is lost.
+    /// Starts a process of a node, with what its streams have stored unless that is lost.
     pub fn begin_instance(&mut self, node: NodeId, lost: bool) {
         let at = node.0 as usize;
         assert!(self.shared[at].is_none(), "{node} is alive");
@@ -201,13 +202,13 @@ impl<E: Engine> SimulatedCluster<E> {
         }
     }
 
-    /// What the streams of a worker have stored that begins from nothing.
+    /// The storages of a worker's streams in a node without memory.
     fn empty_storages(&self, node: NodeId) -> BTreeMap<ShardId, MemoryStorage> {
         let empty = || if self.is_late { MemoryStorage::late() } else { MemoryStorage::new() };
         self.setup.topology.shards_of(node).map(|shard| (shard, empty())).collect()
     }
 
-    /// A node's process ends. What ran on it is gone, and so is what waited for it.
+    /// Ends a node's process: its workers and their inboxes are dropped.
     pub fn end_instance(&mut self, node: NodeId) {
         for simulated_worker in self.workers_of(node) {
             let simulated_worker = &mut self.simulated_workers[simulated_worker];
@@ -227,7 +228,7 @@ impl<E: Engine> SimulatedCluster<E> {
         self.shared[node.0 as usize] = None;
     }
 
-    /// The worker at a worker, if it is alive.
+    /// The worker with this index, if its node is up.
     pub fn worker(&self, simulated_worker: usize) -> Option<&Worker<E>> {
         self.simulated_workers[simulated_worker].worker.as_ref()
     }
@@ -237,7 +238,7 @@ impl<E: Engine> SimulatedCluster<E> {
         E::store(self.shared[node.0 as usize].as_ref()?, shard).cloned()
     }
 
-    /// What all engines have counted.
+    /// The counters of all engines, former processes included.
     pub fn counted(&self) -> Engines {
         let mut all = self.gone;
         self.simulated_workers

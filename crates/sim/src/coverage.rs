@@ -6,7 +6,8 @@ use crate::recovery::ShardRecoveryStage;
 use shoal_types::{Clock, ShardId, Stamp};
 use std::ops::AddAssign;
 
-/// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`: seeds are not asked to.
+/// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`:
+/// seeds are not required to reach them.
 pub const BEYOND_SEEDS: &[&str] = &["old version left out of a copy"];
 
 macro_rules! coverage {
@@ -18,7 +19,7 @@ macro_rules! coverage {
         }
 
         impl Coverage {
-            /// Names and counts.
+            /// The name and count of each point.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$(($text, self.$name)),*].into_iter()
             }
@@ -33,15 +34,15 @@ macro_rules! coverage {
 }
 
 coverage! {
-    /// A coordinator asked again.
+    /// A coordinator sent a request again.
     resent = "request sent again",
-    /// A client outside asked again.
+    /// A client outside sent a request again.
     asked_again = "client asked again",
     /// A connection of a client outside was lost.
     connection_broken = "client's connection lost",
-    /// A call whose outcome a client did not know was asked for again.
+    /// A client repeated a call whose outcome it did not know.
     called_again = "unknown call asked for again",
-    /// A message that made no sense any more was dropped.
+    /// A message that had become irrelevant was dropped.
     dropped = "late message dropped",
     /// The network delivered a message twice.
     duplicated = "message duplicated",
@@ -53,9 +54,9 @@ coverage! {
     cut = "link cut",
     /// A worker stood still.
     stalled = "worker stalled",
-    /// Certification met a conflict.
+    /// Certification found a conflict.
     conflict = "conflict",
-    /// A retry budget was spent, or the engine refused.
+    /// A retry budget was spent, or the engine refused a transaction.
     gave_up = "gave up",
     /// The engine refused for overload.
     refused = "refused for overload",
@@ -67,17 +68,17 @@ coverage! {
     dependency = "depends on a foreign shard",
     /// A stamp was collapsed to its bound.
     collapsed = "stamp collapsed",
-    /// A clock was drawn and given up.
+    /// A clock was drawn and resolved without an install.
     given_up = "clock given up",
-    /// A follower met an older version after a newer one.
+    /// A follower applied an older version after a newer one.
     thomas = "older version after newer",
     /// A transaction that writes nothing was certified.
     read_only = "read-only certified",
-    /// A heartbeat: an entry without a piece.
+    /// An idle worker appended an entry without a piece.
     heartbeat = "heartbeat appended",
     /// A worker has settled an epoch.
     settled = "epoch settled",
-    /// A workload rolled back.
+    /// A workload rolled a transaction back itself.
     rolled_back = "rolled back on demand",
     /// A node crashed.
     crashed = "node crashed",
@@ -89,66 +90,66 @@ coverage! {
     paused = "node paused",
     /// A node was cut off from some others.
     parted = "node cut off",
-    /// The managers' log stood still.
+    /// The managers' log decided nothing for a while.
     outage = "managers decide nothing",
     /// A manager stopped.
     manager_lost = "manager stopped",
     /// A clock broke its bounds.
     wild_clock = "clock beyond its bounds",
-    /// A copy left out a version up to its cut that is not committed.
+    /// A copy left out an uncommitted version below its cut.
     withheld = "old version left out of a copy",
     /// A node never came back.
     gone = "node gone for good",
-    /// A step stood still in the midst of its work.
+    /// A step was interrupted within its work.
     interrupted = "step interrupted",
-    /// A worker acted in the midst of another one's step.
+    /// Another worker acted within a worker's step.
     interleaved = "worker acts within a step",
-    /// A replica forgot what few others had.
+    /// A replica lost its memory while only few others had what it had accepted.
     forgot_behind = "forgets what few have",
-    /// A leader was cut off until its successor was.
+    /// A leader was cut off until its successor was cut off.
     diverged = "one leader back, the next cut off",
-    /// A leader failed when a replica without memory was about to be given copies.
+    /// A leader failed while a replica without memory was about to be sent copies.
     sender_struck = "leader fails while a copy begins",
     /// A shard lost a majority of its voters at once.
     majority_lost = "majority of a shard lost",
-    /// A transaction ended for want of a shard, and its error names that.
+    /// A transaction ended because a shard was unavailable, and its error names that shard.
     for_want_of_shard = "ended for want of a shard",
-    /// … since a version that it read is undecided.
+    /// A transaction ended because a version that it read is undecided.
     undecided = "undecided version met",
     /// A store had no room for a write.
     full = "database full",
-    /// A stream began behind a snapshot.
+    /// A stream began with a snapshot instead of its first entries.
     restored = "stream begun behind a snapshot",
-    /// A copy carried what is undecided.
+    /// A copy carried an undecided version.
     carried_undecided = "undecided version in a copy",
-    /// A new leader installed what could not be decided yet.
+    /// A new leader installed a version that could not be decided yet.
     inherited = "undecided version installed",
-    /// A shard was taken over.
+    /// A new leader prepared a stream.
     led = "stream prepared by a new leader",
     /// A transaction was rolled back with its epoch.
     rolled_back_with_epoch = "rolled back with its epoch",
-    /// … and was told so before the epoch was settled.
+    /// A transaction was reported rolled back before its epoch was settled.
     lost_early = "lost where a shard ended",
-    /// A silent node held up a shard, and the end of the epoch was asked for.
+    /// An unresponsive node kept a shard from committing, and the end of the epoch was requested.
     held_up = "held up by silence",
-    /// A failure while a lease had run out.
+    /// A second failure came when the lease of a failed leader had run out.
     interrupted_lease_out = "second failure: lease out",
-    /// While a leader was appointed.
+    /// A second failure came when a new leader was appointed.
     interrupted_appointed = "second failure: appointed",
-    /// While he prepared.
+    /// A second failure came while the new leader prepared its streams.
     interrupted_preparing = "second failure: preparing",
-    /// When he had.
+    /// A second failure came when the new leader had prepared a stream.
     interrupted_prepared = "second failure: prepared",
-    /// When the end of an epoch was appended.
+    /// A second failure came when the end of an epoch was appended.
     interrupted_ended = "second failure: end appended",
-    /// When it was reported.
+    /// A second failure came when the end of an epoch was reported.
     interrupted_reported = "second failure: reported",
-    /// When it was final, before the shard served.
+    /// A second failure came when the FVW was final, before the shard served.
     interrupted_final = "second failure: final, not serving",
 }
 
 impl Coverage {
-    /// A node that a recovery needs has crashed.
+    /// A node that a recovery needs has crashed, at this stage of the recovery.
     pub fn interrupted(&mut self, stage: ShardRecoveryStage) {
         *match stage {
             ShardRecoveryStage::LeaseOut => &mut self.interrupted_lease_out,
@@ -161,7 +162,8 @@ impl Coverage {
         } += 1;
     }
 
-    /// A transaction was certified, with this stamp as the shard `own` writes it; it writes here.
+    /// A transaction was certified with this stamp, as the shard `own` writes it; `writes` are the shards
+    /// that it writes.
     pub fn certified(&mut self, own: ShardId, stamp: &Stamp, writes: &[(ShardId, Clock)]) {
         self.read_only += u64::from(writes.is_empty());
         let remote = stamp.as_ref().remote;
@@ -175,7 +177,7 @@ impl Coverage {
         self.dependency += u64::from(depends);
     }
 
-    /// Takes over what is counted anyway.
+    /// Takes over the counts that metrics have already.
     pub fn take_metrics(&mut self, metrics: &Metrics) {
         let Metrics { traffic, work, engines, outcomes, .. } = metrics;
         self.resent = engines.resent;

@@ -1,28 +1,29 @@
-//! What a step costs: a worker that works is busy, and what reaches it meanwhile waits.
+//! What a step costs: a worker that works is busy, and events that reach it meanwhile wait.
 //!
-//! Where correctness is looked for, everything costs nothing, so that many things happen at once. Where
-//! speed is looked for, every engine pays the same prices.
+//! Runs that search for bugs charge nothing, so that many events coincide. Runs that measure speed charge
+//! every engine the same prices.
 //!
-//! Engines count what they do to records on behalf of others: for other nodes, for the replicas. What
-//! the code of a client that lives on a worker does to the worker's own records, only that code knows:
-//! it says so by [`charge`], and the step that it runs in pays.
+//! Engines count the operations on records that they perform for other nodes and for replicas. Operations
+//! that the code of a client on a worker performs on the worker's own records are known to that code only: it
+//! reports them by [`charge`], and the step in which it runs pays.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Prices; see the module.
+/// The prices of a worker's actions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// Of taking an event.
+    /// Price of taking an event.
     pub event: Duration,
-    /// Of sending a message or a reply.
+    /// Price of sending a message or a reply.
     pub message: Duration,
-    /// Of an operation on a record.
+    /// Price of an operation on a record.
     pub operation: Duration,
-    /// Of a byte that is appended to a stream, sent, received or replayed. Where prices of operations are those of
-    /// whole transactions, their bytes are in them, and this is zero.
+    /// Price of a byte that is appended to a stream, sent, received or replayed. Zero where the prices of
+    /// operations were measured with whole transactions, whose bytes they include.
     pub byte: Duration,
-    /// Of a key that is locked, installed or rolled back, and of sixteen reads that are validated. As with bytes.
+    /// Price of a key that is locked, installed or rolled back, and of sixteen reads that are validated. Zero
+    /// in the same case as `byte`.
     pub key: Duration,
 }
 
@@ -35,24 +36,24 @@ pub struct StepWork {
     pub operations: u64,
     /// Bytes that it appended, sent, received and replayed.
     pub bytes: u64,
-    /// Keys that it locked, installed and rolled back, and a sixteenth of the reads that it validated.
+    /// Keys that it locked, installed and rolled back, plus a sixteenth of the reads that it validated.
     pub keys: u64,
 }
 
 thread_local! {
-    /// Charged in the step that is under way. A simulation is one thread, and a step is paid for as
-    /// soon as it is over, so this never says anything about another step.
+    /// Operations charged in the step that is under way. A simulation is one thread, and a step is paid for
+    /// as soon as it ends, so this never belongs to another step.
     static CHARGED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The step that is under way worked on so many records more than its engine counts.
+/// Charges the step that is under way for this many operations beyond those that its engine counts.
 #[inline]
 pub fn charge(operations: u64) {
     CHARGED.set(CHARGED.get() + operations);
 }
 
 impl Cpu {
-    /// Everything costs nothing.
+    /// All prices are zero.
     pub const FREE: Cpu = Cpu {
         event: Duration::ZERO,
         message: Duration::ZERO,
@@ -74,19 +75,21 @@ impl Cpu {
         key: Duration::ZERO,
     };
 
-    /// The same, and a byte has a price: about that of copying it once to where no memory is mapped yet.
+    /// The same prices, and a price for a byte: about that of copying it once to memory that is not mapped
+    /// yet.
     #[must_use]
     pub fn with_bytes(self) -> Cpu {
         Cpu { byte: Duration::from_nanos(1), ..self }
     }
 
-    /// The same, and a key that is locked or installed has a price: about that of putting a new one into the index.
+    /// The same prices, and a price for a key that is locked or installed: about that of inserting a new one
+    /// into the index.
     #[must_use]
     pub fn with_keys(self) -> Cpu {
         Cpu { key: Duration::from_nanos(500), ..self }
     }
 
-    /// The same work on a processor that is so many times slower.
+    /// The same prices on a processor that is `times` times slower.
     #[must_use]
     pub fn slower(self, times: u32) -> Cpu {
         let Cpu { event, message, operation, byte, key } = self;
@@ -99,8 +102,8 @@ impl Cpu {
         }
     }
 
-    /// What the step that is just over costs, which has done this work and what was charged, on a node that is so many
-    /// hundredths slower than it could be.
+    /// The cost of the step that has just ended, which did this work and what was charged, on a node that
+    /// needs `slowdown_percent` percent of the time.
     #[inline]
     pub fn cost_ns(&self, work: StepWork, slowdown_percent: u64) -> u64 {
         let StepWork { messages, operations, bytes, keys } = work;

@@ -1,8 +1,9 @@
-//! A run in one number: everything that was delivered and observed, in order. Two runs of one seed
-//! have the same, or something other than the seed decided.
+//! The digest of a run: everything that was delivered and observed, in order, in one number. Two runs of one
+//! seed have the same digest, unless something other than the seed decided an event.
 //!
-//! Each word is mixed in by a multiplication and a rotation, which is quick and sees order. It
-//! protects from accidents, not from an attacker that looks for a collision.
+//! Each word is mixed in by a multiplication and a rotation, which is fast and depends on the order.
+//! Collisions by accident are improbable; the digest gives no protection from an attacker that searches for
+//! one.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use std::fmt;
 pub struct Digest(u64);
 
 impl Digest {
-    /// Of nothing.
+    /// The digest of an empty run.
     pub fn new() -> Digest {
         Digest(0x517c_c1b7_2722_0a95)
     }
@@ -36,7 +37,7 @@ impl Digest {
         self.word(bytes.len() as u64);
     }
 
-    /// The number.
+    /// The digest as a number.
     pub fn value(self) -> u64 {
         self.0
     }

@@ -1,5 +1,4 @@
-//! How long messages take between datacenters: drawn from the seed, alike or very unequal, or as those of well-known
-//! regions.
+//! Delays between datacenters: drawn from the seed, similar or very unequal, or those of well-known regions.
 
 use crate::network::Delay;
 use crate::scenario::one_of;
@@ -9,21 +8,21 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-/// Regions that a simulation can be told to take.
+/// Regions that a simulation can be run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SimulatedRegions {
-    /// Three datacenters, 50 ms there and back between any two.
+    /// Three datacenters with a round trip of 50 ms between any two.
     Three,
-    /// The four of the evaluation of Tiga.
+    /// The four regions of Tiga's evaluation.
     Tiga,
 }
 
 impl SimulatedRegions {
-    /// Regions by the names that the command line knows.
+    /// Regions by their names on the command line.
     pub const NAMED: [(&str, SimulatedRegions); 2] =
         [("three", SimulatedRegions::Three), ("tiga", SimulatedRegions::Tiga)];
 
-    /// The datacenters, and the distances between them.
+    /// The datacenters of the regions, and the distances between them.
     pub fn regions(self) -> Regions {
         let far = Distance::of_round_trip(Duration::from_millis(50));
         match self {
@@ -33,22 +32,25 @@ impl SimulatedRegions {
     }
 }
 
-/// Where the distances of a scenario are from.
+/// The source of a scenario's distances.
 #[derive(Debug, Clone)]
 pub enum DistanceSource {
-    /// From the scenario's own draws: each way is half to one and a half times as long as another.
+    /// The scenario's own draws: each way takes half to one and a half times as long as another.
     Drawn,
-    /// From this source of randomness: some ways are a thousand times as long as others, also those there and back.
+    /// This source of randomness: some ways take a thousand times as long as others, also in one of both
+    /// directions.
     Unequal(Random),
-    /// From these regions.
+    /// These regions.
     Regions(SimulatedRegions),
 }
 
-/// A row for each datacenter that messages come from, and the longest time there and back, about.
+/// A row of delays for each datacenter that messages come from, and about the longest round trip in
+/// nanoseconds.
 pub(crate) type DelayMatrix = (Vec<Vec<Delay>>, u64);
 
 impl DistanceSource {
-    /// The delays, where these were drawn. Within a datacenter they are as drawn.
+    /// The delays from this source; `drawn` are those of the scenario's draws, which are kept within a
+    /// datacenter.
     pub(crate) fn delays(self, drawn: DelayMatrix) -> DelayMatrix {
         let near = drawn.0[0][0];
         match self {
@@ -76,7 +78,7 @@ impl DistanceSource {
     }
 }
 
-/// Draws distances between so many datacenters.
+/// Draws the delays between `datacenters` datacenters.
 pub(crate) fn draw(random: &mut Random, datacenters: usize) -> DelayMatrix {
     let near = Delay {
         base_ns: one_of(random, &[1_000, 20_000, 50_000, 200_000]),
@@ -90,7 +92,8 @@ pub(crate) fn draw(random: &mut Random, datacenters: usize) -> DelayMatrix {
     })
 }
 
-/// The delays between so many datacenters, of which `way` says each, row by row; within one they are `near`.
+/// A matrix of the delays between datacenters, which `way` returns, row by row; within a datacenter the delay
+/// is `near`.
 fn matrix(
     datacenters: usize,
     near: Delay,
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unequal_distances_are_unequal_and_those_of_regions_are_theirs() {
+    fn unequal_distances_differ_and_regions_give_their_own() {
         let (mut there_and_back, mut far_and_near) = (0, 0);
         for seed in 0..100 {
             let drawn = draw(&mut Random::new(seed), 3);

@@ -1,5 +1,5 @@
-//! What a seed says about failures: who manages the cluster, how patient they are, and what goes wrong
-//! with nodes, clocks and managers beside the fault schedule of links.
+//! What a seed draws for failures: the managers and their timeouts, and how often nodes, clocks and managers
+//! fail, beside the link faults of the fault schedule.
 
 use crate::clock::NodeClock;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
@@ -8,46 +8,46 @@ use shoal_cluster::manager::{LogPace, ManagerOptions};
 use shoal_types::{Random, ShardId};
 use std::time::Duration;
 
-/// A lease that no node is too late to renew.
+/// A lease that every node renews in time.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
 
-/// The managers of a scenario, and what is to go wrong.
+/// The managers of a scenario, and whether nodes fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailurePlan {
-    /// In which datacenter each manager is.
+    /// The datacenter of each manager.
     pub datacenters: Vec<usize>,
-    /// How fast their log is.
+    /// The pace of the managers' log.
     pub pace: LogPace,
-    /// How patient they are.
+    /// The managers' timeouts.
     pub options: ManagerOptions,
-    /// Nodes fail; otherwise leases last for ever, and no shard is ever taken over.
+    /// Whether nodes fail; otherwise leases practically never end, and no shard is taken over.
     pub fails: bool,
 }
 
 /// A shard that loses a majority of its voters at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MajorityLoss {
-    /// The shard.
+    /// The shard that loses its majority.
     pub shard: ShardId,
-    /// So long after the clients have come.
+    /// Time from the start of the clients, in nanoseconds.
     pub after_ns: u64,
-    /// What becomes of the voters.
+    /// What happens to the voters.
     pub fate: Fate,
 }
 
-/// What becomes of a majority of voters.
+/// What happens to a majority of voters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// They come back without memory: the shard is lost for good.
+    /// They restart without memory: the shard is lost for good.
     Emptied,
-    /// They never come back.
+    /// They never restart.
     Gone,
-    /// They are cut off until the healing, and have lost nothing then.
+    /// They are cut off until all faults are healed, with their memory intact.
     CutOff,
 }
 
 impl MajorityLoss {
-    /// Draws one, for clients that play so long.
+    /// Draws a loss within the `span_ns` for which clients run.
     pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> MajorityLoss {
         MajorityLoss {
             shard: ShardId(random.below(shards.into()) as u32),
@@ -56,7 +56,7 @@ impl MajorityLoss {
         }
     }
 
-    /// Is what the shard held lost for good?
+    /// Whether the shard's contents are lost for good.
     pub fn is_final(&self) -> bool {
         match self.fate {
             Fate::Emptied | Fate::Gone => true,
@@ -66,7 +66,7 @@ impl MajorityLoss {
 }
 
 impl FailurePlan {
-    /// Draws them, for a cluster whose longest way there and back takes so long.
+    /// Draws the managers for a cluster whose longest round trip takes `round_trip_ns`.
     pub fn draw(
         random: &mut Random,
         datacenters: u32,
@@ -109,13 +109,18 @@ impl FailurePlan {
         FailurePlan { datacenters, pace, options, fails }
     }
 
-    /// No node fails.
+    /// Lets no node fail.
     pub fn calm(&mut self) {
         (self.fails, self.options.lease) = (false, FOR_EVER);
     }
 
-    /// Adds to the fault schedule what goes wrong with nodes, clocks and managers.
-    pub fn worsen(&self, fault_schedule: &mut FaultSchedule, random: &mut Random, span_ns: u64) {
+    /// Adds faults of nodes, clocks and managers to the fault schedule.
+    pub fn add_faults(
+        &self,
+        fault_schedule: &mut FaultSchedule,
+        random: &mut Random,
+        span_ns: u64,
+    ) {
         if !self.fails {
             return;
         }
@@ -145,13 +150,13 @@ impl FailurePlan {
         fault_schedule.wild_clocks = fault_schedule.weights.clock > 0 && random.chance(1, 6);
     }
 
-    /// How long clients play: some leases at least, if nodes fail.
+    /// How long clients run, in nanoseconds: a few leases at least, if nodes fail.
     pub fn span_ns(&self, span_ns: u64) -> u64 {
         let lease_ns = self.options.lease.as_nanos() as u64;
         if self.fails { span_ns.max(12 * lease_ns).min(10_000_000_000) } else { span_ns }
     }
 
-    /// The managers, with their clocks.
+    /// The managers to simulate, with their clocks.
     pub fn managed(&self, random: &mut Random) -> ManagersPlan {
         let bound = i64::from(self.options.drift_ppm);
         let clock = |_: &usize| {

@@ -1,154 +1,154 @@
-//! Faults that come and go: links that are clogged or cut, workers that stand still, nodes that no other
-//! hears, that crash, that are cut off from some of the others; clocks that go wrong; managers that
-//! fail.
+//! Faults that begin and end: links are clogged or cut; workers stall; nodes crash, pause, or are cut off
+//! from some of the others; clocks change their rates; managers fail.
 
 use crate::failures::Fate;
 use crate::network::Troubles;
 use shoal_types::{Random, ShardId};
 
-/// What goes wrong in a run, and how often.
+/// The faults of a run, and how often each occurs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultSchedule {
-    /// What happens to single messages.
+    /// Faults of single messages.
     pub troubles: Troubles,
-    /// On average, so long from one of the following to the next; 0 for never.
+    /// The mean time between two of the following faults; 0 for never.
     pub every_ns: u64,
-    /// The longest that one of them lasts.
+    /// The longest duration of a fault.
     pub longest_ns: u64,
-    /// How likely each of them is.
+    /// The relative frequency of each fault.
     pub weights: FaultWeights,
-    /// Of a hundred crashes, how many take the node's memory with them.
+    /// Percentage of crashes that lose the node's memory.
     pub lost_percent: u32,
-    /// A node that crashes loses its memory, and crashes only where that can be borne.
+    /// Whether every crash loses the node's memory: then nodes crash only where every shard keeps a majority
+    /// with memory.
     pub forgets: bool,
-    /// Of a hundred steps of a recovery, how many bring about the next crash.
+    /// Percentage of recovery steps after which a node of the recovery crashes.
     pub struck_percent: u32,
-    /// Of a hundred crashes, how many nodes never come back, where that can be borne.
+    /// Percentage of crashes after which the node never restarts, where every shard keeps a majority.
     pub gone_percent: u32,
-    /// Of a million steps, how many are interrupted for a while in the midst of their work.
+    /// Steps that are interrupted within their work, of a million.
     pub interrupted_ppm: u32,
-    /// Of a hundred steps, in the midst of how many another worker of the node may act.
+    /// Percentage of steps within which another worker of the node may act.
     pub interleaved_percent: u32,
-    /// Clocks keep no bound: they jump, and run as they like.
+    /// Whether clocks exceed their bounds: they jump, and drift without limit.
     pub wild_clocks: bool,
 }
 
-/// How likely each fault is, compared with the others.
+/// The relative frequency of each fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultWeights {
-    /// A link is clogged, one way.
+    /// Clogs a link in one direction.
     pub clog: u32,
-    /// A link is cut, one way.
+    /// Cuts a link in one direction.
     pub cut: u32,
-    /// All links to and from a node are clogged.
+    /// Clogs all links to and from a node.
     pub failure_detector: u32,
-    /// A worker stands still.
+    /// Stalls a worker.
     pub stall: u32,
-    /// A node crashes, and starts again.
+    /// Crashes a node, which restarts.
     pub crash: u32,
-    /// All nodes of a datacenter crash, and start again.
+    /// Crashes all nodes of a datacenter, which restart.
     pub datacenter: u32,
-    /// A node stands still: all its workers.
+    /// Pauses all workers of a node.
     pub pause: u32,
-    /// A node is cut off from some others.
+    /// Cuts a node off from some others.
     pub part: u32,
-    /// A clock changes its pace.
+    /// Changes the rate of a clock.
     pub clock: u32,
-    /// The managers get another leader.
+    /// Makes another manager the leader.
     pub elect: u32,
-    /// The managers' log stands still.
+    /// Stops the managers' log for a while.
     pub outage: u32,
-    /// A manager stops, and starts again.
+    /// Stops a manager, which restarts.
     pub manager: u32,
-    /// Of those that have what a shard decided last one forgets it, and its leader falls silent.
+    /// Makes a replica lose its memory of which few others have what was decided last, and pauses or isolates its leader.
     pub forget: u32,
-    /// A leader is cut off until another leads, and is back when that one falls silent.
+    /// Cuts a leader off until another leads, and that one when the first is connected again.
     pub diverge: u32,
 }
 
-/// The nodes from which a node is cut off.
+/// The ends from which a node is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// The managers.
     Managers,
-    /// The replicas of what it leads.
+    /// The followers of the shards that the node leads.
     Followers,
-    /// Those who lead something.
+    /// The nodes that lead a shard.
     Leaders,
-    /// Some nodes, whichever.
+    /// A random set of nodes.
     Some,
-    /// All nodes and managers: it is alone with its clients.
+    /// All nodes and managers: only clients reach the node.
     All,
 }
 
-/// Which way nothing gets through.
+/// The direction in which messages of an isolated node are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostDirection {
-    /// It is not heard.
+    /// Messages that it sends are lost.
     Out,
-    /// It does not hear.
+    /// Messages that are sent to it are lost.
     In,
-    /// Both.
+    /// All its messages are lost.
     Both,
 }
 
-/// One fault.
+/// A fault that the schedule starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduledFault {
-    /// Nothing arrives over the link between these two ends.
+    /// Holds back messages over the link from the first end to the second.
     Clog(usize, usize),
-    /// What is sent over the link between these two ends is lost.
+    /// Loses messages over the link from the first end to the second.
     Cut(usize, usize),
-    /// Nothing arrives at or from this node.
+    /// Holds back messages to and from this node.
     Silence(usize),
-    /// This worker, counted over all nodes, does nothing.
+    /// Stalls this worker, counted over all nodes.
     Stall(usize),
-    /// This node crashes.
+    /// Crashes this node.
     Crash(usize),
-    /// All nodes and managers of this datacenter crash.
+    /// Crashes all nodes and managers of this datacenter.
     Datacenter(usize),
-    /// No worker of this node does anything.
+    /// Pauses all workers of this node.
     Pause(usize),
-    /// This node is cut off from those others, this way.
+    /// Loses messages between this node and those others in this direction.
     Part(usize, Isolation, LostDirection),
-    /// The clock of this node, or of this manager after the nodes, changes its pace.
+    /// Changes the rate of the clock of this node, or of this manager, counted after the nodes.
     Clock(usize),
-    /// Another manager leads.
+    /// Makes another manager the leader.
     Elect,
-    /// Managers decide nothing.
+    /// Stops the managers' log.
     Outage,
-    /// This manager stops.
+    /// Stops this manager.
     Manager(usize),
-    /// Followers of this shard fall behind, the one that does not loses its memory, and the leader falls silent.
+    /// Delays followers of this shard, takes the memory of one that is not delayed, and pauses or isolates the leader.
     Forget(usize),
-    /// The leader of this shard is cut off, and its successor is when the first is back.
+    /// Cuts off the leader of this shard, and its successor once the first is connected again.
     Diverge(usize),
-    /// Whichever node leads this shard by then is cut off.
-    Behead(usize),
-    /// A majority of the voters of this shard is lost, like this.
+    /// Cuts off the node that leads this shard when the fault starts.
+    CutOffLeader(usize),
+    /// Fails a majority of the voters of this shard in this way.
     Lose(ShardId, Fate),
 }
 
-/// What there is to be struck.
+/// The numbers of things that faults can be drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultTargets {
-    /// Nodes.
+    /// How many nodes there are.
     pub nodes: usize,
-    /// Clients outside.
+    /// How many clients outside there are.
     pub clients: usize,
-    /// Workers, of all nodes together.
+    /// How many workers there are on all nodes together.
     pub workers: usize,
     /// How many datacenters there are.
     pub datacenters: usize,
     /// How many shards there are.
     pub shards: usize,
-    /// Managers; where there are none, nothing happens that needs them.
+    /// How many managers there are; faults that need managers are not drawn where there are none.
     pub managers: usize,
 }
 
 impl FaultSchedule {
-    /// Draws the next fault of a cluster and how long it lasts. Ends of links are the nodes and, after
-    /// them, the clients outside.
+    /// Draws the next fault and its duration in nanoseconds. Ends of links are the nodes, followed by the
+    /// clients outside.
     pub fn draw(&self, random: &mut Random, extent: FaultTargets) -> (ScheduledFault, u64) {
         let FaultTargets { nodes, clients, workers, datacenters, shards, managers } = extent;
         let below = |random: &mut Random, count: usize| random.below(count.max(1) as u64) as usize;
@@ -194,7 +194,7 @@ impl FaultSchedule {
             }
             lot -= u64::from(weight);
         }
-        // Short ones are more likely; but leases run out only while something lasts.
+        // Short faults are more likely; but leases run out only during long ones.
         let halvings = match scheduled_fault {
             ScheduledFault::Part(..) | ScheduledFault::Pause(_) => 3,
             _ => 6,

@@ -1,22 +1,23 @@
 //! Shoal's simulator: a whole cluster in one process, in virtual time, from one seed.
 //!
-//! What runs is the code that would run on machines: the same workers, engines, streams and stores. Only
-//! the world around them is made up. Nothing but the seed decides what happens, so that all that is
-//! found can be found again.
+//! The simulated code is the code of real nodes: the same workers, engines, streams and stores. Time,
+//! network, disks and clocks are simulated. The seed alone decides what happens, so that every failure that
+//! was found can be repeated.
 //!
 //! Read in this order:
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], [`fault_schedule`] | the parts of the world |
-//! | [`simulation`] | the world: one thing happens after another |
-//! | [`clients`] | who uses the cluster, from within and from outside |
-//! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
-//! | [`checks`], [`observed`] | the rules, each judged as things happen; what else is made of what engines let be seen |
-//! | [`scenario`], [`distances`], [`failures`] | what a seed stands for |
+//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], [`fault_schedule`] | the parts of the
+//! simulated environment |
+//! | [`simulation`] | the event loop that runs a cluster in it |
+//! | [`clients`] | the clients, on workers and outside |
+//! | [`managers`], [`recovery`] | the configuration managers, and the progress of each recovery |
+//! | [`checks`], [`observed`] | the rules, each judged at every step; what else is done with observations |
+//! | [`scenario`], [`distances`], [`failures`] | what is drawn from a seed |
 //! | [`run`](mod@run) | one seed from beginning to end |
-//! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
-//! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
+//! | [`subject`], [`planted`] | the engines, the bugs to plant in them, and how soon each has to be caught |
+//! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what a run reports |
 
 pub mod catalog;
 pub mod checks;

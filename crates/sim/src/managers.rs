@@ -1,9 +1,9 @@
-//! The configuration managers of a simulated cluster: a few replicas over a log that exists only here,
-//! each with a clock of its own.
+//! The configuration managers of a simulated cluster: a few replicas over a simulated log, each with a clock
+//! of its own.
 //!
-//! They are steered from outside: who calls them brings events, and carries what they say to nodes over
-//! the network. What they apply is the truth of this world: the first to apply a command says what it
-//! did, and all others have to say the same.
+//! The simulation calls them: it delivers events, and sends their messages to nodes over the network. What
+//! they apply is the reference for the whole run: the first manager to apply a command reports its effect,
+//! and all others have to report the same.
 
 use crate::clock::NodeClock;
 use crate::violation::Violation;
@@ -16,50 +16,50 @@ use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often epochs change without anybody having failed.
+/// How often epochs change without a failure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EpochChanges {
-    /// On average, so long from one epoch to the next; 0 for never.
+    /// The mean time between two such epochs in nanoseconds; 0 for never.
     pub every_ns: u64,
 }
 
-/// Managers to be made.
+/// The settings of a cluster's managers.
 #[derive(Debug, Clone)]
 pub struct ManagersPlan {
-    /// In which datacenter each of them is.
+    /// The datacenter of each manager.
     pub datacenters: Vec<usize>,
-    /// What each goes by.
+    /// The clock of each manager.
     pub clocks: Vec<NodeClock>,
-    /// How fast their log is in bad fault schedule; otherwise it always takes the least of this.
+    /// The pace of their log while links are faulty; otherwise every step takes the least time of this.
     pub pace: LogPace,
-    /// How patient they are, and the nodes with them.
+    /// The timeouts of managers and nodes.
     pub options: ManagerOptions,
 }
 
-/// What a step of a manager asks for.
+/// The effects of a manager's step.
 #[derive(Debug, Default)]
 pub(crate) struct ManagerOutput {
-    /// To be sent.
+    /// Messages to send to nodes.
     pub messages: Vec<(NodeId, ToNode)>,
-    /// The manager's timer goes off at this true time.
+    /// The true time at which the manager's timer fires.
     pub timer: Option<Time>,
-    /// Facts that are new to this world.
+    /// The effects of commands that no other manager had applied before.
     pub applied: Vec<Applied>,
 }
 
 struct ManagerServer {
     manager: Manager<CarriedLog>,
-    /// It takes no part in anything.
+    /// Whether the manager's process is stopped.
     is_down: bool,
     clock: NodeClock,
-    /// When its timer goes off, on its own clock and in true time.
+    /// When its timer fires, on its own clock and in true time.
     timer: (Time, Time),
-    /// How many of the effects of all commands it has told in this process.
+    /// How many effects of commands it has reported in this process.
     applied: usize,
 }
 
 impl ManagerServer {
-    /// One that begins a process, and has applied nothing to `machine`.
+    /// A manager whose process begins with `machine`.
     fn new(machine: StateMachine, clock: NodeClock, drawn: ClusterId) -> ManagerServer {
         ManagerServer {
             manager: Manager::new(CarriedLog::default(), machine, drawn),
@@ -71,24 +71,24 @@ impl ManagerServer {
     }
 }
 
-/// The managers of a simulated cluster, and the log under them.
+/// The managers of a simulated cluster, and their log.
 pub(crate) struct SimulatedManagers {
     topology: Arc<Topology>,
     options: ManagerOptions,
     pace: LogPace,
     log: SimulatedLog,
     servers: Vec<ManagerServer>,
-    /// What all commands have done.
+    /// The effects of all commands so far.
     applied: Vec<Applied>,
     finals: BTreeMap<Epoch, FinalEnds>,
     asks: u64,
-    /// What managers draw the cluster's identity from.
+    /// The random source of the cluster's identity.
     identities: Random,
     /// The newest configuration.
     truth: Arc<Configuration>,
 }
 
-/// What identities are drawn from, apart from the log.
+/// The fork of the random source for identities, separate from the log's.
 const IDENTITIES: u64 = 1;
 
 impl SimulatedManagers {
@@ -121,37 +121,37 @@ impl SimulatedManagers {
         }
     }
 
-    /// How many there are.
+    /// The number of managers.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
     }
 
-    /// How patient they are.
+    /// The timeouts of managers and nodes.
     pub(crate) fn options(&self) -> &ManagerOptions {
         &self.options
     }
 
-    /// The newest configuration that any of them has applied.
+    /// The newest configuration that any manager has applied.
     pub(crate) fn truth(&self) -> &Arc<Configuration> {
         &self.truth
     }
 
-    /// When the log has news for a manager.
+    /// The next time at which the log has an event for a manager.
     pub(crate) fn log_due(&self) -> Option<Time> {
         self.log.due()
     }
 
-    /// What a manager's clock shows.
+    /// The local time of a manager at the true time `now`.
     pub(crate) fn local(&self, now: Time, manager: usize) -> Time {
         self.servers[manager].clock.local(now)
     }
 
-    /// When a manager's timer goes off.
+    /// When a manager's timer fires, in true time.
     pub(crate) fn timer_at(&self, manager: usize) -> Time {
         self.servers[manager].timer.1
     }
 
-    /// Gives a manager an event, or what the log has for it.
+    /// Gives a manager an event, or the log's events.
     pub(crate) fn step(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl SimulatedManagers {
         let server = &mut self.servers[manager];
         let mut wanted = ManagerOutput::default();
         if server.is_down {
-            // What the log tells it now is told again when it comes back.
+            // A stopped manager takes nothing from the log; it reads the log again when it restarts.
             self.log.exchange(now, server.clock.local(now), manager, &mut CarriedLog::default());
             return Ok(wanted);
         }
@@ -201,14 +201,14 @@ impl SimulatedManagers {
         Ok(wanted)
     }
 
-    /// All managers tell the same story, in which no FVW ever changes.
+    /// Checks that all managers report the same effects, and that no FVW ever changes.
     fn note(&mut self, manager: usize, applied: Applied) -> Result<Option<Applied>, String> {
         let server = &mut self.servers[manager];
         let place = server.applied;
         server.applied += 1;
         if let Some(before) = self.applied.get(place) {
             if *before != applied {
-                return Err(format!("manager {manager} says {applied:?}, another {before:?}"));
+                return Err(format!("manager {manager} reports {applied:?}, another {before:?}"));
             }
             return Ok(None);
         }
@@ -223,8 +223,8 @@ impl SimulatedManagers {
         Ok(Some(applied))
     }
 
-    /// Asks for a move that no node is to carry out, so that an epoch begins; or for the end of the one
-    /// that was asked for last.
+    /// The change with which the next epoch begins: a move that no node carries out, or, if `ends`, the end
+    /// of the last such move.
     pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, ClusterChange) {
         self.asks += 1;
         let change = match &self.truth.moving {
@@ -238,18 +238,18 @@ impl SimulatedManagers {
         (Ask(self.asks), change)
     }
 
-    /// Bad fault schedule begins or ends.
+    /// Makes the log slow or fast.
     pub(crate) fn set_rough(&mut self, is_rough: bool) {
         let steady = LogPace::steady(self.pace.delay_min);
         self.log.set_pace(if is_rough { self.pace.clone() } else { steady });
     }
 
-    /// Ends or begins an outage of the log.
+    /// Begins or ends an outage of the log.
     pub(crate) fn set_out(&mut self, is_out: bool) {
         self.log.set_out(is_out);
     }
 
-    /// One that is up leads from now on, some time later.
+    /// Makes a random manager that is up the leader, after some time.
     pub(crate) fn elect(&mut self, now: Time, random: &mut Random) {
         let up: Vec<usize> =
             (0..self.servers.len()).filter(|at| !self.servers[*at].is_down).collect();
@@ -258,7 +258,7 @@ impl SimulatedManagers {
         }
     }
 
-    /// A manager stops. The last one that is up does not. Says whether it did.
+    /// Stops a manager, unless it is the last one that is up. Returns whether it did.
     pub(crate) fn stop(&mut self, now: Time, manager: usize, random: &mut Random) -> bool {
         let up = self.servers.iter().filter(|server| !server.is_down).count();
         if self.servers[manager].is_down || up <= self.servers.len() / 2 + 1 {
@@ -272,7 +272,7 @@ impl SimulatedManagers {
         true
     }
 
-    /// A manager that had stopped begins a new process, of which it knows nothing but the log.
+    /// Restarts a stopped manager: its new process knows only the log.
     pub(crate) fn start(&mut self, now: Time, manager: usize, clock: NodeClock) {
         let machine = StateMachine::new(Arc::clone(&self.topology), self.options.clone());
         let server = &mut self.servers[manager];
@@ -286,12 +286,12 @@ impl SimulatedManagers {
         }
     }
 
-    /// Managers that have stopped.
+    /// The managers that are stopped.
     pub(crate) fn down(&self) -> Vec<usize> {
         (0..self.servers.len()).filter(|manager| self.servers[*manager].is_down).collect()
     }
 
-    /// Changes a manager's clock. Returns when its timer goes off by it.
+    /// Changes a manager's clock. Returns the true time at which its timer fires by the changed clock.
     pub(crate) fn change_clock(
         &mut self,
         manager: usize,

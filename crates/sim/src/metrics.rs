@@ -1,4 +1,4 @@
-//! What a run counts.
+//! Counters of a run.
 
 use std::ops::AddAssign;
 
@@ -17,7 +17,7 @@ macro_rules! counts {
         }
 
         impl $name {
-            /// Names and counts, in this order.
+            /// The name and count of each counter, in the order of declaration.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
@@ -26,19 +26,19 @@ macro_rules! counts {
 }
 
 counts! {
-    /// What became of messages.
+    /// Counters of messages.
     Traffic {
-        /// Handed to the network.
+        /// Messages handed to the network.
         sent,
-        /// Lost, by chance or on a cut link.
+        /// Messages lost, by chance or on a cut link.
         lost,
-        /// Arrived twice.
+        /// Messages that arrived twice.
         duplicated,
-        /// Arrived out of order.
+        /// Messages that arrived out of order.
         reordered,
-        /// Took much longer than usual.
+        /// Messages that took a multiple of the usual time.
         late,
-        /// Waited for the end of a clog.
+        /// Messages that waited for the end of a clog.
         clogged,
         /// Links that were clogged.
         clogs,
@@ -48,7 +48,7 @@ counts! {
 }
 
 counts! {
-    /// What the simulator did.
+    /// Counters of the simulator.
     Work {
         /// Messages between nodes that arrived.
         delivered,
@@ -56,21 +56,21 @@ counts! {
         requests,
         /// Replies to clients outside that arrived.
         replies,
-        /// Timers that went off.
+        /// Timers that fired.
         timers,
         /// Events that workers took.
         steps,
-        /// Workers that stood still for a while.
+        /// Workers that stalled.
         stalls,
         /// Nodes that crashed.
         crashes,
-        /// Nodes that lost their memory by that.
+        /// Nodes that lost their memory in a crash.
         lost,
         /// Datacenters that failed.
         datacenters_lost,
-        /// Connections of clients that ended without being asked to.
+        /// Connections of clients that broke.
         connections_broken,
-        /// Nodes that stood still.
+        /// Nodes that were paused.
         pauses,
         /// Nodes that were cut off from some others.
         parts,
@@ -78,47 +78,47 @@ counts! {
         outages,
         /// Managers that stopped.
         managers_lost,
-        /// Clocks that broke their bounds.
+        /// Clocks that exceeded their bounds.
         wild_clocks,
-        /// Nodes that never came back.
+        /// Nodes that never restarted.
         gone,
-        /// Steps that stood still in the midst of their work.
+        /// Steps that were interrupted within their work.
         interrupted,
-        /// Workers that acted in the midst of another one's step.
+        /// Workers that acted within another worker's step.
         interleaved,
-        /// Times that a replica forgot what few others had.
+        /// Replicas that lost their memory while few others had what was decided last.
         forgot_behind,
-        /// Leaders that were cut off until another one was.
+        /// Leaders that were cut off until their successor was.
         diverged,
-        /// Leaders that failed when a replica without memory was about to be given copies.
+        /// Leaders that failed when a replica without memory was about to be sent copies.
         senders_struck,
         /// Shards that lost a majority of their voters at once.
         majorities_lost,
-        /// Facts that engines let checkers see.
+        /// Observations that engines made.
         observations,
     }
 }
 
 counts! {
-    /// What engines counted, all workers together.
+    /// Counters of all engines' workers together.
     Engines {
         /// Certified transactions.
         certified,
-        /// Transactions whose outcome was told.
+        /// Transactions whose commit was acknowledged.
         committed,
         /// Certified transactions that wrote.
         wrote,
-        /// Those of them that wrote several shards.
+        /// Certified transactions that wrote several shards.
         cross_shard,
         /// Attempts that met a conflict.
         conflicts,
         /// Requests between workers that were sent again.
         resent,
-        /// Messages that made no sense any more.
+        /// Messages that had become irrelevant.
         dropped,
         /// Stamps kept with versions, one for each shard that a transaction wrote.
         stamps,
-        /// Their entries, the shard's own included.
+        /// The entries of those stamps, the shard's own included.
         stamp_entries,
         /// Batches appended to streams.
         batches,
@@ -128,45 +128,45 @@ counts! {
 }
 
 counts! {
-    /// What clients of workloads met.
+    /// Outcomes that clients of workloads received.
     Outcomes {
-        /// Transactions that were told as committed.
+        /// Transactions acknowledged as committed.
         done,
-        /// Rolled back, as the workload demands.
+        /// Transactions that the workload rolled back itself.
         rolled_back,
-        /// Aborted for good: the retry budget was spent, or the engine refused.
+        /// Transactions aborted for good: the retry budget was spent, or the engine refused.
         gave_up,
-        /// Of those, refused for overload.
+        /// Transactions refused for overload, which are counted in `gave_up` too.
         refused,
-        /// What became of it is not known.
+        /// Transactions whose outcome is unknown.
         unknown,
-        /// Aborted or unknown for want of a shard that the error names.
+        /// Transactions aborted or unknown because the shard that the error names was unavailable.
         for_want_of_shard,
-        /// Of those, since a version that was read is undecided.
+        /// Transactions aborted because a version that they read is undecided.
         undecided,
-        /// Rejected for want of memory.
+        /// Transactions rejected for lack of memory.
         full,
         /// Requests that clients outside sent again.
         asked_again,
-        /// Calls whose outcome was not known and that were asked for again.
+        /// Calls of unknown outcome that were repeated.
         called_again,
         /// Clients that died with the node on which they lived.
         died,
     }
 }
 
-/// All counts of a run, or of many.
+/// All counters of one or several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// What became of messages.
+    /// Counters of messages.
     pub traffic: Traffic,
-    /// What the simulator did.
+    /// Counters of the simulator.
     pub work: Work,
-    /// What engines counted.
+    /// Counters of the engines.
     pub engines: Engines,
-    /// What clients met.
+    /// Counters of outcomes.
     pub outcomes: Outcomes,
-    /// True time that passed.
+    /// The virtual time of the run, in nanoseconds.
     pub simulated_ns: u128,
 }
 

@@ -1,5 +1,5 @@
-//! What a panic said, and where. Assertions of the cores are rules, too: a run that breaks one is a run
-//! that failed, and its message belongs into the report instead of on the terminal.
+//! The message and place of a panic. Assertions of the cores are rules too: a run that violates one has
+//! failed, and the message belongs in its report instead of on the terminal.
 
 use std::cell::{Cell, RefCell};
 use std::panic;
@@ -10,8 +10,8 @@ thread_local! {
     static NOTED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs `body`, during which panics of this thread are noted instead of printed; returns what the first
-/// one said.
+/// Runs `body`; returns its result and the message of the first panic on this thread meanwhile, which is not
+/// printed.
 pub fn note<T>(body: impl FnOnce() -> T) -> (T, String) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -39,7 +39,7 @@ fn words(panicked: &panic::PanicHookInfo<'_>) -> String {
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(message), _) => message,
         (None, Some(message)) => message.as_str(),
-        (None, None) => "a panic without words",
+        (None, None) => "a panic without a message",
     };
     match panicked.location() {
         Some(at) => format!("{message} ({}:{})", at.file(), at.line()),

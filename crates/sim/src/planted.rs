@@ -1,11 +1,11 @@
-//! Planted bugs: each disarms one rule, and a simulation that does not see the loss of it counts for
-//! nothing. The table says within how many seeds each has to be caught; `caught.txt` has a seed that catches it, so
-//! that a gate runs that one seed. A change of the dice or of an engine may make a recorded seed catch nothing: then
-//! others are recorded by a search.
+//! Planted bugs: each disables one rule, and a simulation that does not notice proves nothing. The table
+//! states within how many seeds each has to be caught. `caught.txt` has a seed that catches it, so that a
+//! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
+//! nothing: then a search records another.
 
 use crate::subject::AnyPlantedBug;
 
-/// Was this built with bugs to plant? Only with the feature `planted`, which a released command has not.
+/// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
 pub const PLANTED: bool = cfg!(feature = "planted");
 
 /// A planted bug and what is expected of the checkers.
@@ -19,17 +19,18 @@ pub struct PlantedBugCase {
     pub bug: AnyPlantedBug,
     /// The rule that it breaks.
     pub rule: &'static str,
-    /// The rules whose checkers may catch it. That something else fails, as by a crash, proves nothing of
-    /// them.
+    /// The rules whose checkers may catch it. Another failure, such as a crash, does not prove that the
+    /// checkers work.
     pub caught_by: &'static [&'static str],
-    /// A seed that catches it, if one is recorded.
+    /// A seed that catches it, if one is recorded in `caught.txt`.
     pub seed: Option<u64>,
-    /// It is caught by one of so many seeds, whichever is the first.
+    /// The number of consecutive seeds of which at least one has to catch it.
     pub within: u64,
 }
 
-/// Engine, bug, the rule it breaks, the rules it may be caught by, and how soon it is to be caught: at
-/// least three times the longest stretch of two hundred seeds that missed it when that was measured.
+/// Engine, bug, the rule it breaks, the rules it may be caught by, and the number of seeds within which it
+/// has to be caught: at least three times the longest run of seeds, of two hundred, that missed it when that
+/// was measured.
 type CatchBound = (&'static str, &'static str, &'static str, &'static [&'static str], u64);
 
 const BOUNDS: &[CatchBound] = &[
@@ -63,7 +64,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "copy-uncommitted", "M6", COPIES, 100),
     ("mako", "copy-keeps-deleted", "M6", COPIES, 100),
     ("mako", "copy-by-clock", "M10", COPIES, 300),
-    // Only where a shard loses its majority: one seed in 26 does.
+    // It shows only where a shard loses its majority: in one seed of 26.
     ("mako", "wait-forever", "M11", &["liveness"], 450),
     ("mako", "certify-while-stalled", "M11", &["assertion"], 60),
     ("mako", "serve-while-out", "M12", &["assertion"], 60),
@@ -86,7 +87,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "appoint-empty", "M4", STREAMS, 60),
     ("mako", "join-early", "M4", STREAMS, 60),
     ("mako", "copy-without-watermarks", "M10", COPIES, 60),
-    // Something has to be undecided while a copy is given, or inherited: mostly where a shard loses its majority.
+    // A version has to be undecided while a copy is sent or a leader takes over: mostly where a shard loses
+    // its majority.
     ("mako", "copy-without-undecided", "M12", COPIES, 600),
     ("mako", "install-undecided-above", "M12", COPIES, 450),
     ("mako", "cut-covered", "M6", COPIES, 60),
@@ -110,52 +112,54 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
 ];
 
-/// What a new leader makes of prepared transactions, or of decisions, is not what was decided.
+/// A new leader recovers prepared transactions, or decisions, that differ from what was decided.
 const RECOVERY: &[&str] =
     &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once"];
 
-/// An end that says too much: of what was reported, or of what was lost by it.
+/// The end of an epoch covers too much: more than was reported, or more than its loss allows.
 const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];
 
-/// A replica that has what it should not, or has not what it should.
+/// A replica has versions that it should not have, or lacks some.
 const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost acknowledgement"];
 
-/// A sequence that is lost, or replaced, where it was decided.
+/// A decided sequence of a stream is lost or replaced.
 const STREAMS: &[&str] =
     &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
 
-/// Bugs that can be planted and that no seed has caught yet: what is still to be looked for, by area.
+/// Bugs that can be planted and that no seed has caught yet, by area.
 pub const UNCAUGHT: &[&str] = &[
-    // Tombstones and collections.
+    // Garbage collection of tombstones.
     "sweep-unreached",
     "sweep-uncommitted",
-    // Only where a shard is lost for good, a former leader has what another shard rejects, and nothing is read: one seed in some
-    // thousand.
+    // It shows only where a shard is lost for good, a former leader has a version that another shard rejects,
+    // and the key is not read: in one seed of some thousand.
     "sweep-settled",
-    // A put of a client outside has to fail where its memory is full: `node/tests/node/late_calls.rs` has one that fails.
+    // It shows only if a put of a client outside fails for lack of memory: `node/tests/node/late_calls.rs`
+    // has such a put.
     "commit-past-failed-write",
-    // Three leaderships in a row, of which the second does not get an entry to any other replica, and the third finds at the first
-    // leader alone what that had appended last: the unit tests of the engine have it.
+    // It shows only with three leaderships in a row, of which the second gets an entry to no other replica,
+    // and the third finds the last entry of the first at the first leader alone: the engine's unit tests have
+    // that case.
     "serve-unsealed",
 ];
 
-/// A call that ran twice, or after its client was told that it did not.
+/// A call ran twice, or after its client was told that it did not run.
 const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
-/// What clients see, and no other.
+/// Only clients see the violation.
 const CLIENTS: &[&str] = &["client"];
 
 impl PlantedBugCase {
-    /// Is a failure of this rule what was expected?
+    /// Whether a failure of this rule catches the bug.
     pub fn is_caught_by(&self, rule: &str) -> bool {
         self.caught_by.contains(&rule)
     }
 }
 
-/// Lines of an engine, a bug and a seed that catches it.
+/// The recorded lines: an engine, a bug and a seed that catches it.
 const CAUGHT: &str = include_str!("caught.txt");
 
-/// Engines, bugs and seeds as `caught.txt` has them.
+/// The engines, bugs and seeds of `caught.txt`.
 fn recorded() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
     CAUGHT.lines().map(|line| {
         let mut words = line.split(' ');
@@ -166,7 +170,7 @@ fn recorded() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
     })
 }
 
-/// All bugs that are planted in an engine.
+/// The bugs that are planted in an engine.
 ///
 /// # Panics
 /// If the table or `caught.txt` has a bug that does not exist, or a line of it is malformed.
@@ -189,7 +193,7 @@ mod tests {
     fn every_bug_is_planted_somewhere() {
         let planted: Vec<PlantedBugCase> =
             ENGINES.iter().flat_map(|engine| all(engine.name)).collect();
-        assert_eq!(planted.len(), BOUNDS.len(), "a bug is planted in an engine that nobody knows");
+        assert_eq!(planted.len(), BOUNDS.len(), "a bug is planted in an engine that is not listed");
         for (engine, name, _) in recorded() {
             assert!(all(engine).iter().any(|planted| planted.name == name), "{name} is not there");
         }

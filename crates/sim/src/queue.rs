@@ -1,14 +1,14 @@
-//! What is going to happen, by time.
+//! Future events, ordered by time.
 //!
-//! The heap holds small entries, and what they stand for lies beside it in a slab, so that sifting moves
-//! 24 bytes however large a message is, and nothing is allocated once both have grown. What is due at
-//! the same instant comes in an order drawn from the seed.
+//! The heap holds small entries, and their items are in a slab beside it, so that sifting moves 24 bytes
+//! however large a message is, and nothing is allocated once both have grown. Items that are due at the same
+//! instant are ordered by a draw from the seed.
 
 use shoal_types::{Random, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A queue of items by time; see the module.
+/// A queue of items by time.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     heap: BinaryHeap<Reverse<QueueEntry>>,
@@ -17,7 +17,7 @@ pub struct EventQueue<T> {
     random: Random,
 }
 
-/// Ordered by time, then by chance; the place only makes the order total.
+/// Ordered by time, then by the random draw; the slot makes the order total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct QueueEntry {
     at: Time,
@@ -26,12 +26,12 @@ struct QueueEntry {
 }
 
 impl<T> EventQueue<T> {
-    /// An empty queue that draws its lots from `random`.
+    /// An empty queue that draws the order of simultaneous items from `random`.
     pub fn new(random: Random) -> EventQueue<T> {
         EventQueue { heap: BinaryHeap::new(), items: Vec::new(), free: Vec::new(), random }
     }
 
-    /// Lets `item` happen at this time.
+    /// Adds an item that is due at `at`.
     pub fn push(&mut self, at: Time, item: T) {
         let place = match self.free.pop() {
             Some(place) => {
@@ -53,7 +53,7 @@ impl<T> EventQueue<T> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Takes the next item.
+    /// Removes the next item.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse(QueueEntry { at, item, .. }) = self.heap.pop()?;
@@ -62,7 +62,7 @@ impl<T> EventQueue<T> {
         Some((at, item))
     }
 
-    /// Takes the earliest of those items that are due up to `until`, and `fits` says so of them.
+    /// Removes the earliest item that is due up to `until` and for which `fits` returns true.
     pub fn take_where(
         &mut self,
         until: Time,
@@ -80,12 +80,12 @@ impl<T> EventQueue<T> {
         Some((entry.at, item.expect("an entry stands for one item")))
     }
 
-    /// How many items wait.
+    /// The number of items in the queue.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Does nothing wait?
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

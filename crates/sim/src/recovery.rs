@@ -1,5 +1,5 @@
-//! How far the recovery of each shard is, as an observer of the whole cluster knows: so that the next
-//! failure can be put right into it, and so that it is known that this was done.
+//! The progress of each shard's recovery, as an observer of the whole cluster sees it: so that a second
+//! failure can be placed within a recovery, and counted as such.
 
 use shoal_cluster::manager::{Applied, Configuration};
 use shoal_engine::WorkerPlace;
@@ -12,13 +12,13 @@ pub enum ShardRecoveryStage {
     LeaseOut,
     /// Another is appointed.
     Appointed,
-    /// It knows, and prepares its streams.
+    /// The new leader has learned of its appointment and prepares its streams.
     Preparing,
-    /// A stream is prepared.
+    /// The new leader has prepared a stream.
     Prepared,
-    /// The end of an epoch is appended.
+    /// The new leader has appended the end of an epoch.
     Ended,
-    /// How an epoch ended is reported.
+    /// The new leader has reported how an epoch ended.
     Reported,
     /// The final vector watermark is known; the shard does not serve yet.
     Final,
@@ -28,28 +28,28 @@ pub enum ShardRecoveryStage {
 #[derive(Debug, Clone, Default)]
 struct ShardRecovery {
     ballot: Ballot,
-    /// `None` where all is well.
+    /// The last stage that was reached; `None` if no recovery is under way.
     stage: Option<ShardRecoveryStage>,
     /// How many workers serve under the ballot.
     serving: u32,
 }
 
-/// What an engine lets be seen of the recovery of a shard.
+/// What an observation shows about the recovery of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryFact {
-    /// A worker of its leader has come so far.
+    /// A worker of the shard's leader has reached this stage.
     Reached(ShardId, ShardRecoveryStage),
     /// A worker serves the shard, as its leader under this ballot.
     Serves(ShardId, Ballot),
 }
 
-/// In which step of its recovery each shard is, so that failures can strike there.
+/// The stage of each shard's recovery.
 #[derive(Debug)]
 pub(crate) struct Recoveries {
     workers: u32,
     shards: Vec<ShardRecovery>,
-    /// A worker has said that it serves: engines that recover do.
-    speaks: bool,
+    /// Whether a worker has reported that it serves: only engines that recover do.
+    reports_serving: bool,
 }
 
 impl Recoveries {
@@ -57,11 +57,11 @@ impl Recoveries {
         Recoveries {
             workers,
             shards: vec![ShardRecovery::default(); shards as usize],
-            speaks: false,
+            reports_serving: false,
         }
     }
 
-    /// The managers have done something. Returns who leads what has come a step further.
+    /// The managers have applied a command. Returns the stages that were reached, each with its shard's leader.
     pub(crate) fn applied(
         &mut self,
         applied: &Applied,
@@ -81,7 +81,7 @@ impl Recoveries {
                 let recovery = &mut self.shards[shard.0 as usize];
                 let leadership = truth.shard(*shard).map(|assignment| assignment.since);
                 if recovery.ballot.node == ballot.node && leadership < Some(ballot.epoch) {
-                    // It leads on, under another ballot.
+                    // The leader continues under another ballot.
                     recovery.ballot = *ballot;
                     return steps;
                 }
@@ -116,7 +116,7 @@ impl Recoveries {
         steps
     }
 
-    /// A worker's stream of `shard` goes by this ballot.
+    /// A worker has moved its stream of `shard` to this ballot.
     pub(crate) fn prepares(
         &mut self,
         shard: ShardId,
@@ -128,12 +128,12 @@ impl Recoveries {
         if news { recovery.reach(ShardRecoveryStage::Preparing) } else { None }
     }
 
-    /// Is it known that `shard` waits for its leader to begin?
+    /// Whether `shard` has a new leader that is not known to have begun its recovery.
     pub(crate) fn awaits(&self, shard: ShardId) -> bool {
         self.shards[shard.0 as usize].stage == Some(ShardRecoveryStage::Appointed)
     }
 
-    /// An engine has done something.
+    /// An engine has made an observation.
     pub(crate) fn observe(
         &mut self,
         place: WorkerPlace,
@@ -142,10 +142,10 @@ impl Recoveries {
         let (shard, stage) = match fact {
             RecoveryFact::Reached(shard, stage) => (shard, stage),
             RecoveryFact::Serves(shard, ballot) => {
-                self.speaks = true;
+                self.reports_serving = true;
                 let recovery = &mut self.shards[shard.0 as usize];
                 if ballot > recovery.ballot {
-                    // The first leaders were not appointed.
+                    // The first leaders serve without an appointment.
                     *recovery = ShardRecovery { ballot, stage: None, serving: 0 };
                 }
                 if ballot.node == recovery.ballot.node {
@@ -162,18 +162,18 @@ impl Recoveries {
         if is_new && recovery.stage.is_some() { recovery.reach(stage) } else { None }
     }
 
-    /// Does every shard but the lost one serve under the ballot that the managers have given out last? Where engines do
-    /// not say whether they serve, it is not known, and so they do.
+    /// Whether every shard but the lost one serves under the ballot that the managers assigned last. True for
+    /// engines that do not report whether they serve.
     pub(crate) fn all_serve(&self, truth: &Configuration, lost: Option<ShardId>) -> bool {
         let pairs = (0..).map(ShardId).zip(self.shards.iter().zip(&truth.shards));
         let mut pairs = pairs.filter(|(shard, _)| Some(*shard) != lost);
-        !self.speaks
+        !self.reports_serving
             || pairs.all(|(_, (recovery, assignment))| {
                 recovery.serving >= self.workers && recovery.ballot.node == assignment.leader
             })
     }
 
-    /// How far those are that are not done and that `node` has to do with: the shards it holds.
+    /// The stages of the unfinished recoveries of the shards that `node` holds.
     pub(crate) fn interrupted(
         &self,
         node: NodeId,

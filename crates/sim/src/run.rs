@@ -1,11 +1,11 @@
 //! A run: one seed from beginning to end.
 //!
 //! ```text
-//! load ─► play, while things go wrong ─► heal ─► finish what was begun ─► quiet ─► judge
+//! load ─► run clients under faults ─► heal ─► finish what was begun ─► quiet ─► judge
 //! ```
-//! *Finish*: after the healing, everything that was begun has to end within [`PATIENCE`]. *Quiet*: the
-//! replicas catch up. *Judge*: replicas are equal, acknowledgements were kept, workloads find their data
-//! in order, the history is strictly serializable.
+//! *Finish*: after the healing, every transaction that was begun has to end within [`PATIENCE`]. *Quiet*: the
+//! replicas catch up. *Judge*: replicas are equal, acknowledged transactions are there, workloads find their
+//! data consistent, and the history is strictly serializable.
 
 use crate::catalog::Catalog;
 use crate::checks::replicas;
@@ -33,100 +33,103 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Once nothing goes wrong any more, everything that was begun ends within this.
+/// Once all faults are healed, every transaction that was begun ends within this time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Each client does at most so many transactions.
+/// The most transactions of one client.
 const TRANSACTIONS_MAX: u32 = 500;
 
-/// A transaction of a client outside is run so often at most.
+/// The most attempts at a transaction of a client outside.
 const ATTEMPTS_MAX: u32 = 30;
 
-/// Where nodes fail, clients outside ask again after so long at most: all their asks of a node that never comes back have to
-/// fit into [`PATIENCE`].
+/// Where nodes fail, the longest time after which clients outside repeat a request: all their attempts at a
+/// node that never restarts have to fit into [`PATIENCE`].
 const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 
-/// Where nodes fail, so many residents of each play come after others have died.
-pub const SPARES: usize = 6;
+/// Where nodes fail, the number of clients of each group that replace those that died with a node.
+pub const SPARE_CLIENTS: usize = 6;
 
-/// Of the seeds from here on, in one of so many of an engine for which that is possible a node without replicas coordinates
-/// transactions, and hosts half of the residents. Seeds below are recorded for what they found, and stay as they are.
+/// From this seed on, with an engine that allows it, one in so many seeds has a node without replicas, which
+/// coordinates transactions and hosts half of the clients on workers. Lower seeds are recorded for what they
+/// found, and do not change.
 const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
 
-/// While clients play, it is looked so often whether nodes have come back.
-const LOOKS: u64 = 40;
+/// How often, while clients run, the run checks whether nodes have restarted.
+const RESTART_CHECKS: u64 = 40;
 
-/// A replica that was far behind catches up within this: a narrow window over a long distance takes
-/// minutes for what was loaded.
+/// A replica that was far behind catches up within this time: a narrow window over a long distance takes
+/// minutes for the loaded data.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
 
-/// From this seed on, in one of so many distances are very unequal. Seeds below mean what they meant before there were such.
+/// From this seed on, one in so many has very unequal distances. Lower seeds keep the meaning that they had
+/// before.
 const UNEQUAL_FROM_SEED: u64 = 1 << 24;
 const UNEQUAL_ONE_IN: u64 = 4;
 
-/// Of the seeds in which most crashes take the node's memory, in one of so many a shard loses a majority of its voters.
+/// Of the seeds in which most crashes lose the node's memory, one in so many has a shard that loses a
+/// majority of its voters.
 const LOST_ONE_IN: u64 = 5;
 
-/// Where a shard is lost, clients outside wait so long for what they ask for, as the shipped client does.
+/// Where a shard is lost, the deadline of requests of clients outside: the default of the shipped client.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long loading may take.
+/// The longest virtual time that loading may take.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How a seed is run.
+/// The options of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOptions {
-    /// A planted bug.
+    /// The bug to plant, if any.
     pub bug: Option<AnyPlantedBug>,
-    /// No node fails, also where the seed has failures.
+    /// Whether no node fails, even if the seed has failures.
     pub calm: bool,
-    /// Other distances than those of the seed.
+    /// Distances that replace those of the seed.
     pub regions: Option<SimulatedRegions>,
-    /// Lines of trace to keep of a run that failed.
+    /// The number of trace lines to keep of a run that failed.
     pub trace_lines: usize,
-    /// Every word of every message counts for the digest, and the seed is run twice.
+    /// Whether the digest covers every word of every message, and the seed is run twice to compare digests.
     pub twice: bool,
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunReport {
-    /// Its seed.
+    /// The seed that was run.
     pub seed: u64,
-    /// Its scenario, in words.
+    /// The scenario, in words.
     pub scenario: String,
-    /// What was counted.
+    /// The counters of the run.
     pub metrics: Metrics,
-    /// Which rare paths were reached.
+    /// How often each rare path was reached.
     pub coverage: Coverage,
-    /// All that happened, in one number.
+    /// The digest of all that happened.
     pub digest: Digest,
-    /// What was broken, if anything.
+    /// The first violation, if any.
     pub failure: Option<RunFailure>,
 }
 
 /// A run that failed.
 #[derive(Debug)]
 pub struct RunFailure {
-    /// What was broken.
+    /// The rule that was broken, and how.
     pub violation: Violation,
-    /// The last events.
+    /// The last events before the failure.
     pub trace: Vec<String>,
 }
 
-/// Runs a seed. A run that fails is run again to see its last events.
-pub fn run<E: Subject>(seed: u64, orders: RunOptions) -> RunReport {
-    let mut report = run_once::<E>(seed, orders, 0);
-    if orders.twice && report.failure.is_none() {
-        let again = run_once::<E>(seed, orders, 0);
+/// Runs a seed. A failed run is repeated to record its last events.
+pub fn run<E: Subject>(seed: u64, options: RunOptions) -> RunReport {
+    let mut report = run_once::<E>(seed, options, 0);
+    if options.twice && report.failure.is_none() {
+        let again = run_once::<E>(seed, options, 0);
         if again.digest != report.digest {
             let what = format!("two runs differ: {} and {}", report.digest, again.digest);
             let violation = Violation::new("repeatability", Time::MAX, what);
             report.failure = Some(RunFailure { violation, trace: Vec::new() });
         }
-    } else if report.failure.is_some() && orders.trace_lines > 0 {
-        let again = run_once::<E>(seed, orders, orders.trace_lines);
+    } else if report.failure.is_some() && options.trace_lines > 0 {
+        let again = run_once::<E>(seed, options, options.trace_lines);
         if again.failure.is_some() {
             report.failure = again.failure;
         }
@@ -134,60 +137,60 @@ pub fn run<E: Subject>(seed: u64, orders: RunOptions) -> RunReport {
     report
 }
 
-fn run_once<E: Subject>(seed: u64, orders: RunOptions, trace_lines: usize) -> RunReport {
-    let (scenario, mut stand) = match PreparedRun::<E>::build(seed, orders) {
+fn run_once<E: Subject>(seed: u64, options: RunOptions, trace_lines: usize) -> RunReport {
+    let (scenario, mut prepared) = match PreparedRun::<E>::build(seed, options) {
         Ok(built) => built,
         Err(error) => panic!("seed {seed} makes no cluster: {error}"),
     };
     if trace_lines > 0 {
-        stand.simulation.keep_trace(trace_lines);
+        prepared.simulation.keep_trace(trace_lines);
     }
-    if orders.twice {
-        stand.simulation.be_thorough();
+    if options.twice {
+        prepared.simulation.be_thorough();
     }
-    // What panicked may panic again when it is dropped, so then it is not.
-    let mut stand = ManuallyDrop::new(stand);
+    // After a panic the cluster is not dropped, since dropping it may panic again.
+    let mut prepared = ManuallyDrop::new(prepared);
     let (scenario_work, panicked) = match panics::note(|| {
-        catch_unwind(AssertUnwindSafe(|| stand.perform(&scenario)))
+        catch_unwind(AssertUnwindSafe(|| prepared.run_phases(&scenario)))
     }) {
         (Ok(verdict), _) => (verdict, false),
-        (Err(_), what) => (Err(Violation::new("assertion", stand.simulation.now(), what)), true),
+        (Err(_), what) => (Err(Violation::new("assertion", prepared.simulation.now(), what)), true),
     };
-    let mut metrics = stand.simulation.metrics();
+    let mut metrics = prepared.simulation.metrics();
     let asked_again = metrics.outcomes.asked_again;
-    metrics.outcomes = stand.stage.ledger.outcomes();
+    metrics.outcomes = prepared.context.ledger.outcomes();
     metrics.outcomes.asked_again = asked_again;
-    let mut coverage = stand.simulation.coverage();
+    let mut coverage = prepared.simulation.coverage();
     coverage.take_metrics(&metrics);
-    let trace = stand.simulation.take_trace();
+    let trace = prepared.simulation.take_trace();
     let report = RunReport {
         seed,
         scenario: scenario.to_string(),
         metrics,
         coverage,
-        digest: stand.simulation.digest(),
+        digest: prepared.simulation.digest(),
         failure: scenario_work.err().map(|violation| RunFailure { violation, trace }),
     };
     if !panicked {
-        drop(ManuallyDrop::into_inner(stand));
+        drop(ManuallyDrop::into_inner(prepared));
     }
     report
 }
 
-/// A cluster with its groups of clients, ready to begin.
+/// A cluster and its groups of clients before the run.
 struct PreparedRun<E: Subject> {
     simulation: Simulation<E>,
     all_scenario_clients: Vec<ScenarioWork>,
-    stage: ClientContext,
+    context: ClientContext,
     random: Random,
 }
 
 impl<E: Subject> PreparedRun<E> {
-    fn build(seed: u64, orders: RunOptions) -> shoal_types::Result<(Scenario, PreparedRun<E>)> {
+    fn build(seed: u64, options: RunOptions) -> shoal_types::Result<(Scenario, PreparedRun<E>)> {
         let root = Random::new(seed);
         let mut random = root.fork(10);
         let mut apart = root.fork(15);
-        let source = match orders.regions {
+        let source = match options.regions {
             Some(regions) => DistanceSource::Regions(regions),
             None if seed >= UNEQUAL_FROM_SEED && apart.chance(1, UNEQUAL_ONE_IN) => {
                 DistanceSource::Unequal(apart)
@@ -195,7 +198,7 @@ impl<E: Subject> PreparedRun<E> {
             None => DistanceSource::Drawn,
         };
         let mut scenario = Scenario::draw(&mut random, source);
-        if orders.calm {
+        if options.calm {
             scenario.calm();
         }
         let fails = scenario.failures.fails;
@@ -210,7 +213,8 @@ impl<E: Subject> PreparedRun<E> {
             scenario.shape.coordinators = 1;
         }
         let catalog = Catalog::new();
-        let all_scenario_clients = scenario.cast.iter().map(|cast| cast.scenario_clients(&catalog));
+        let all_scenario_clients =
+            scenario.groups.iter().map(|group| group.scenario_clients(&catalog));
         let all_scenario_clients =
             all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
@@ -226,7 +230,7 @@ impl<E: Subject> PreparedRun<E> {
             calls.settle(&topology);
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
-        let options = E::draw(&mut random, round_trip);
+        let engine_options = E::draw(&mut random, round_trip);
         let cuts = match fails {
             true if scenario.fault_schedule.forgets => StreamCuts::Early,
             true => StreamCuts::Never,
@@ -234,7 +238,8 @@ impl<E: Subject> PreparedRun<E> {
         };
         let mut streams = subject::streams(&mut random, round_trip, cuts);
         if scenario.shape.voters == 1 {
-            // A step decides what it appends, and would cut what checkers have not seen.
+            // A step decides the entries that it appends: trimming would remove them before the checkers have
+            // seen them.
             streams.trim_entries = u64::MAX;
         }
         let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
@@ -250,15 +255,15 @@ impl<E: Subject> PreparedRun<E> {
             is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };
-        let mut setup = Setup { topology, procedures, streams, options };
-        if let Some(bug) = orders.bug {
+        let mut setup = Setup { topology, procedures, streams, options: engine_options };
+        if let Some(bug) = options.bug {
             subject::plant::<E>(&mut setup, &mut world.managers, bug);
         }
         let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
         if scenario.fault_schedule.wild_clocks {
             simulation.expect_wild_clocks();
         }
-        let stage = ClientContext {
+        let context = ClientContext {
             ledger: Ledger::new(),
             stop: Rc::default(),
             time: simulation.true_time(),
@@ -267,12 +272,12 @@ impl<E: Subject> PreparedRun<E> {
         };
         Ok((
             scenario,
-            PreparedRun { simulation, all_scenario_clients, stage, random: root.fork(12) },
+            PreparedRun { simulation, all_scenario_clients, context, random: root.fork(12) },
         ))
     }
 
-    /// Some worker of a node that leads a shard which is not lost.
-    fn somewhere(&mut self) -> WorkerPlace {
+    /// A random worker of a node that leads a shard which is not lost.
+    fn leader_place(&mut self) -> WorkerPlace {
         let topology = Arc::clone(self.simulation.topology());
         let lost = self.simulation.lost();
         let shards: Vec<ShardId> =
@@ -282,9 +287,9 @@ impl<E: Subject> PreparedRun<E> {
         WorkerPlace { node: self.simulation.leader(shard), worker }
     }
 
-    /// Where a resident lives.
-    fn residence(&mut self) -> WorkerPlace {
-        let place = self.somewhere();
+    /// The worker of a new client.
+    fn client_place(&mut self) -> WorkerPlace {
+        let place = self.leader_place();
         let topology = self.simulation.topology();
         let coordinator =
             topology.nodes().iter().find(|node| topology.shards_of(node.id).len() == 0);
@@ -294,32 +299,32 @@ impl<E: Subject> PreparedRun<E> {
         }
     }
 
-    /// All phases.
-    fn perform(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+    /// Runs all phases.
+    fn run_phases(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         self.load()?;
-        self.enter(scenario);
+        self.start_clients(scenario);
         self.simulation.set_fault_schedule(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);
         self.simulation.break_connections(scenario.broken_percent);
         self.simulation.set_changes(scenario.changes);
         self.scenario_clients(scenario)?;
-        self.stage.stop.set(true);
+        self.context.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(EpochChanges::default());
         self.finish()?;
         self.simulation.deliver_late();
         self.finish()?;
-        // A node that was not heard while things went wrong may be replaced after that, and epochs end with it.
+        // A node that was cut off during the faults may be declared dead after them, which ends an epoch.
         if scenario.failures.fails {
             self.simulation.run_until(self.simulation.now() + 2 * self.simulation.lease())?;
             self.finish()?;
         }
         self.settle()?;
-        self.become_quiet(scenario)?;
+        self.catch_up(scenario)?;
         self.judge()
     }
 
-    /// Things happen, for a while. To nodes that come back new residents come, too.
+    /// Lets clients run under faults for a while. Nodes that restart get new clients.
     fn scenario_clients(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         let began = self.simulation.now();
         if let Some(loss) = scenario.loss {
@@ -328,32 +333,32 @@ impl<E: Subject> PreparedRun<E> {
         let nodes = self.simulation.topology().nodes().len() as u32;
         let mut instances: Vec<u32> =
             (0..nodes).map(|id| self.simulation.instance(NodeId(id))).collect();
-        let mut spares = vec![0; scenario.cast.len()];
-        for look in 1..=LOOKS {
-            self.simulation.run_until(Time(began.0 + scenario.span_ns * look / LOOKS))?;
+        let mut spares = vec![0; scenario.groups.len()];
+        for look in 1..=RESTART_CHECKS {
+            self.simulation.run_until(Time(began.0 + scenario.span_ns * look / RESTART_CHECKS))?;
             for node in (0..nodes).map(NodeId) {
                 let instance = self.simulation.instance(node);
                 let is_new =
                     std::mem::replace(&mut instances[node.0 as usize], instance) != instance;
                 if is_new && self.simulation.is_up(node) {
-                    self.come_back(scenario, node, &mut spares);
+                    self.replace_clients(scenario, node, &mut spares);
                 }
             }
         }
         Ok(())
     }
 
-    /// A resident of each play comes to a node, if there is one left.
-    fn come_back(&mut self, scenario: &Scenario, node: NodeId, spares: &mut [usize]) {
+    /// Starts a client of each group on a restarted node, while spares are left.
+    fn replace_clients(&mut self, scenario: &Scenario, node: NodeId, spares: &mut [usize]) {
         let seed = self.random.next_u64();
         let all_scenario_clients = self.all_scenario_clients.clone();
-        for ((cast, scenario_work), spare) in
-            scenario.cast.iter().zip(all_scenario_clients).zip(spares)
+        for ((group, scenario_work), spare) in
+            scenario.groups.iter().zip(all_scenario_clients).zip(spares)
         {
-            if cast.residents == 0 || *spare == SPARES {
+            if group.residents == 0 || *spare == SPARE_CLIENTS {
                 continue;
             }
-            let number = cast.residents + cast.outsiders + *spare;
+            let number = group.residents + group.outsiders + *spare;
             *spare += 1;
             let worker =
                 WorkerId(self.random.below(self.simulation.topology().workers().into()) as u32);
@@ -363,7 +368,7 @@ impl<E: Subject> PreparedRun<E> {
                 db,
                 number,
                 seed,
-                self.stage.clone(),
+                self.context.clone(),
             );
             self.simulation.spawn(place, task);
         }
@@ -378,24 +383,24 @@ impl<E: Subject> PreparedRun<E> {
         let seed = self.random.next_u64();
         for scenario_work in self.all_scenario_clients.clone() {
             for part in 0..scenario_work.scenario_clients.parts() {
-                let place = self.somewhere();
+                let place = self.leader_place();
                 let db = self.simulation.local(place);
                 let task = Rc::clone(&scenario_work.scenario_clients).load(
                     db,
                     part,
                     seed,
-                    self.stage.clone(),
+                    self.context.clone(),
                 );
                 self.simulation.spawn(place, task);
-                // One after the other: limits on what is open may be tight.
+                // One part after the other, since the limits on open transactions may be tight.
                 self.wait("load", LOAD_PATIENCE)?;
             }
         }
         Ok(())
     }
 
-    /// The clients come.
-    fn enter(&mut self, scenario: &Scenario) {
+    /// Starts the clients.
+    fn start_clients(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
         let fails = scenario.failures.fails;
         let patience = Duration::from_nanos(scenario.patience_ns);
@@ -408,37 +413,40 @@ impl<E: Subject> PreparedRun<E> {
         let topology = Arc::clone(self.simulation.topology());
         let heard = Directory { topology, configuration: None };
         let mut outsiders = 0;
-        for (cast, scenario_work) in scenario.cast.iter().zip(self.all_scenario_clients.clone()) {
-            for number in 0..cast.residents {
-                let place = self.residence();
+        for (group, scenario_work) in scenario.groups.iter().zip(self.all_scenario_clients.clone())
+        {
+            for number in 0..group.residents {
+                let place = self.client_place();
                 let db = self.simulation.local(place);
                 let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
-                let task = scenario_clients.resident(db, number, seed, self.stage.clone());
+                let task = scenario_clients.resident(db, number, seed, self.context.clone());
                 self.simulation.spawn(place, task);
             }
-            for number in cast.residents..cast.residents + cast.outsiders {
+            for number in group.residents..group.residents + group.outsiders {
                 outsiders += 1;
-                let (around, random) = (ProcessEnvironment::new(), self.random.fork(outsiders));
-                let db = OutsideClient::new(around.clone(), options.clone(), heard.clone(), random);
+                let (environment, random) =
+                    (ProcessEnvironment::new(), self.random.fork(outsiders));
+                let db =
+                    OutsideClient::new(environment.clone(), options.clone(), heard.clone(), random);
                 let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
-                let task = scenario_clients.outside(db, number, seed, self.stage.clone());
-                self.simulation.admit(ClientProcess::new(around, task));
+                let task = scenario_clients.outside(db, number, seed, self.context.clone());
+                self.simulation.admit(ClientProcess::new(environment, task));
             }
         }
     }
 
-    /// Waits until all tasks have ended and nothing is under way.
+    /// Waits until all tasks have ended and no transaction is open.
     fn wait(&mut self, rule: &'static str, patience: Duration) -> Result<(), Violation> {
-        let ledger = self.stage.ledger.clone();
+        let ledger = self.context.ledger.clone();
         let is_done = move |simulation: &Simulation<E>| {
-            ledger.complaint().is_some() || ledger.at_work() == 0 && simulation.held() == 0
+            ledger.first_error().is_some() || ledger.open_tasks() == 0 && simulation.held() == 0
         };
         let done = self.simulation.run_while_not(patience, is_done)?;
-        self.listen()?;
+        self.check_client_errors()?;
         if done {
             return Ok(());
         }
-        let (tasks, pending) = (self.stage.ledger.at_work(), self.simulation.held());
+        let (tasks, pending) = (self.context.ledger.open_tasks(), self.simulation.held());
         let places = self.simulation.pending_places();
         let places: Vec<_> = places.iter().map(|(at, count)| format!("{count} at {at}")).collect();
         let places = places.join(", ");
@@ -449,7 +457,7 @@ impl<E: Subject> PreparedRun<E> {
         Err(Violation::new(rule, self.simulation.now(), what))
     }
 
-    /// Every shard is served, and everything that was begun has ended.
+    /// Waits until every shard is served and every task has ended.
     fn finish(&mut self) -> Result<(), Violation> {
         let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
         if !led {
@@ -460,7 +468,7 @@ impl<E: Subject> PreparedRun<E> {
         self.wait("liveness", PATIENCE)
     }
 
-    /// Every epoch that has closed is settled.
+    /// Waits until every closed epoch is settled.
     fn settle(&mut self) -> Result<(), Violation> {
         match self.simulation.run_while_not(PATIENCE, Simulation::is_settled)? {
             true => {
@@ -475,33 +483,34 @@ impl<E: Subject> PreparedRun<E> {
         }
     }
 
-    /// Did a client complain? Where clocks kept no bound and two have led, one of them may have shown what
-    /// was old: then complaints prove nothing.
-    fn listen(&self) -> Result<(), Violation> {
+    /// Checks whether a client recorded a violation. Where clocks exceeded their bounds and a former leader
+    /// acted, it may have served old versions: then such violations prove nothing.
+    fn check_client_errors(&self) -> Result<(), Violation> {
         if self.simulation.checks().is_some_and(|checks| checks.two_leaders() > 0) {
             return Ok(());
         }
-        match self.stage.ledger.complaint() {
+        match self.context.ledger.first_error() {
             None => Ok(()),
             Some((at, what)) => Err(Violation::new("client", at, what)),
         }
     }
 
-    /// The replicas catch up.
-    fn become_quiet(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+    /// Waits until the replicas have caught up.
+    fn catch_up(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         let mut pause =
             Duration::from_nanos(4 * scenario.round_trip_ns) + Duration::from_millis(200);
         let end = self.simulation.now() + CATCH_UP_PATIENCE;
         loop {
             self.simulation.run_until(self.simulation.now() + pause)?;
             let Err(what) = self.compare() else {
-                // Workers tidy up by themselves, and such a transaction may just be under way (two_phase_commit 420).
+                // Workers collect garbage on their own, and such a transaction may be open (two_phase_commit
+                // 420).
                 return self.wait("liveness", PATIENCE);
             };
             if self.simulation.now() >= end {
                 return Err(Violation::new("replicas", self.simulation.now(), what));
             }
-            // A replica that was cut off for long may have thousands of entries to catch up with.
+            // A replica that was cut off for long may lack thousands of entries.
             pause *= 2;
         }
     }
@@ -522,14 +531,14 @@ impl<E: Subject> PreparedRun<E> {
             checks.finish(self.simulation.now())?;
         }
         let is_lost = self.simulation.lost().is_some();
-        // Where a shard is lost, nothing can be read that is on it: only histories tell by themselves.
+        // Keys of a lost shard cannot be read: only groups whose data is judged without them are judged.
         let judged = |scenario_work: &ScenarioWork| {
             !is_lost || scenario_work.scenario_clients.name() == histories::NAME
         };
         for scenario_work in self.all_scenario_clients.clone().into_iter().filter(judged) {
-            let place = self.somewhere();
+            let place = self.leader_place();
             let db = self.simulation.local(place);
-            let task = Rc::clone(&scenario_work.scenario_clients).check(db, self.stage.clone());
+            let task = Rc::clone(&scenario_work.scenario_clients).check(db, self.context.clone());
             self.simulation.spawn(place, task);
             self.wait("check", LOAD_PATIENCE)?;
         }

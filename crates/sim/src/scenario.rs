@@ -1,6 +1,5 @@
-//! A scenario: everything about a run that is not the run itself. All of it is drawn from the seed: the
-//! cluster's shape, the distances, the clocks, what goes wrong, who the clients are and what they do,
-//! and the engine's configuration.
+//! A scenario: everything that is drawn from the seed before a run begins. That is the shape of the cluster,
+//! the distances, clocks and faults, the clients and their work, and the engine's configuration.
 
 use crate::clients::ScenarioClients;
 use crate::clients::calls::Calls;
@@ -14,7 +13,7 @@ use crate::failures::{FailurePlan, MajorityLoss};
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
-use crate::run::SPARES;
+use crate::run::SPARE_CLIENTS;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Database, DatacenterId, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
@@ -27,123 +26,125 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// The cluster's shape.
+/// The shape of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterShape {
     /// How many datacenters there are.
     pub datacenters: u32,
     /// How many shards there are.
     pub shards: u32,
-    /// Voters of each shard.
+    /// How many voters each shard has.
     pub voters: u32,
-    /// Learners of each shard.
+    /// How many learners each shard has.
     pub learners: u32,
-    /// Workers of each node.
+    /// How many workers each node has.
     pub workers: u32,
-    /// A node has a replica of every shard; otherwise each replica has its own node.
+    /// Whether a node has a replica of every shard; otherwise each replica has its own node.
     pub compact: bool,
-    /// Nodes besides, without replicas, which coordinate transactions.
+    /// How many nodes without replicas coordinate transactions.
     pub coordinators: u32,
 }
 
-/// What clients do.
+/// The work of a group of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWork {
-    /// Histories to judge.
+    /// Transactions whose history is checked.
     Histories(OperationMix),
-    /// Tokens that move.
+    /// Tokens that move between slots.
     Tokens,
-    /// The micro-benchmark over so many keys.
+    /// The micro-benchmark over this many keys.
     Micro(u32),
-    /// One of YCSB's workloads.
+    /// One of the workloads of YCSB.
     Ycsb(Letter),
-    /// TPC-C with so many warehouses.
+    /// TPC-C with this many warehouses.
     TpcC(u16),
     /// Procedures called from outside.
     Calls,
-    /// So many pairs of rows, of which one has to be there.
+    /// Write skew on this many pairs of rows.
     Skew(u8),
 }
 
-/// How the clients of histories mix their operations.
+/// The operations of the clients whose history is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperationMix {
-    /// Lists and registers of a generation, each.
+    /// The number of lists, and of registers, of a generation.
     pub keys: u32,
-    /// Most operations of a transaction.
+    /// The most operations of a transaction.
     pub operations_max: u32,
-    /// Of a hundred operations, how many read.
+    /// Percentage of operations that read.
     pub reads_percent: u32,
-    /// Of a hundred operations, how many scan.
+    /// Percentage of operations that scan.
     pub scans_percent: u32,
 }
 
-/// A part and how many play it.
+/// A group of clients with the same work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientGroup {
-    /// What they do.
-    pub part: ClientWork,
-    /// Clients on workers.
+    /// The clients' work.
+    pub work: ClientWork,
+    /// The number of clients on workers.
     pub residents: usize,
-    /// Clients outside.
+    /// The number of clients outside.
     pub outsiders: usize,
 }
 
 /// Everything that is drawn from a seed before a run begins.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// The cluster's shape.
+    /// The shape of the cluster.
     pub shape: ClusterShape,
-    /// Distances: a row for each datacenter messages come from.
+    /// Delays between datacenters: a row for each that messages come from.
     pub delays: Vec<Vec<Delay>>,
-    /// The longest way there and back, about.
+    /// About the longest round trip, in nanoseconds.
     pub round_trip_ns: u64,
-    /// The nodes' clocks may differ by so much.
+    /// The greatest difference between the nodes' clocks at the start, in nanoseconds.
     pub skew_ns_max: u64,
-    /// The nodes' clocks may drift by so much, either way.
+    /// The greatest drift of the nodes' clocks, either way.
     pub drift_ppm_max: i64,
-    /// What work costs: where it costs something, workers have inboxes.
+    /// The prices of the workers' actions; where they are not zero, busy workers queue events.
     pub cpu: Cpu,
-    /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
+    /// The longest time until a stream's promises and entries are durable, in nanoseconds; 0 if they are
+    /// durable at once.
     pub persistence_ns: u64,
-    /// What goes wrong.
+    /// The faults of the run.
     pub fault_schedule: FaultSchedule,
     /// How often epochs change, in an engine that follows them.
     pub changes: EpochChanges,
-    /// Who manages the cluster, for such an engine, and whether nodes fail.
+    /// The managers for such an engine, and whether nodes fail.
     pub failures: FailurePlan,
-    /// Who does what.
-    pub cast: Vec<ClientGroup>,
-    /// How long they do it.
+    /// The groups of clients.
+    pub groups: Vec<ClientGroup>,
+    /// How long the clients run, in nanoseconds.
     pub span_ns: u64,
-    /// They pause up to so long between transactions.
+    /// The longest pause of a client between two transactions, in nanoseconds.
     pub pause_ns_max: u64,
-    /// Clients outside ask again after so long.
+    /// The time after which clients outside repeat a request, in nanoseconds.
     pub patience_ns: u64,
-    /// Of a hundred requests of clients outside, of how many a copy comes very late.
+    /// Percentage of requests of clients outside of which a copy arrives very late.
     pub late_copies_percent: u32,
-    /// Of a hundred messages of clients outside that get lost, how many break their connection; the others are sent again.
+    /// Percentage of lost messages of clients outside that break their connection; the others are sent again.
     pub broken_percent: u32,
-    /// A shard that loses a majority of its voters.
+    /// The shard that loses a majority of its voters, if one does.
     pub loss: Option<MajorityLoss>,
 }
 
 impl Scenario {
-    /// Draws one, with distances from `source`.
+    /// Draws a scenario, with distances from `source`.
     pub fn draw(random: &mut Random, source: DistanceSource) -> Scenario {
         let mut shape = ClusterShape::draw(random);
         let drawn = distances::draw(random, shape.datacenters as usize);
         let (delays, round_trip_ns) = source.delays(drawn);
         shape.datacenters = delays.len() as u32;
         let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
-        let cast = cast(random);
+        let groups = draw_groups(random);
         let drift_ppm_max = one_of(random, &[0, 20, 200, 1000]);
         let failures = FailurePlan::draw(random, shape.datacenters, round_trip_ns, drift_ppm_max);
         let span_ns = failures.span_ns(span_ns);
         let mut fault_schedule = fault_schedule(random, span_ns, round_trip_ns);
-        failures.worsen(&mut fault_schedule, random, span_ns);
+        failures.add_faults(&mut fault_schedule, random, span_ns);
         let cpu = cpu(random);
-        // A client that asks again before an answer can come keeps a busy worker from giving any.
+        // A client that repeats a request before an answer can arrive keeps a busy worker from answering at
+        // all.
         let slowest_answer_ns = 64 * cpu.message.as_nanos() as u64;
         Scenario {
             cpu,
@@ -161,12 +162,12 @@ impl Scenario {
             shape,
             delays,
             round_trip_ns,
-            cast,
+            groups,
             span_ns,
         }
     }
 
-    /// No node fails, also where failures were drawn.
+    /// Lets no node fail, even if failures were drawn.
     pub fn calm(&mut self) {
         self.failures.calm();
         self.fault_schedule = FaultSchedule {
@@ -192,11 +193,11 @@ impl Scenario {
         };
     }
 
-    /// A shard loses a majority of its voters, and others have nodes of their own.
+    /// Adds the loss of a majority of a shard's voters; the other shards get nodes of their own.
     pub fn lose(&mut self, random: &mut Random) {
         self.shape.shards = self.shape.shards.max(2);
         self.shape.compact = false;
-        // Long enough for leases to run out, and for epochs to end after that.
+        // Long enough for leases to run out and for the following epochs to end.
         self.span_ns = self.span_ns.max(20 * self.failures.options.lease.as_nanos() as u64);
         self.loss = Some(MajorityLoss::draw(random, self.shape.shards, self.span_ns));
     }
@@ -210,9 +211,9 @@ impl Scenario {
         (0..nodes).map(draw).collect()
     }
 
-    /// Clients outside, all parts together.
+    /// The number of clients outside, all groups together.
     pub fn outsiders(&self) -> usize {
-        self.cast.iter().map(|cast| cast.outsiders).sum()
+        self.groups.iter().map(|group| group.outsiders).sum()
     }
 }
 
@@ -262,8 +263,8 @@ impl fmt::Display for Scenario {
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
         write!(f, "connections broken by {} % of losses; ", self.broken_percent)?;
-        for ClientGroup { part, residents, outsiders } in &self.cast {
-            write!(f, "{part:?} {residents}+{outsiders}; ")?;
+        for ClientGroup { work, residents, outsiders } in &self.groups {
+            write!(f, "{work:?} {residents}+{outsiders}; ")?;
         }
         write!(f, "for {} ms", self.span_ns / MS)
     }
@@ -354,7 +355,7 @@ fn fault_schedule(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Faul
     }
 }
 
-fn cast(random: &mut Random) -> Vec<ClientGroup> {
+fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
     let mix = OperationMix {
         keys: random.range_inclusive(1, 6) as u32,
         operations_max: random.range_inclusive(1, 6) as u32,
@@ -362,7 +363,7 @@ fn cast(random: &mut Random) -> Vec<ClientGroup> {
         scans_percent: random.range_inclusive(0, 15) as u32,
     };
     let mut parts = Vec::new();
-    // Histories nearly always; the rest for what they alone do.
+    // Nearly always clients whose history is checked; the other groups for the paths that only they reach.
     if random.chance(9, 10) {
         parts.push(ClientWork::Histories(mix));
     }
@@ -379,16 +380,16 @@ fn cast(random: &mut Random) -> Vec<ClientGroup> {
         parts.push(ClientWork::Micro(random.range_inclusive(4, 100) as u32));
     }
     if random.chance(1, 4) {
-        // A client that only reads goes on where nothing can be written any more: a leader that is cut off.
+        // A client that only reads goes on where writes are impossible: at a leader that is cut off.
         let letters = [Letter::A, Letter::B, Letter::C, Letter::C, Letter::D, Letter::E, Letter::F];
         parts.push(ClientWork::Ycsb(one_of(random, &letters)));
     }
     if random.chance(1, 8) || parts.is_empty() {
         parts.push(ClientWork::TpcC(random.range_inclusive(1, 2) as u16));
     }
-    let clients = |part| {
+    let clients = |work| {
         let (residents, outsiders) = (random.range_inclusive(1, 6), random.below(4));
-        let (residents, outsiders) = match part {
+        let (residents, outsiders) = match work {
             ClientWork::Calls => (0, 1 + outsiders),
             ClientWork::Histories(_) => (residents, outsiders),
             ClientWork::Skew(_) => (1 + residents, outsiders / 3),
@@ -397,19 +398,19 @@ fn cast(random: &mut Random) -> Vec<ClientGroup> {
             | ClientWork::Ycsb(_)
             | ClientWork::TpcC(_) => (residents.div_ceil(2), outsiders / 2),
         };
-        ClientGroup { part, residents: residents as usize, outsiders: outsiders as usize }
+        ClientGroup { work, residents: residents as usize, outsiders: outsiders as usize }
     };
     parts.into_iter().map(clients).collect()
 }
 
 impl ClientGroup {
-    /// The play, on `db`.
+    /// A group of clients with this work, on `db`.
     ///
     /// # Errors
     /// Those of opening its tables.
     pub fn scenario_clients<D: Database>(&self, db: &D) -> Result<ScenarioWork> {
-        let clients = (self.residents + self.outsiders + SPARES) as u64;
-        Ok(match self.part {
+        let clients = (self.residents + self.outsiders + SPARE_CLIENTS) as u64;
+        Ok(match self.work {
             ClientWork::Histories(mix) => {
                 let parameters = Parameters {
                     lists: mix.keys,
@@ -442,12 +443,12 @@ impl ClientGroup {
     }
 }
 
-/// a group of clients, and what it is if it has to be told where to call.
+/// A group of clients, and the same group as [`Calls`] if it has to be given the topology.
 #[derive(Clone)]
 pub struct ScenarioWork {
-    /// The play.
+    /// The group.
     pub scenario_clients: Rc<dyn ScenarioClients>,
-    /// The same.
+    /// The same group, if its clients call procedures.
     pub calls: Option<Rc<Calls>>,
 }
 
@@ -457,9 +458,9 @@ impl ScenarioWork {
     }
 }
 
-/// Draws where the keys of a table live.
+/// Draws the partitioning of a table.
 pub fn partitioning(random: &mut Random, table: &str, shards: u32) -> Partitioning {
-    // Small and never written: the table for which copies on every shard are made.
+    // Small and never written: a table of which every shard has a copy is made for this case.
     if table == "tpcc.item" && random.chance(1, 2) || random.chance(1, 30) {
         return Partitioning::Everywhere;
     }
@@ -483,7 +484,7 @@ pub fn partitioning(random: &mut Random, table: &str, shards: u32) -> Partitioni
     Partitioning::Range { splits: splits.collect() }
 }
 
-/// Draws a key that a range may begin with: one in the midst of the table's keys, mostly.
+/// Draws a key at which a range may begin: mostly one between the table's keys.
 fn first_key(random: &mut Random, table: &str) -> Vec<u8> {
     let byte = |random: &mut Random, below: u64| random.below(below) as u8;
     let letter = match table {
@@ -509,8 +510,8 @@ mod tests {
             let mut random = Random::new(seed);
             let scenario = Scenario::draw(&mut random, DistanceSource::Drawn);
             let catalog = Catalog::new();
-            for cast in &scenario.cast {
-                cast.scenario_clients(&catalog).unwrap();
+            for group in &scenario.groups {
+                group.scenario_clients(&catalog).unwrap();
             }
             let shards = scenario.shape.shards;
             let tables = catalog.names().into_iter().map(|name| {

@@ -1,5 +1,5 @@
-//! Who is simulated: the engines, their configurations drawn from the seed, and bugs to plant in them.
-//! The only place that knows engines by name.
+//! The simulated engines: their configurations, drawn from the seed, and the bugs to plant in them. This is
+//! the only file that names engines.
 
 use crate::managers::ManagersPlan;
 use crate::observed::Simulated;
@@ -21,9 +21,9 @@ use std::time::Duration;
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnyPlantedBug {
-    /// In what all engines share.
+    /// A bug in the runtime that all engines share.
     Runtime(PlantedBug),
-    /// In the engine that is simulated, by its name there: see [`Subject::BUGS`].
+    /// A bug in the simulated engine, by its name there: see [`Subject::BUGS`].
     Own(&'static str),
     /// The leader of a stream counts what a learner accepted as a vote (M4).
     CountLearner,
@@ -43,22 +43,22 @@ pub enum AnyPlantedBug {
     VoteWhileEmpty,
     /// What a replica acknowledged in a former process counts for what it has (M4).
     KeepFormerAcks,
-    /// A replica without memory is called full before it is (M4).
+    /// A replica without memory is reported as caught up before it is (M4).
     CaughtUpEarly,
     /// Another leader is appointed before the lease of the last has run out (M7).
     AppointEarly,
-    /// Another leader is appointed a tick before the lease of the last has run out (M7).
+    /// Another leader is appointed one tick before the lease of the former one has run out (M7).
     AppointHasty,
-    /// A node counts its lease from when the grant came (M7).
+    /// A node counts its lease from the arrival of the grant (M7).
     LeaseFromReply,
     /// A replica without memory is appointed to lead (M4).
     AppointEmpty,
-    /// A node that restarted takes up what it led in its former process (M4).
+    /// A restarted node continues to lead what its former process led (M4).
     KeepLeadership,
 }
 
 impl AnyPlantedBug {
-    /// Bugs that can be planted in any engine, by the names that the command line knows.
+    /// Bugs that can be planted in any engine, by their names on the command line.
     pub const NAMED: &[(&str, AnyPlantedBug)] = &[
         ("safe-clock-past-in-flight", AnyPlantedBug::Runtime(PlantedBug::SafeClockPastInFlight)),
         ("replay-in-arrival-order", AnyPlantedBug::Runtime(PlantedBug::ReplayInArrivalOrder)),
@@ -88,7 +88,7 @@ impl AnyPlantedBug {
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
     ];
 
-    /// The bug of this name, in what all engines share or in some engine.
+    /// The bug of this name, in the shared runtime or in some engine.
     pub fn named(name: &str) -> Option<AnyPlantedBug> {
         let shared = AnyPlantedBug::NAMED.iter().find(|(other, _)| *other == name);
         let mut own = ENGINES.iter().flat_map(|engine| (engine.bugs)());
@@ -105,7 +105,7 @@ impl AnyPlantedBug {
         names
     }
 
-    /// Can it be planted in an engine that has these of its own?
+    /// Whether it can be planted in an engine that has the bugs `own`.
     pub fn is_in(self, own: &[&str]) -> bool {
         match self {
             AnyPlantedBug::Own(name) => own.contains(&name),
@@ -114,17 +114,17 @@ impl AnyPlantedBug {
     }
 }
 
-/// Runs a seed.
+/// A function that runs a seed.
 pub type Runner = fn(u64, RunOptions) -> RunReport;
 
 /// An engine that the command line can simulate.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedEngine {
-    /// Its name.
+    /// The engine's name on the command line.
     pub name: &'static str,
-    /// Runs a seed.
+    /// Runs a seed on the engine.
     pub run: Runner,
-    /// The names of the bugs that can be planted in it alone.
+    /// The names of the bugs that can be planted in this engine only.
     pub bugs: fn() -> Vec<&'static str>,
 }
 
@@ -141,29 +141,30 @@ pub const ENGINES: [SimulatedEngine; 2] =
 
 /// An engine that can be simulated.
 pub trait Subject: Simulated {
-    /// Its name, as on the command line.
+    /// The engine's name on the command line.
     const NAME: &'static str;
 
-    /// It goes on for shards whose majority is lost for good, once that is accepted.
+    /// Whether the engine goes on after an operator has accepted the loss of a shard whose majority is lost
+    /// for good.
     const OUTLIVES_MAJORITIES: bool = false;
 
-    /// A node without replicas can coordinate.
+    /// Whether a node without replicas can coordinate transactions.
     const COORDINATES_ANYWHERE: bool = false;
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
 
-    /// The bugs that can be planted in it, by the names that the command line knows.
+    /// The bugs that can be planted in it, by their names on the command line.
     const BUGS: &'static [(&'static str, Self::PlantedBug)];
 
-    /// The part of its options that all engines have.
+    /// The part of its options that all engines share.
     fn limits(options: &mut Self::Options) -> &mut Limits;
 
     /// Plants a bug in the engine.
     #[cfg(feature = "planted")]
     fn plant(options: &mut Self::Options, faults: PlantedBugs<Self::PlantedBug>);
 
-    /// Tables that the engine keeps for itself.
+    /// Tables that the engine creates for its own use.
     fn tables(shards: u32) -> Vec<(String, Partitioning)> {
         let (name, partitioning) = requests_table(shards);
         vec![(name.to_owned(), partitioning)]
@@ -187,8 +188,8 @@ pub fn plant<E: Subject>(
     managers: &mut Option<ManagersPlan>,
     bug: AnyPlantedBug,
 ) {
-    let mut nobody = manager::ManagerPlantedBugs::default();
-    let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
+    let mut unmanaged = manager::ManagerPlantedBugs::default();
+    let manager = managers.as_mut().map_or(&mut unmanaged, |managed| &mut managed.options.faults);
     let streams = &mut setup.streams.faults;
     match bug {
         AnyPlantedBug::Runtime(fault) => {
@@ -217,21 +218,21 @@ pub fn plant<E: Subject>(
     }
 }
 
-/// What becomes of streams in a run.
+/// When streams are trimmed in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamCuts {
-    /// They are cut when every replica has them.
+    /// When every replica has the entries.
     Everywhere,
-    /// They are never cut: nodes come back with their disks, and read them from the beginning.
+    /// Never: nodes restart with their disks, and read their streams from the beginning.
     Never,
-    /// They are cut early: nodes come back without memory, and get snapshots.
+    /// Early: nodes restart without memory, and receive snapshots.
     Early,
 }
 
-/// Where datacenters are farther apart, parts of copies are not tiny.
+/// Where the round trip is longer, the chunks of copies are not tiny.
 const TINY_PARTS_MAX: Duration = Duration::from_millis(50);
 
-/// Draws how streams pace themselves.
+/// Draws the pace of streams.
 pub fn streams(
     random: &mut Random,
     round_trip: Duration,
@@ -247,7 +248,7 @@ pub fn streams(
     let trim_entries = match cuts {
         StreamCuts::Everywhere => one_of(random, &[4, 64, 256]),
         StreamCuts::Never => u64::MAX,
-        // More than a step appends: checkers look at entries when it is over.
+        // More than a step appends: checkers read entries after the step.
         StreamCuts::Early => one_of(&mut apart, &[8, 16, 64]),
     };
     shoal_log::StreamOptions {
@@ -336,7 +337,7 @@ impl Subject for Mako {
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
         options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
-        // In most seeds no transaction needs slices.
+        // In most seeds no transaction is long enough to need slices.
         if parts.below(16) == 0 {
             options.limits.step_keys_max = one_of(&mut parts, &[1, 3]);
         }
@@ -347,7 +348,8 @@ impl Subject for Mako {
             .clamp(Duration::from_millis(20), Duration::from_millis(600));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
-        // A few parts are on their way at a time: far apart, one record each, a copy would outlast every patience.
+        // A few chunks are under way at a time: over a long distance, a copy of one record per chunk would
+        // exceed every time limit.
         if round_trip > TINY_PARTS_MAX {
             options.snapshot_part.records_max = options.snapshot_part.records_max.max(20);
             options.snapshot_part.bytes_max = options.snapshot_part.bytes_max.max(100_000);
@@ -404,7 +406,7 @@ impl Subject for TwoPhaseCommit {
     }
 }
 
-/// Draws how transactions run, the same for all engines.
+/// Draws the limits of transactions, alike for all engines.
 fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.open_max = one_of(random, &[2, 8, 64, 1 << 14]);
     limits.queue_max = one_of(random, &[2, 64, 1 << 14]);
@@ -424,10 +426,10 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.memory_bytes_reserved = one_of(random, &[0, 0, 1 << 20]);
     limits.slow_after = one_of(random, &[None, Some(round_trip)]);
     let mut apart = random.fork(3);
-    // With fewer, clients that call at once would take their sessions from each other for ever.
+    // With fewer, clients that call at the same time would evict each other's sessions for ever.
     limits.call_sessions_max = one_of(&mut apart, &[4, 8, 1 << 15]);
     limits.call_rows_kept = round_trip * one_of(&mut apart, &[20, 200, 1_000_000]);
-    // Room for what is loaded, and in some seeds for little more.
+    // Room for the loaded data, and in some seeds for little more.
     limits.memory_bytes_max = match apart.chance(1, 8) {
         true => one_of(&mut apart, &[128 << 10, 256 << 10, 512 << 10]),
         false => usize::MAX,
@@ -438,7 +440,7 @@ fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
     *random.pick(items).expect("something to choose from")
 }
 
-/// Mostly above the round trip, as it should be; at times below, so that everything is sent twice.
+/// Mostly above the round trip, as it should be; sometimes below, so that every request is sent twice.
 fn retry_after(random: &mut Random, round_trip: Duration) -> Duration {
     let quarters = one_of(random, &[2, 5, 8, 8, 20, 40]);
     (round_trip * quarters / 4).max(Duration::from_micros(200))

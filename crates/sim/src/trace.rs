@@ -1,16 +1,15 @@
 //! The last events of a run, in words.
 //!
-//! A run that is not watched formats nothing. One that failed is run again, from the same seed, and then
-//! it is watched.
+//! A run that is not traced formats nothing. One that failed is run again from the same seed, with the trace.
 
 use shoal_types::Time;
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
-/// Longest line kept; messages may hold whole batches.
+/// The longest line kept, in bytes; messages may hold whole batches.
 const LINE_BYTES_MAX: usize = 400;
 
-/// The last lines; see the module.
+/// The last lines of the trace.
 #[derive(Debug)]
 pub struct EventTrace {
     lines: VecDeque<String>,
@@ -23,19 +22,19 @@ impl EventTrace {
         EventTrace { lines: VecDeque::new(), lines_max }
     }
 
-    /// Notes what happens at `now`.
+    /// Adds a line for an event at `now`.
     pub fn note(&mut self, now: Time, what: fmt::Arguments<'_>) {
         if self.lines_max == 0 {
             return;
         }
-        // The oldest line's room is used again.
+        // The memory of the oldest line is reused.
         let mut line = if self.lines.len() == self.lines_max {
             self.lines.pop_front().unwrap_or_default()
         } else {
             String::new()
         };
         line.clear();
-        // Writing into a line never fails but where it is full.
+        // Writing into a line fails only when the line is full.
         _ = write!(ShortLine(&mut line), "{now:>18}  {what}");
         self.lines.push_back(line);
     }
@@ -46,7 +45,7 @@ impl EventTrace {
     }
 }
 
-/// Stops where a line is long enough.
+/// A writer that fails once the line has its maximum length.
 struct ShortLine<'a>(&'a mut String);
 
 impl Write for ShortLine<'_> {

@@ -1,7 +1,8 @@
-//! The transaction clocks of nodes, over system clocks that are wrong: each has an offset and a drift, is set ahead and
-//! back while all runs, and at times its kernel lies about by how much it may be wrong, or does not know.
+//! The transaction clocks of nodes, over faulty system clocks: each has an offset and a drift, is set forward
+//! and back during the run, and its kernel sometimes reports too small an error bound, or none.
 //!
-//! All of it is drawn from a source of its own, so that a seed means the same for engines that use no such clock.
+//! All of it is drawn from a separate random source, so that seeds keep their meaning for engines that use no
+//! such clock.
 
 use crate::scenario::one_of;
 use shoal_types::transaction_clock::{EventTimes, SystemReading, TransactionClock};
@@ -10,40 +11,40 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-/// What all system clocks show at the beginning, but for their offsets: no offset leads before it.
+/// The time that all system clocks show at the start, but for their offsets: no offset leads below zero.
 const BEGINNING_NS: u64 = 1_000_000 * 1_000 * MS;
 
-/// How system clocks are wrong.
+/// The errors of system clocks.
 #[derive(Debug, Clone, Copy)]
 struct ClockErrors {
-    /// They are off by so much at most, either way, and are set by as much.
+    /// The greatest offset, either way; also the greatest change when a clock is set.
     offset_ns_max: u64,
-    /// They gain or lose so much at most, in millionths.
+    /// The greatest drift, either way, in millionths.
     drift_ppm_max: u64,
-    /// Of a thousand readings, before how many the clock is set.
+    /// Readings before which the clock is set, of a thousand.
     set_permille: u64,
-    /// Of a hundred readings, how many have a bound that is too small.
+    /// Percentage of readings whose error bound is too small.
     lies_percent: u64,
-    /// Of a hundred readings, how many have none.
+    /// Percentage of readings without an error bound.
     unknown_percent: u64,
 }
 
-/// The system's clock of one node: off the truth by an offset, which changes.
+/// The system clock of one node: the true time plus an offset, which changes.
 #[derive(Debug, Clone)]
 struct SimulatedSystemClock {
-    /// The true time at which the offset was this.
+    /// The true time from which the offset holds.
     since: Time,
     offset_ns: i64,
     drift_ppm: i64,
 }
 
-/// A node's clocks.
+/// The clocks of a node.
 #[derive(Debug, Clone)]
 struct NodeTransactionClock {
     system: SimulatedSystemClock,
-    /// That of the node's process, and which process it is.
+    /// The transaction clock of the node's process, and the number of that process.
     transaction: Option<(u32, TransactionClock)>,
-    /// When the system's clock was read last, on the node's local clock.
+    /// When the system clock was last read, on the node's local clock.
     observed: Time,
     random: Random,
 }
@@ -52,17 +53,17 @@ struct NodeTransactionClock {
 #[derive(Debug)]
 pub(crate) struct TransactionClocks {
     errors: ClockErrors,
-    /// System clocks are read so often.
+    /// The interval between two readings of a system clock.
     observe_every: Duration,
     nodes: Vec<NodeTransactionClock>,
 }
 
-/// An event of a node: when it is taken, and when the frame arrived that brought it.
+/// An event of a node: when it is taken, and when its frame arrived.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventInstant {
     /// The node.
     pub node: NodeId,
-    /// Which of its processes it is.
+    /// The number of the node's process.
     pub instance: u32,
     /// The true time at which it is taken.
     pub now: Time,
@@ -90,7 +91,7 @@ fn either_way(random: &mut Random, max: u64) -> i64 {
 }
 
 impl TransactionClocks {
-    /// Draws those of so many nodes.
+    /// Draws the clocks of `nodes` nodes.
     pub(crate) fn draw(nodes: usize, mut random: Random) -> TransactionClocks {
         let errors = ClockErrors::draw(&mut random);
         let observe_every = Duration::from_nanos(one_of(&mut random, &[MS, 10 * MS, 100 * MS]));
@@ -104,12 +105,12 @@ impl TransactionClocks {
         TransactionClocks { observe_every, nodes: (0..nodes as u64).map(node).collect(), errors }
     }
 
-    /// From now on no clock is set, and none lies. They stay as wrong as they are.
+    /// From now on no clock is set, and no error bound is too small. Offsets and drifts stay.
     pub(crate) fn calm(&mut self) {
         (self.errors.set_permille, self.errors.lies_percent) = (0, 0);
     }
 
-    /// The times of an event, as the node's transaction clock shows them.
+    /// The times of an event on the node's transaction clock.
     pub(crate) fn times(&mut self, at: EventInstant) -> EventTimes {
         let TransactionClocks { errors, observe_every, nodes } = self;
         let node = &mut nodes[at.node.0 as usize];
@@ -130,7 +131,7 @@ impl TransactionClocks {
 }
 
 impl NodeTransactionClock {
-    /// What the system's clock shows, and what the kernel says of that.
+    /// A reading of the system clock, with the error bound that the kernel reports.
     fn reading(&mut self, errors: &ClockErrors, at: EventInstant) -> SystemReading {
         let random = &mut self.random;
         if random.chance(errors.set_permille, 1000) {
@@ -154,7 +155,7 @@ impl NodeTransactionClock {
 }
 
 impl SimulatedSystemClock {
-    /// How far ahead of the truth it is.
+    /// The offset from the true time.
     fn offset_ns(&self, now: Time) -> i64 {
         let passed = i128::from((now - self.since).as_nanos() as u64);
         self.offset_ns + (passed * i128::from(self.drift_ppm) / 1_000_000) as i64

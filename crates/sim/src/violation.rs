@@ -1,24 +1,24 @@
-//! A violation: a rule of the house that a run broke.
+//! A violation: a rule that a run broke.
 
 use shoal_engine::WorkerPlace;
 use shoal_types::Time;
 use std::fmt;
 
-/// What was broken, how, when and where.
+/// A broken rule, with the time, the place and a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule: `M4`, `history`, `liveness` …
+    /// The rule's name: `M4`, `history`, `liveness` …
     pub rule: &'static str,
-    /// What happened, in words.
+    /// The description of what happened.
     pub what: String,
-    /// When, in true time.
+    /// The true time of the violation.
     pub at: Time,
-    /// On which worker, where it was one.
+    /// The worker whose step broke the rule, if one did.
     pub place: Option<WorkerPlace>,
 }
 
 impl Violation {
-    /// A violation that no single worker is to blame for.
+    /// A violation that is not due to a single worker.
     pub fn new(rule: &'static str, at: Time, what: impl Into<String>) -> Violation {
         Violation { rule, what: what.into(), at, place: None }
     }

@@ -1,9 +1,11 @@
-//! At the end: what is covered is there, wholly, and nothing else was told.
+//! At the end of a run: every covered transaction is installed on all its shards, and no other was
+//! acknowledged.
 //!
-//! Of an epoch that is settled, the FVW covers a transaction or not: on all its shards alike, by every
-//! piece's stamp and by that of the whole. What it covers was installed on each of them, what it does not
-//! was told to no client. Of the epoch that is open, all is there once all is quiet. That the installed
-//! versions are what every replica holds in the end, or newer ones, is for `replicas.rs` to say.
+//! The FVW of a settled epoch covers a transaction or not: on all its shards alike, by the stamp of every
+//! piece and by that of the whole. A covered transaction was installed on each of them; one that is not
+//! covered was acknowledged to no client. Of the open epoch, every certified transaction is installed once
+//! the cluster is quiet. That every replica holds the installed versions in the end, or newer ones, is
+//! checked by `replicas.rs`.
 
 use super::durable::Durable;
 use super::transactions::{SeenAttempt, Transactions};
@@ -14,8 +16,8 @@ use shoal_types::{Clock, ShardId, Stamp};
 pub struct Acknowledged;
 
 impl Acknowledged {
-    /// Judges all transactions, when all is quiet. Where a shard is `lost` for good, of what depends on it only that
-    /// counts which a client was told of.
+    /// Judges all transactions once the cluster is quiet. Where a shard is `lost` for good, a transaction
+    /// that depends on it counts only if a client was told of it.
     pub fn check(
         transactions: &Transactions,
         durable: &Durable,
@@ -35,7 +37,8 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// The same where only what is decided is installed: what was installed on one shard, or told, was installed on all.
+    /// The same for an engine that installs only what is decided: a transaction that was installed on one
+    /// shard, or acknowledged, was installed on all its shards.
     pub fn check_installed(transactions: &Transactions) -> super::RuleVerdict {
         let mut counts = transactions.all().filter(|(_, seen)| {
             let is_installed = seen.drawn.iter().any(|(.., installed)| *installed);
@@ -45,8 +48,7 @@ impl Acknowledged {
     }
 }
 
-/// Does a transaction count, as its stamps say with one voice? `None` if it was never certified, as far
-/// as anybody has seen.
+/// Whether the transaction counts: all its stamps have to agree. `None` if it was not seen to be certified.
 fn is_covered(
     id: TransactionId,
     seen: &SeenAttempt,
@@ -74,7 +76,7 @@ fn is_covered(
     Ok(Some(covered))
 }
 
-/// Everything that a transaction writes was installed.
+/// Checks that the transaction was installed on every shard that it writes.
 fn is_there(id: TransactionId, seen: &SeenAttempt) -> super::RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     // A branch of blind deletes may find nothing to delete, and then it installs no version. Nor does

@@ -1,6 +1,6 @@
-//! M10: a copy of a shard that is given to a replica holds committed versions only, and all that was committed
-//! up to its cut, or what came in its place. What a part leaves out the receiver drops, up to the cut: so
-//! absence is judged as well as rows are.
+//! M10: a copy of a shard that is sent to a replica holds committed versions only, and every version
+//! committed up to its cut, or a newer one of the same key. The receiver drops the keys that a chunk leaves
+//! out, up to the cut: so absence is judged as well as rows are.
 
 use super::durable::Durable;
 use super::installed::{Installed, InstalledVersions};
@@ -9,27 +9,28 @@ use super::transactions::Transactions;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A part of a copy, as its sender has observed it.
+/// A chunk of a copy, as its sender has observed it.
 #[derive(Debug, Clone, Copy)]
 pub struct SentChunk<'a> {
-    /// The shard.
+    /// The shard that is copied.
     pub shard: ShardId,
-    /// All that was committed up to here is in it, or what came in its place.
+    /// The copy holds every version committed up to this clock, or a newer version of the same key.
     pub cut: Clock,
-    /// Where it begins.
+    /// The first key of the chunk's range.
     pub from: &'a (TableId, Vec<u8>),
-    /// Where it ends; `None` for the end of the shard.
+    /// The key before which the chunk's range ends; `None` for the end of the shard.
     pub until: Option<&'a (TableId, Vec<u8>)>,
-    /// Its rows.
+    /// The committed rows of the chunk, with the epoch and clock of each.
     pub rows: &'a [(TableId, Vec<u8>, Epoch, Clock)],
-    /// What it has beside them, of which it is not known whether it counts.
+    /// Versions that the chunk carries beside the rows, of which it is not decided whether they are
+    /// committed.
     pub undecided: &'a [(TableId, Vec<u8>, Epoch, Clock)],
 }
 
-/// The place of a version among those of its key.
+/// Orders the versions of one key: epoch first, then clock.
 type CopyOrder = (Epoch, Clock);
 
-/// What is needed to say of a version whether it is committed.
+/// What decides whether a version is committed.
 #[derive(Clone, Copy)]
 struct CommitJudge<'a> {
     shard: ShardId,
@@ -38,14 +39,16 @@ struct CommitJudge<'a> {
 }
 
 impl CommitJudge<'_> {
-    /// Is the version with this place committed? Says what is missing, if not.
+    /// Checks that the version with this epoch and clock is committed; the error names the shard that does
+    /// not cover it.
     fn is_committed(&self, (epoch, clock): CopyOrder) -> super::RuleVerdict {
         let stamp = Stamp::local(epoch, clock);
         let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
         replay::covered(self.shard, &stamp, writer, self.durable)
     }
 
-    /// Is the version with this place in a decided entry of a shard that has ended its epoch, and not lost?
+    /// Checks that the version with this epoch and clock is in a decided entry of a shard that has ended its
+    /// epoch and is not lost.
     fn is_in_a_decided_entry(&self, order: CopyOrder) -> super::RuleVerdict {
         match self.durable.ended(self.shard, order.0) {
             None => Err(format!("{} has not ended {}", self.shard, order.0)),
@@ -56,8 +59,8 @@ impl CommitJudge<'_> {
         }
     }
 
-    /// A key's versions up to `cut` that are newer than the newest committed one, and may count: a copy with this cut has
-    /// them, or something newer.
+    /// The versions of a key up to `cut` that are newer than the newest committed one and may still be
+    /// committed: a copy with this cut carries them, or newer ones.
     fn undecided(
         &self,
         versions: &InstalledVersions,
@@ -74,7 +77,7 @@ impl CommitJudge<'_> {
         })
     }
 
-    /// The newest of a key's versions that is committed and not after `cut`, if it is a value and no later committed
+    /// The newest committed version of a key that is not after `cut`, if it is a value and no later committed
     /// version is a tombstone: a copy with this cut has it, or a later value.
     fn expected(&self, versions: &InstalledVersions, cut: Clock) -> Option<CopyOrder> {
         let committed = |order| self.is_committed(order).is_ok();
@@ -87,8 +90,8 @@ impl CommitJudge<'_> {
     }
 }
 
-/// Judges the cut of a copy of a shard: its sender has everything up to there, by the entries that its streams hold, or by
-/// a copy up to `copied` that it has taken itself.
+/// Judges the cut of a copy of a shard: its sender has everything up to there, by the entries that its
+/// streams hold, or by a copy up to `copied` that it has received itself.
 pub fn reaches(
     (shard, cut): (ShardId, Clock),
     copied: Clock,
@@ -96,7 +99,7 @@ pub fn reaches(
     durable: &Durable,
 ) -> super::RuleVerdict {
     for (worker, length) in held {
-        // What was decided in the step that is under way is not known here.
+        // Entries decided in the step that is under way are not known to the checks yet.
         let Some(safe) = durable.safe_with(shard, *worker, *length) else { continue };
         if cut > safe.max(copied) {
             return Err(format!(
@@ -108,8 +111,8 @@ pub fn reaches(
     Ok(())
 }
 
-/// Judges what the first part of a copy says of epochs: its sender knows how those after `settled.0` and up to `settled.1`
-/// ended, and says that of each that lost something.
+/// Judges the final watermarks in the first chunk of a copy: its sender knows how the epochs after
+/// `settled.0` and up to `settled.1` ended, and sends the FVW of each epoch that lost something.
 pub fn tells_finals(
     settled: (Epoch, Epoch),
     watermarks: &[VectorWatermark],
@@ -127,7 +130,7 @@ pub fn tells_finals(
     }
 }
 
-/// Judges a part when it is given.
+/// Judges a chunk when it is sent.
 pub fn check(
     given: SentChunk<'_>,
     installed: &Installed,

@@ -3,36 +3,38 @@
 //! What is durable is computed here from three facts: which ballot leads a stream and what it inherited,
 //! what each voter has accepted under which ballot, and which safe clock each entry carries. An entry is
 //! durable when a majority of the voters, of those that remember, has accepted it under the newest
-//! ballot; and then for good. A stream is durable up to the safe clock of the last such entry, a shard up
-//! to the least of its streams. No node may believe more.
+//! ballot; and stays durable. A stream is durable up to the safe clock of the last such entry, a shard up
+//! to the least of its streams. No node may take more for durable.
 //!
-//! A closed epoch is durable up to where its streams have ended it; and once its FVW is final, that
-//! decides.
+//! A closed epoch is durable on a shard up to the clock at which the shard's streams have ended it. Once its
+//! FVW is final, the FVW decides instead.
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is durable; see the module.
+/// Computes which entries, clocks and epochs are durable, from what the voters' streams have accepted.
 #[derive(Debug)]
 pub struct Durable {
     workers: usize,
     streams: Vec<StreamState>,
     shards: Vec<Clock>,
     finals: BTreeMap<Epoch, VectorWatermark>,
-    /// Since which epoch shards are out, and from which on they are in again.
+    /// The epochs in which a shard is out: for each shard and the first epoch in which it is out, the first
+    /// in which it is in again.
     out: BTreeMap<(ShardId, Epoch), Epoch>,
-    /// A shard that is lost for good, and the epochs of which the managers never heard how they ended on it.
+    /// A shard that is lost for good, and the epochs whose ends on that shard were never reported to the
+    /// managers.
     unheard: Option<(ShardId, BTreeSet<Epoch>)>,
 }
 
-/// What an entry says.
+/// What a stream entry carries.
 #[derive(Debug, Clone, Default)]
 pub struct EntryFacts {
-    /// The safe clock that it carries.
+    /// Its safe clock.
     pub safe: Clock,
-    /// The epochs that end with it, and up to which clocks.
+    /// The epochs that end with the entry, and the last clock of each.
     pub ends: Vec<(Epoch, Clock)>,
 }
 
@@ -41,48 +43,51 @@ struct Voter {
     node: NodeId,
     ballot: Ballot,
     length: u64,
-    /// How many entries it had accepted under each ballot.
+    /// How many entries the voter had accepted under each ballot.
     accepted: BTreeMap<Ballot, u64>,
-    /// It holds what it has promised and accepted.
+    /// Whether the voter still holds all that it has promised and accepted; false after it has lost its
+    /// memory.
     remembers: bool,
-    /// How many entries it has accepted last, whether that counts or not.
+    /// How many entries the voter accepted last, whether its vote counts or not.
     holds: u64,
-    /// Where it has forgotten: so many entries were durable then, perhaps with its vote.
+    /// How many entries were durable when the voter lost its memory, perhaps with its vote: it has to hold as
+    /// many before its vote counts again.
     owes: u64,
 }
 
 #[derive(Debug, Clone)]
 struct StreamState {
     voters: Vec<Voter>,
-    /// The newest that leads; before one does, all that is accepted counts.
+    /// The newest ballot that leads the stream; before one does, every accepted entry counts.
     ballot: Ballot,
-    /// How many entries it began with, and appended in the same step.
+    /// How many entries that ballot began with, and appended in the same step.
     led_length: u64,
-    /// The newest that was told to lead, and how many entries it began with.
+    /// The newest ballot whose leader has reported its stream prepared, and how many entries it began with.
     inherited: (Ballot, u64),
-    /// Up to which clock it is safe with the entry of this index.
+    /// The safe clock of the stream up to each entry, by index.
     safes: BTreeMap<u64, Clock>,
-    /// So many entries are durable.
+    /// The number of durable entries.
     decided: u64,
-    /// What so many entries say is taken into account: all durable ones, but for those that were appended
-    /// in the step that is under way.
+    /// The number of entries whose facts are taken into account: all durable ones, except those that were
+    /// appended in the step that is under way.
     taken: u64,
-    /// Entries beyond that, of the newest ballot's sequence.
+    /// Entries beyond `taken`, of the newest ballot's sequence.
     ahead: BTreeMap<u64, EntryFacts>,
-    /// All that was ever appended beyond that, by what it is: a leader that inherits an entry says no more of it.
+    /// Every entry that was ever appended beyond `taken`, by its bytes: a leader that inherits an entry does
+    /// not report its facts again.
     known: BTreeMap<u64, Vec<(Bytes, EntryFacts)>>,
-    /// What nodes have appended, under which appointment, while their streams were not prepared, and so is nowhere to be
-    /// seen.
+    /// Entries that nodes appended while their streams were not prepared, with the ballot of the appointment:
+    /// they are visible in no stream yet.
     waiting: BTreeMap<(NodeId, u64), (Ballot, EntryFacts)>,
-    /// The entry that is spoken of next.
+    /// The entry that the next observation is about.
     shown: Option<(u64, Bytes)>,
     safe: Clock,
-    /// Epochs that have ended here, and up to which clocks.
+    /// The epochs that have ended on this stream, and the last clock of each.
     ends: BTreeMap<Epoch, Clock>,
 }
 
 impl Durable {
-    /// Nothing is durable yet.
+    /// Starts with nothing durable.
     pub fn new(topology: &Topology) -> Durable {
         let workers = topology.workers() as usize;
         let voter = |node: &NodeId| Voter {
@@ -125,10 +130,11 @@ impl Durable {
         &mut self.streams[shard.0 as usize * self.workers + worker.0 as usize]
     }
 
-    /// A replica has accepted so many entries under this ballot; only voters count.
+    /// Records that a replica has accepted `length` entries under `ballot`; only voters count.
     ///
     /// # Errors
-    /// If that is less than its leader began with: then what was decided before counts as accepted and is not there.
+    /// If that is fewer than the ballot's leader began with: then decided entries would count as accepted by
+    /// a replica that does not hold them.
     #[inline]
     pub fn accepted(
         &mut self,
@@ -153,7 +159,8 @@ impl Durable {
             return Ok(());
         }
         (voter.ballot, voter.length) = (ballot, length);
-        // A snapshot of what is decided under a later ballot is no vote for a former one, under which it is kept (seed 40386).
+        // A snapshot of entries that are decided under a later ballot is no vote for the former ballot under
+        // which it is kept (seed 40386).
         let is_snapshot = ballot < stream.ballot && length <= stream.decided;
         let counts = if is_snapshot { length.min(stream.led_length) } else { length };
         let most = voter.accepted.entry(ballot).or_default();
@@ -162,15 +169,15 @@ impl Durable {
         Ok(())
     }
 
-    /// A node's process is over, and with it what it had appended to streams that were not prepared.
+    /// A node has crashed: what it had appended to unprepared streams is dropped.
     pub fn crashed(&mut self, node: NodeId) {
         for stream in &mut self.streams {
             stream.waiting.retain(|(other, _), _| *other != node);
         }
     }
 
-    /// A node has forgotten all it ever accepted. What it had accepted counts as before: without it, a
-    /// later majority has another member of those who accepted that. What it accepts from now on does not.
+    /// A node has lost its memory. What it had accepted still counts: any later majority without this node
+    /// contains another voter that accepted the same. What it accepts from now on does not count.
     pub fn forgets(&mut self, node: NodeId) {
         for stream in &mut self.streams {
             for voter in stream.voters.iter_mut().filter(|voter| voter.node == node) {
@@ -179,10 +186,11 @@ impl Durable {
         }
     }
 
-    /// A replica of a shard, having forgotten, holds all there is again: at least what was durable when it had forgotten.
+    /// A replica that had lost its memory has caught up: it holds at least the entries that were durable when
+    /// its memory was lost.
     ///
     /// # Errors
-    /// If it lacks something of that: it may have voted for it.
+    /// If it lacks one of those entries: it may have voted for it.
     pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> super::RuleVerdict {
         for worker in (0..self.workers as u32).map(WorkerId) {
             for voter in self.stream(shard, worker).voters.iter_mut().filter(|it| it.node == node) {
@@ -200,15 +208,16 @@ impl Durable {
         Ok(())
     }
 
-    /// Up to which clock everything is in so many entries of a stream, if that is known: all of them are durable.
+    /// The safe clock of the first `length` entries of a stream, if that is known: all of them are durable.
     pub fn safe_with(&self, shard: ShardId, worker: WorkerId, length: u64) -> Option<Clock> {
         let stream = &self.streams[shard.0 as usize * self.workers + worker.0 as usize];
         let last = || stream.safes.range(..length).next_back().map_or(Clock::ZERO, |(_, it)| *it);
         (length <= stream.taken).then(last)
     }
 
-    /// A node leads again, and what it had appended before, without its stream being prepared, is dropped, unless
-    /// `continues` says of the ballot under which it was that the lead goes on.
+    /// A node leads a stream again. What it had appended before, while the stream was not prepared, is
+    /// dropped, unless `continues` returns true for the ballot of that time: then its leadership was not
+    /// interrupted.
     pub fn leads_again(
         &mut self,
         shard: ShardId,
@@ -219,13 +228,13 @@ impl Durable {
         stream.waiting.retain(|(other, _), (ballot, _)| *other != node || continues(*ballot));
     }
 
-    /// The entry that is appended next.
+    /// Sets the entry that is appended next.
     pub fn shown(&mut self, shard: ShardId, worker: WorkerId, index: u64, entry: Bytes) {
         self.stream(shard, worker).shown = Some((index, entry));
     }
 
-    /// A stream is led by this ballot from now on, and has so many entries; those that are not durable yet
-    /// are shown. Some may just have been appended, and are spoken of afterwards.
+    /// A stream is led by this ballot from now on, and has `length` entries; those that are not durable yet
+    /// are shown. Some may have been appended in this step: their observations follow.
     pub fn leads(
         &mut self,
         shard: ShardId,
@@ -235,7 +244,7 @@ impl Durable {
     ) -> super::RuleVerdict {
         let stream = self.stream(shard, worker);
         if ballot <= stream.ballot {
-            return Ok(()); // An older one that has not heard.
+            return Ok(()); // A deposed leader that has not learned of its successor.
         }
         (stream.ballot, stream.led_length) = (ballot, length);
         if length < stream.decided {
@@ -256,14 +265,14 @@ impl Durable {
         Ok(())
     }
 
-    /// A leader says what its stream began with.
+    /// Records with how many entries a new leader's stream began, as the leader reports it.
     pub fn inherits(&mut self, shard: ShardId, worker: WorkerId, ballot: Ballot, length: u64) {
         let inherited = &mut self.stream(shard, worker).inherited;
         *inherited = (ballot, length).max(*inherited);
     }
 
-    /// The first entry that a node has appended while its stream was not prepared, and that is nowhere to be
-    /// seen yet.
+    /// The first entry that a node has appended while its stream was not prepared, and that was not seen in
+    /// the stream yet.
     #[inline]
     pub fn awaited(&self, shard: ShardId, worker: WorkerId, node: NodeId) -> Option<u64> {
         let stream = &self.streams[shard.0 as usize * self.workers + worker.0 as usize];
@@ -271,7 +280,7 @@ impl Durable {
         stream.waiting.range(first..=last).next().map(|((_, index), _)| *index)
     }
 
-    /// That entry is in the stream now, which the node leads; or will never be, if something else is there.
+    /// That entry is in the stream now, which the node leads; or is dropped, if another entry has this index.
     pub fn entered(
         &mut self,
         shard: ShardId,
@@ -299,7 +308,7 @@ impl Durable {
         }
     }
 
-    /// A node that leads the stream, or thinks so, has put an entry there.
+    /// A node that leads the stream, or is deposed and has not learned it, has appended an entry.
     fn enters(
         &mut self,
         shard: ShardId,
@@ -309,7 +318,7 @@ impl Durable {
     ) {
         let stream = self.stream(shard, worker);
         stream.known.entry(index).or_default().push((entry, facts.clone()));
-        // A leader that is deposed and does not know it says what becomes of nothing.
+        // A deposed leader that has not learned it decides nothing.
         let leads = stream.ballot == Ballot::default() || stream.ballot.node == node;
         if leads && index >= stream.taken {
             stream.ahead.insert(index, facts);
@@ -326,11 +335,11 @@ impl Durable {
             };
             let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
             lengths.sort_unstable();
-            // So many or more are held by this one and all after it: a majority.
+            // This voter and all after it hold at least as many entries: a majority.
             lengths[(lengths.len() - 1) / 2]
         };
-        // What a majority has accepted under a former ballot is decided, too, also if the last of them had it persisted
-        // when the next ballot led (seed 100902). That began with all of it.
+        // Entries that a majority has accepted under a former ballot are decided too, even if the last voter
+        // persisted them after the next ballot led (seed 100902). The next ballot began with all of them.
         let formers = stream.voters.iter().flat_map(|voter| voter.accepted.keys().copied());
         let former = formers.filter(|it| *it < stream.ballot).map(majority_of).max().unwrap_or(0);
         assert!(
@@ -374,27 +383,27 @@ impl Durable {
         &self.streams[first..first + self.workers]
     }
 
-    /// How many entries of a stream are durable.
+    /// The number of durable entries of a stream.
     pub fn decided(&self, shard: ShardId, worker: WorkerId) -> u64 {
         self.streams[shard.0 as usize * self.workers + worker.0 as usize].decided
     }
 
-    /// What so many entries of a stream say is known and durable.
+    /// The number of entries of a stream whose facts are known and durable.
     pub fn taken(&self, shard: ShardId, worker: WorkerId) -> u64 {
         self.streams[shard.0 as usize * self.workers + worker.0 as usize].taken
     }
 
-    /// Which ballot leads a stream, as far as is known.
+    /// The newest ballot that leads a stream, as far as the checks have seen.
     pub fn ballot(&self, shard: ShardId, worker: WorkerId) -> Ballot {
         self.streams[shard.0 as usize * self.workers + worker.0 as usize].ballot
     }
 
-    /// How far a shard is durable for what is new.
+    /// Up to which clock a shard is durable for the open epoch.
     pub fn of(&self, shard: ShardId) -> Clock {
         self.shards[shard.0 as usize]
     }
 
-    /// How far a shard is durable for what belongs to `epoch`.
+    /// Up to which clock a shard is durable for versions of `epoch`.
     pub fn of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
         match self.finals.get(&epoch) {
             Some(last) => last.of(shard),
@@ -402,7 +411,7 @@ impl Durable {
         }
     }
 
-    /// The same, whether the epoch's FVW is known or not.
+    /// The same by accepted entries alone, whether the epoch's FVW is known or not.
     pub fn accepted_of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
         if self.is_out(shard, epoch) {
             return Clock::MAX;
@@ -414,7 +423,8 @@ impl Durable {
         self.streams_of(shard).iter().map(up_to).min().unwrap_or(Clock::ZERO)
     }
 
-    /// A shard is out in the epochs from this one on, or in again: nothing of it is in those in which it is out.
+    /// A shard is out from epoch `open` on, or in again from it on: epochs in which it is out have no
+    /// versions of it.
     pub fn out(&mut self, shard: ShardId, open: Epoch, is_out: bool) {
         match is_out {
             true => _ = self.out.insert((shard, open), Epoch(u32::MAX)),
@@ -425,13 +435,13 @@ impl Durable {
         }
     }
 
-    /// Is the shard out in this epoch?
+    /// Whether the shard is out in this epoch.
     fn is_out(&self, shard: ShardId, epoch: Epoch) -> bool {
         let since = self.out.range((shard, Epoch(0))..=(shard, epoch)).next_back();
         since.is_some_and(|(_, until)| epoch < *until)
     }
 
-    /// The FVW of an epoch is known.
+    /// Records the FVW of an epoch.
     pub fn settle(&mut self, last: &VectorWatermark) {
         self.finals.entry(last.epoch()).or_insert_with(|| last.clone());
     }
@@ -441,12 +451,13 @@ impl Durable {
         self.finals.get(&epoch)
     }
 
-    /// All shards.
+    /// All shards of the cluster, in order.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards.len() as u32).map(ShardId)
     }
 
-    /// The first shard that is not durable up to the stamp, kept by `own`, and its entry there.
+    /// The first shard that is not durable up to the stamp, which shard `own` keeps, with the stamp's clock
+    /// for it.
     pub fn missing(&self, own: ShardId, stamp: &Stamp) -> Option<(ShardId, Clock)> {
         let view = stamp.seen_by(own);
         self.shards()
@@ -454,18 +465,19 @@ impl Durable {
             .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
     }
 
-    /// A shard is lost for good before the managers heard how these epochs ended on it: no other shard can know.
+    /// A shard is lost for good, and the ends of these epochs on it were never reported to the managers: no
+    /// other shard can learn them.
     pub fn ends_unheard(&mut self, lost: ShardId, epochs: BTreeSet<Epoch>) {
         self.unheard = Some((lost, epochs));
     }
 
-    /// May it stay open whether what has this stamp, kept by `own`, counts, since `lost` is lost for good?
+    /// Whether a version with this stamp, kept by `own`, may stay undecided because `lost` is lost for good.
     pub fn is_open(&self, own: ShardId, stamp: &Stamp, lost: ShardId) -> bool {
         let depends = stamp.seen_by(own).entry(lost) > Clock::ZERO;
         depends && !self.finals.contains_key(&stamp.epoch) && !self.is_rolled_back(own, stamp)
     }
 
-    /// Where a shard has ended an epoch, once all its streams have, durably.
+    /// The last clock of an epoch on a shard, once all the shard's streams have durably ended the epoch.
     pub fn ended(&self, shard: ShardId, epoch: Epoch) -> Option<Clock> {
         if self.is_out(shard, epoch) {
             return Some(Clock::MAX);
@@ -475,8 +487,8 @@ impl Durable {
         ends.min().flatten()
     }
 
-    /// Is what has this stamp, kept by `own`, discarded for good? Either the epoch is settled without it, or
-    /// a shard on which it depends has ended the epoch before.
+    /// Whether a version with this stamp, kept by `own`, is rolled back for good: its epoch is settled
+    /// without it, or a shard on which it depends has ended the epoch below it.
     pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
         let (epoch, view) = (stamp.epoch, stamp.seen_by(own));
         let is_heard = |shard: &ShardId| {
@@ -488,7 +500,7 @@ impl Durable {
             || (self.finals.contains_key(&epoch) && self.missing(own, stamp).is_some())
     }
 
-    /// A node takes the shard for durable up to `clock`.
+    /// Checks that a node that takes the shard for durable up to `clock` is right.
     pub fn check(&self, shard: ShardId, clock: Clock) -> super::RuleVerdict {
         let durable = self.of(shard);
         if clock <= durable {

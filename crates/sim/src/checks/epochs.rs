@@ -1,6 +1,6 @@
-//! M8: a transaction reads no version of a later epoch, and one of an earlier epoch only if it is
-//! durable. And it gets clocks only that were drawn while its epoch was open on the node: so all clocks of an
-//! epoch are below those of the next.
+//! M8: a transaction reads no version of a later epoch, and one of an earlier epoch only if that is durable.
+//! Its clocks were all drawn while its epoch was open on the node: so all clocks of an epoch are below those
+//! of the next.
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
@@ -8,7 +8,7 @@ use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 
-/// Which epochs are open on nodes, and were when clocks in flight were drawn.
+/// The epoch that is open on each node, and the one that was open when each clock in flight was drawn.
 #[derive(Debug, Default)]
 pub struct OpenEpochs {
     open: BTreeMap<NodeId, Epoch>,
@@ -28,19 +28,19 @@ impl OpenEpochs {
         self.drawn.insert((node, shard, clock), open);
     }
 
-    /// It is not in flight any more.
+    /// The clock is not in flight any more.
     pub fn resolved(&mut self, node: NodeId, shard: ShardId, clock: Clock) {
         self.drawn.remove(&(node, shard, clock));
     }
 
-    /// A node has crashed: it begins with the first epoch.
+    /// A node has crashed: its next process begins with the first epoch.
     pub fn crashed(&mut self, node: NodeId) {
         self.open.remove(&node);
         self.drawn.retain(|(other, ..), _| *other != node);
     }
 
-    /// A clock that was drawn on the node is used for a transaction of this epoch: a coordinator is told, or a version
-    /// installed.
+    /// A clock that was drawn on the node is used for a transaction of this epoch: it was sent to the
+    /// coordinator, or a version was installed with it.
     pub fn uses(
         &self,
         node: NodeId,

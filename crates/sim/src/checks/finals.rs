@@ -1,18 +1,18 @@
-//! M9: the FVW of an epoch is one, wherever it is heard; it says nothing that is not durable, and
-//! everything that anybody was told.
+//! M9: every node and manager that learns the FVW of an epoch learns the same one; it covers nothing that is
+//! not durable, and everything that was told to a client or applied by a follower.
 
 use super::durable::Durable;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};
 use std::collections::BTreeMap;
 
-/// What was taken for durable of each epoch.
+/// For each epoch, the greatest clocks that a client or follower took for durable.
 #[derive(Debug, Default)]
 pub struct Finals {
     taken: BTreeMap<(Epoch, ShardId), Clock>,
 }
 
 impl Finals {
-    /// A client was told of this, or a follower has applied it.
+    /// A client was told of a version with this stamp, or a follower has applied it.
     pub fn taken(&mut self, own: ShardId, stamp: &Stamp, durable: &Durable) {
         let view = stamp.seen_by(own);
         for shard in durable.shards() {
@@ -41,7 +41,7 @@ impl Finals {
         ))
     }
 
-    /// An epoch is settled, as managers say, or a node.
+    /// A manager or a node reports the FVW of an epoch.
     pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> super::RuleVerdict {
         let epoch = last.epoch();
         if let Some(before) = durable.last(epoch) {

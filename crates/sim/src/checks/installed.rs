@@ -1,8 +1,8 @@
 //! M2: on one key, the order in which versions are installed and the order of their clocks agree.
 //!
-//! The versions of every key are kept, without those that were rolled back with their epoch, so that this
-//! is also the model of what each shard holds. Order is judged by what one node installs: two leaders of
-//! a shard know nothing of each other, but those of one are of other epochs than those of the other.
+//! The versions of every key are kept, without those that were rolled back with their epoch, so that this is
+//! also the model of what each shard holds. Order is judged per node: two leaders of one shard do not see
+//! each other's installs, but their versions belong to different epochs.
 
 use super::durable::Durable;
 use shoal_engine::TransactionId;
@@ -10,20 +10,20 @@ use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What the leaders have installed.
+/// The versions that leaders have installed, by shard, table and key.
 #[derive(Debug)]
 pub struct Installed {
     shards: Vec<BTreeMap<TableId, Rows>>,
-    /// What each node has installed last.
+    /// The last version that each node has installed for each key.
     last: BTreeMap<NodeId, BTreeMap<InstalledKey, InstallOrder>>,
     /// Versions of epochs that are not settled.
     open: BTreeMap<Epoch, Vec<(InstalledKey, Stamp)>>,
 }
 
-/// The place of a version among those of its key.
+/// Orders the versions of one key: epoch first, then clock.
 type InstallOrder = (Epoch, Clock);
 
-/// A key, and where it lives.
+/// A shard, a table of it and a key in that.
 type InstalledKey = (ShardId, TableId, Vec<u8>);
 
 /// A table's keys and their versions.
@@ -33,23 +33,23 @@ pub type Rows = BTreeMap<Vec<u8>, InstalledVersions>;
 #[derive(Debug, Clone, Default)]
 pub struct InstalledVersions(Vec<InstalledVersion>);
 
-/// A version of a key.
+/// A version of a key in the model.
 #[derive(Debug, Clone)]
 pub struct InstalledVersion {
-    /// Its place in the order of the key's versions.
+    /// Its epoch and clock.
     pub order: InstallOrder,
     /// Its value; `None` for a tombstone.
     pub value: Option<Vec<u8>>,
-    /// Who wrote it.
+    /// The transaction that wrote it.
     pub transaction: TransactionId,
-    /// Whether it counts is not known, and will not be: a shard that it depends on is lost.
+    /// Whether it is committed cannot be decided any more: a shard on which it depends is lost.
     pub open: bool,
 }
 
-/// A version that is installed.
+/// A version at the moment at which it is installed.
 #[derive(Debug, Clone, Copy)]
 pub struct InstalledRow<'a> {
-    /// The node that did it.
+    /// The transaction that wrote it.
     pub transaction: TransactionId,
     /// Its stamp as the shard keeps it.
     pub stamp: &'a Stamp,
@@ -60,19 +60,19 @@ pub struct InstalledRow<'a> {
 }
 
 impl InstalledVersions {
-    /// The newest; `None` if all were rolled back.
+    /// The newest version; `None` if all were rolled back.
     pub fn newest(&self) -> Option<&InstalledVersion> {
         self.0.last()
     }
 
-    /// Those that may be the newest: the newest first, and the last of them counts, if any does.
+    /// The versions of which one is the newest, newest first: undecided ones, and the newest that is decided.
     fn candidates(&self) -> impl Iterator<Item = &InstalledVersion> {
         let mut over = false;
         let newest_first = self.0.iter().rev();
         newest_first.take_while(move |version| !std::mem::replace(&mut over, !version.open))
     }
 
-    /// Could a replica show this?
+    /// Whether a replica may return this value for the key.
     pub fn may_show(&self, value: Option<&[u8]>) -> bool {
         let none_counts = self.candidates().all(|version| version.open);
         let mut candidates = self.candidates();
@@ -80,7 +80,8 @@ impl InstalledVersions {
             || (value.is_none() && none_counts)
     }
 
-    /// Could a replica that leads have this as its newest version? A committed tombstone may be gone.
+    /// Whether the leader's store may have this as the key's newest version. A committed tombstone may be
+    /// collected.
     pub fn may_have(&self, order: Option<InstallOrder>) -> bool {
         let none_counts = self.candidates().all(|version| version.open);
         let fits = |version: &InstalledVersion| {
@@ -89,16 +90,16 @@ impl InstalledVersions {
         self.candidates().any(fits) || (order.is_none() && none_counts)
     }
 
-    /// All that may still count, the newest last.
+    /// All versions that may be committed, the newest last.
     pub fn all(&self) -> &[InstalledVersion] {
         &self.0
     }
 
-    /// Puts a version in its place.
+    /// Inserts a version in order.
     fn put(&mut self, version: InstalledVersion) -> Result<(), String> {
         let at = self.0.partition_point(|other| other.order < version.order);
         if let Some(other) = self.0.get(at).filter(|other| other.order == version.order) {
-            // A later leader installs what its predecessor had installed and left without an outcome.
+            // A later leader installs what its predecessor had installed and left undecided.
             return match other.transaction == version.transaction {
                 true => Ok(()),
                 false => Err(format!("{} installed it, too", other.transaction)),
@@ -119,12 +120,12 @@ impl Installed {
         }
     }
 
-    /// What a shard holds of a table.
+    /// The model's rows of a table on a shard.
     pub fn rows(&self, shard: ShardId, table: TableId) -> Option<&Rows> {
         self.shards[shard.0 as usize].get(&table)
     }
 
-    /// The keys of a shard from one place on and before another, in order, with their versions.
+    /// The model's keys of a shard in a range, in order, with their versions.
     pub fn range<'a>(
         &'a self,
         shard: ShardId,
@@ -144,8 +145,8 @@ impl Installed {
         })
     }
 
-    /// The leader of a shard, on this node, installs a version. It stays out of the model if it is rolled
-    /// back already.
+    /// The leader of a shard, on this node, installs a version. The model leaves it out if it is rolled back
+    /// already.
     pub fn install(
         &mut self,
         node: NodeId,
@@ -180,8 +181,8 @@ impl Installed {
         Ok(())
     }
 
-    /// An epoch is settled: what its FVW does not cover never was, and what is older than that which it
-    /// covers is of no account any more.
+    /// An epoch is settled: versions that its FVW does not cover leave the model, and so do those older than
+    /// a version that it covers.
     pub fn settle(&mut self, epoch: Epoch, durable: &Durable) {
         for ((shard, table, key), stamp) in self.open.remove(&epoch).unwrap_or_default() {
             let rows = self.shards[shard.0 as usize].get_mut(&table);
@@ -195,7 +196,8 @@ impl Installed {
         }
     }
 
-    /// See [`Checks::end_without`](super::Checks::end_without).
+    /// The epoch ends without the lost shard: versions that depend on that shard leave the model or stay
+    /// undecided. Called by [`Checks::end_without`](super::Checks::end_without).
     pub fn end_without(&mut self, lost: ShardId, durable: &Durable) {
         for ((shard, table, key), stamp) in self.open.values().flatten() {
             let rows = self.shards[shard.0 as usize].get_mut(table);
@@ -210,7 +212,7 @@ impl Installed {
         }
     }
 
-    /// A node has crashed, and remembers nothing that it installed.
+    /// A node has crashed: the versions that it had installed are no longer in its store.
     pub fn crashed(&mut self, node: NodeId) {
         self.last.remove(&node);
     }

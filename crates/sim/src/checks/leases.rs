@@ -1,13 +1,13 @@
-//! M7: a leader is appointed when the lease of the former one has ended, in true time; and once it serves, no former
-//! one acts.
+//! M7: a leader is appointed only after the lease of the former one has ended, in true time; and once it
+//! serves, no former one acts.
 //!
-//! The first is the stricter: a successor takes a while to hear of its appointment and to recover the shard, and by
-//! then a lease that was given up too early has mostly ended.
+//! The first check is the stricter one: a successor needs a while to learn of its appointment and to recover
+//! the shard, and by then a lease that was given up too early has mostly ended.
 
 use shoal_types::{Ballot, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 
-/// Who serves what.
+/// The newest ballot that serves each shard, or has served it.
 #[derive(Debug, Default)]
 pub struct Leases {
     served: BTreeMap<ShardId, Ballot>,
@@ -37,7 +37,7 @@ impl Leases {
         Ok(())
     }
 
-    /// A leader has acted.
+    /// A leader has acted under `ballot`.
     pub fn acted(&self, shard: ShardId, ballot: Ballot) -> super::RuleVerdict {
         match self.served.get(&shard) {
             Some(served) if *served > ballot => {

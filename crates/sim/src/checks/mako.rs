@@ -10,12 +10,12 @@ use shoal_mako::MakoObservation;
 use shoal_types::{Clock, NodeId, ShardId, TableId, VectorWatermark};
 use std::collections::BTreeMap;
 
-/// What the rules of `mako` remember, beside what those of all engines do.
+/// The state that only the rules of `mako` need, beside that of all engines.
 #[derive(Debug, Default)]
 pub struct MakoRules {
     finals: Finals,
     opened: OpenEpochs,
-    /// Up to which clock nodes have whole copies of shards.
+    /// Up to which clock each node has received a complete copy of a shard.
     copied: BTreeMap<(NodeId, ShardId), Clock>,
 }
 
@@ -75,7 +75,7 @@ impl EngineRules for MakoRules {
     }
 }
 
-/// What becomes of a transaction.
+/// Judges an observation about a transaction.
 fn transaction(
     checks: &mut Checks<MakoRules>,
     moment: Moment,
@@ -130,7 +130,7 @@ fn transaction(
     Ok(())
 }
 
-/// What the leader of a shard does.
+/// Judges an observation about a shard's leader.
 fn leadership(
     checks: &mut Checks<MakoRules>,
     moment: Moment,
@@ -154,7 +154,7 @@ fn leadership(
     Ok(())
 }
 
-/// What becomes of an epoch.
+/// Judges an observation about an epoch.
 fn epoch(
     checks: &mut Checks<MakoRules>,
     moment: Moment,
@@ -175,7 +175,7 @@ fn epoch(
     Ok(())
 }
 
-/// What becomes of a copy of a shard.
+/// Judges an observation about a replica or a copy for one.
 fn replica(
     checks: &mut Checks<MakoRules>,
     moment: Moment,
@@ -214,7 +214,7 @@ fn replica(
             moment.blame("M10", copies::check(given, installed, transactions, durable))?;
         }
         MakoObservation::Inherited { shard, stamp: _, table, key } => {
-            // Like what it installs as a leader.
+            // The same holds for versions that the node installs as a leader.
             replays.installed(node, *shard, (*table, key));
         }
         MakoObservation::Applied { shard, stamp, table, key, won } => {

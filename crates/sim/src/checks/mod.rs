@@ -17,12 +17,12 @@
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
 //!
-//! The engines' observations are their word for what they did; what is durable is computed here, from
+//! Engines report what they did as observations; what is durable is computed here, from
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
 //!
-//! What all engines have in common is [`Checks`]: transactions, streams and what is durable of them, versions, replicas,
-//! replies, and the core of most rules. `mako.rs` and `two_phase_commit.rs` are the engines' own, an [`EngineRules`] each,
-//! which take the engine's observations to that core and judge the rest.
+//! [`Checks`] holds what all engines share: transactions, streams and what is durable of them, versions,
+//! replicas, replies, and the core of most rules. `mako.rs` and `two_phase_commit.rs` implement
+//! [`EngineRules`]: they pass the engine's observations to that core and judge the rest.
 
 mod acknowledged;
 mod copies;
@@ -70,23 +70,23 @@ pub struct Moment {
     pub place: WorkerPlace,
 }
 
-/// What a rule says of an observation; the text tells how it is broken.
+/// The result of judging an observation; the error describes the violation.
 type RuleVerdict = Result<(), String>;
 
 impl Moment {
-    /// The violation of a rule, where it was broken.
+    /// Turns a failed verdict into a violation of `rule` at this moment and place.
     fn blame(self, rule: &'static str, verdict: RuleVerdict) -> Result<(), Violation> {
         verdict.map_err(|what| Violation { rule, what, at: self.at, place: Some(self.place) })
     }
 }
 
-/// The rules of one engine, over what holds for all of them.
+/// The rules of one engine, on top of what holds for all of them.
 pub trait EngineRules: Default + Debug {
-    /// What the engine lets be seen.
+    /// The engine's observations.
     type Observation;
 
-    /// Versions are visible before they are durable: what clients are told waits for that, and what is not durable at the
-    /// end of an epoch is rolled back.
+    /// Whether versions are visible before they are durable: then replies wait until they are, and versions
+    /// that are not durable at the end of an epoch are rolled back.
     const SPECULATES: bool;
 
     /// The engine's name for the rule that install order and clock order agree.
@@ -135,18 +135,18 @@ pub struct Checks<R> {
     installed: Installed,
     safe_clocks: SafeClocks,
     leases: Leases,
-    /// Who was to lead what.
+    /// The appointments made so far: shard and ballot.
     appointed: BTreeSet<(ShardId, Ballot)>,
     replay: Replay,
     replies: Replies,
-    /// See [`Checks::holds`].
+    /// The lengths of a shard's streams at the node of the next observation: see [`Checks::holds`].
     held: Vec<(WorkerId, u64)>,
-    /// Replicas that have lost their memory, and do not hold all there is again.
+    /// Replicas that have lost their memory and have not caught up yet.
     empty: BTreeSet<(ShardId, NodeId)>,
     shards: u32,
-    /// Clocks keep no bound, and so leases need not hold.
+    /// Clocks exceed their bounds, so leases need not hold.
     wild_clocks: bool,
-    /// How often they did not.
+    /// How often a former leader acted although another served already, which only wild clocks may cause.
     two_leaders: u64,
     /// The shard that is lost for good: what depends on it may stay undecided.
     lost: Option<ShardId>,
@@ -175,34 +175,34 @@ impl<R: EngineRules> Checks<R> {
         }
     }
 
-    /// A shard is lost for good.
+    /// Declares a shard lost for good: versions that depend on it may stay undecided.
     pub fn loses(&mut self, shard: ShardId) {
         self.lost = Some(shard);
     }
 
-    /// All is over, and the epochs have ended on all shards but the lost one: what depends on that and is not known to
-    /// count is nowhere, or still undecided. Of the `unheard` epochs the managers were never told how they ended on the
-    /// lost one (seeds 29662, 42167).
+    /// The run has ended, and the epochs have ended on all shards but the lost one: a version that depends on
+    /// that shard and is not known to be committed is rolled back or still undecided. The ends of the
+    /// `unheard` epochs on the lost shard were never reported to the managers (seeds 29662, 42167).
     pub fn end_without(&mut self, lost: ShardId, unheard: BTreeSet<Epoch>) {
         self.durable.ends_unheard(lost, unheard);
         self.installed.end_without(lost, &self.durable);
     }
 
-    /// Clocks will keep no bound: leases are at risk, and nothing else.
+    /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         self.wild_clocks = true;
     }
 
-    /// How often a former leader acted, where clocks keep no bound.
+    /// How often a former leader acted where clocks exceed their bounds.
     pub fn two_leaders(&self) -> u64 {
         self.two_leaders
     }
 
-    /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries under
-    /// this ballot.
+    /// The stream of this worker at `node`, a replica of the shard, has accepted `length` entries under this
+    /// ballot.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the replica holds fewer entries than that ballot's leader began with.
     #[inline]
     pub fn accepted(
         &mut self,
@@ -216,29 +216,30 @@ impl<R: EngineRules> Checks<R> {
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
     }
 
-    /// The streams of a shard have so many entries at the node of which the next observation speaks, decided or copied.
+    /// Sets the lengths of a shard's streams, decided or copied, at the node of the next observation.
     pub fn holds(&mut self, lengths: Vec<(WorkerId, u64)>) {
         self.held = lengths;
     }
 
-    /// The entry of which the next observation speaks.
+    /// Sets the entry that the next observation is about.
     pub fn entry(&mut self, shard: ShardId, worker: WorkerId, index: u64, entry: &Bytes) {
         self.durable.shown(shard, worker, index, entry.clone());
     }
 
-    /// An entry that was appended to a stream before that was prepared, and that was not seen there.
+    /// The first entry that the worker appended to a stream before that was prepared, and that was not seen
+    /// in it yet.
     #[inline]
     pub fn awaited(&self, shard: ShardId, place: WorkerPlace) -> Option<u64> {
         self.durable.awaited(shard, place.worker, place.node)
     }
 
-    /// It is there now.
+    /// That entry is in the stream now.
     pub fn entered(&mut self, shard: ShardId, place: WorkerPlace, index: u64, entry: Bytes) {
         self.durable.entered(shard, (place.worker, place.node), index, entry);
     }
 
-    /// Would it be news that the stream is led by this ballot? If so, how many entries it
-    /// begins with that need not be shown.
+    /// Whether it is new to the checks that this ballot leads the stream. If so, returns how many of the
+    /// entries it begins with need not be shown.
     #[inline]
     pub fn is_news(&self, shard: ShardId, worker: WorkerId, ballot: Ballot) -> Option<u64> {
         let is_news = ballot > self.durable.ballot(shard, worker);
@@ -259,13 +260,14 @@ impl<R: EngineRules> Checks<R> {
     ) -> Result<(), Violation> {
         let (place, worker) = (moment.place, moment.place.worker);
         let before = self.durable.ballot(shard, worker);
-        // Who was appointed in between may not have come so far as to lead this stream.
+        // A leader that was appointed in between may not have prepared this stream.
         let between = self.appointed.range((shard, before)..(shard, ballot));
         let mut others = between.map(|(_, other)| other).chain([&before]);
         if before != Ballot::default() && others.any(|other| other.node != place.node) {
             self.safe_clocks.leads(shard, place);
         }
-        // What a node had appended before another was appointed is dropped, also if it is appointed again.
+        // What a node had appended before another was appointed is dropped, even if the node is appointed
+        // again.
         let appointed = &self.appointed;
         let continues = |since: Ballot| {
             appointed.range((shard, since)..=(shard, ballot)).all(|(_, it)| it.node == place.node)
@@ -276,13 +278,13 @@ impl<R: EngineRules> Checks<R> {
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
     }
 
-    /// A shard is out from this epoch on, or in again, as the managers say.
+    /// The managers have declared a shard out from this epoch on, or in again.
     pub fn out(&mut self, shard: ShardId, open: Epoch, is_out: bool) {
         self.durable.out(shard, open, is_out);
     }
 
-    /// The managers have appointed a leader of the shard, under this ballot. `formers` are the other nodes that take
-    /// themselves for its leader: each with the ballot under which, and when its lease ends in true time.
+    /// The managers have appointed a leader of the shard, under this ballot. `formers` are the other nodes
+    /// that still take themselves for its leader: each with its ballot and the end of its lease in true time.
     ///
     /// # Errors
     /// If one of those leases has not ended.
@@ -302,7 +304,7 @@ impl<R: EngineRules> Checks<R> {
         Ok(())
     }
 
-    /// A node has crashed.
+    /// A node has crashed: its process and all that it did not persist are gone.
     pub fn crashed(&mut self, node: NodeId) {
         self.durable.crashed(node);
         self.safe_clocks.crashed(node);
@@ -318,19 +320,19 @@ impl<R: EngineRules> Checks<R> {
         self.empty.extend(shards.map(|shard| (shard, node)));
     }
 
-    /// A replica that had lost its memory holds all there is, as the managers say.
+    /// The managers have recorded that a replica without memory has caught up.
     ///
     /// # Errors
-    /// If that is not so.
+    /// If it lacks an entry that was durable when its memory was lost.
     pub fn remembers(&mut self, at: Time, shard: ShardId, node: NodeId) -> Result<(), Violation> {
         self.empty.remove(&(shard, node));
         self.durable.remembers(shard, node).map_err(|what| Violation::new("M4", at, what))
     }
 
-    /// A replica that has lost its memory, as the managers know, is appointed.
+    /// The managers have appointed a replica of which they know that it lost its memory.
     ///
     /// # Errors
-    /// If it has not got all there is since.
+    /// If it has not caught up since.
     pub fn appointed_anew(
         &self,
         at: Time,
@@ -346,22 +348,22 @@ impl<R: EngineRules> Checks<R> {
     /// The managers have made an FVW final.
     ///
     /// # Errors
-    /// If it cannot be.
+    /// If it differs from an earlier one, or covers something that is not durable.
     pub fn is_final(&mut self, at: Time, last: &VectorWatermark) -> Result<(), Violation> {
         R::settled(self, last).map_err(|what| Violation::new("M9", at, what))
     }
 
-    /// What the shards should hold.
+    /// The model of the shards' contents.
     pub fn installed(&self) -> &Installed {
         &self.installed
     }
 
-    /// Is what has this stamp, kept by the shard, discarded for good?
+    /// Whether a version with this stamp, kept by the shard, is rolled back for good.
     pub fn is_rolled_back(&self, shard: ShardId, stamp: &Stamp) -> bool {
         R::SPECULATES && self.durable.is_rolled_back(shard, stamp)
     }
 
-    /// Judges what a step let be seen.
+    /// Judges an observation of a worker's step.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -420,7 +422,8 @@ impl<R: EngineRules> Checks<R> {
         let worker = moment.place.worker;
         self.durable.inherits(shard, worker, ballot, length);
         if ballot < self.durable.ballot(shard, worker) {
-            // Promises that came late: it lacks what is decided since, and decides nothing (seed 10578).
+            // The promises came late: the stream lacks entries that were decided since, and decides nothing
+            // (seed 10578).
             self.safe_clocks.leads(shard, moment.place);
         }
     }
@@ -451,20 +454,20 @@ impl<R: EngineRules> Checks<R> {
         moment.blame(R::SAFE_CLOCK, verdict)
     }
 
-    /// A client outside asks for something.
+    /// A client outside has sent a request.
     pub fn asked(&mut self, client: ClientId, request: &ClientRequest) {
         self.replies.asked(client, request);
     }
 
-    /// A connection of a client has ended, or the client has ended it.
+    /// A connection of a client has ended, or was closed by the client.
     pub fn hung_up(&mut self, client: ClientId) {
         self.replies.hung_up(client);
     }
 
-    /// Judges what a client outside is about to be told.
+    /// Judges a reply that is about to be sent to a client outside.
     ///
     /// # Errors
-    /// What it must not be told, or not yet.
+    /// If it reveals a version that is not durable, or contradicts an earlier reply.
     pub fn replied(
         &mut self,
         moment: Moment,
@@ -482,10 +485,11 @@ impl<R: EngineRules> Checks<R> {
         })
     }
 
-    /// Judges what is left when all is quiet: nothing that was told as committed is missing.
+    /// Judges the final state once the cluster is quiet: nothing that was acknowledged as committed is
+    /// missing.
     ///
     /// # Errors
-    /// The first acknowledgement that was broken.
+    /// The first acknowledged transaction of which something is missing.
     pub fn finish(&self, at: Time) -> Result<(), Violation> {
         self.replies
             .finish(&self.durable)

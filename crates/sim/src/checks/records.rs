@@ -1,5 +1,5 @@
-//! P4: for an engine that installs only what is durable: a version's record is accepted by a majority of
-//! the voters before the version is installed or applied, or anybody is told.
+//! P4, for an engine that installs only what is durable: a version's record is accepted by a majority of the
+//! voters before the version is installed or applied, and before a client is told of it.
 //!
 //! A record is the entry of a stream that carries the version's clock: what prepares the transaction
 //! on that shard, or commits it.
@@ -10,7 +10,7 @@ use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, WorkerId};
 use std::collections::BTreeMap;
 
-/// Where the record of each clock is.
+/// The stream entry that is the record of each clock.
 #[derive(Debug, Default)]
 pub struct Records {
     entries: BTreeMap<(ShardId, WorkerId, Clock), u64>,
@@ -30,12 +30,12 @@ impl Records {
         clock: Clock,
         durable: &Durable,
     ) -> super::RuleVerdict {
-        let complain =
+        let violation =
             |why| Err(format!("a version of {shard} with clock {clock} is visible, and {why}"));
         match self.entries.get(&(shard, worker, clock)) {
-            None => complain("there is no record of it".to_owned()),
+            None => violation("there is no record of it".to_owned()),
             Some(index) if *index >= durable.decided(shard, worker) => {
-                complain(format!("no majority has accepted entry {index}, its record"))
+                violation(format!("no majority has accepted entry {index}, its record"))
             }
             Some(_) => Ok(()),
         }
@@ -51,7 +51,7 @@ impl Records {
         let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
         for (shard, clock) in writes {
             self.visible(*shard, id.worker, *clock, durable)
-                .map_err(|what| format!("somebody was told of {id}: {what}"))?;
+                .map_err(|what| format!("a client was told of {id}: {what}"))?;
         }
         Ok(())
     }

@@ -6,13 +6,14 @@ use super::transactions::SeenAttempt;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the replicas have applied.
+/// The versions that replicas have applied.
 #[derive(Debug)]
 pub struct Replay {
     shards: usize,
-    /// By node and shard.
+    /// The newest applied versions, for each pair of a node and a shard.
     replicas: Vec<BTreeMap<TableId, Newest>>,
-    /// Keys that nodes have installed themselves, as leaders: what they hold of these is not known here.
+    /// Keys that nodes have installed themselves, as leaders: the checks do not track what the stores hold of
+    /// these.
     own: BTreeSet<(NodeId, ShardId, TableId, Vec<u8>)>,
 }
 
@@ -39,7 +40,7 @@ pub fn covered(
 }
 
 impl Replay {
-    /// Nothing yet.
+    /// Starts with nothing applied.
     pub fn new(nodes: usize, shards: usize) -> Replay {
         Replay { shards, replicas: vec![BTreeMap::new(); nodes * shards], own: BTreeSet::new() }
     }
@@ -49,14 +50,14 @@ impl Replay {
         self.own.insert((node, shard, table, key.to_vec()));
     }
 
-    /// A node has crashed: it begins with nothing.
+    /// A node has crashed: its stores are empty, and it applies everything again.
     pub fn crashed(&mut self, node: NodeId) {
         let first = node.0 as usize * self.shards;
         self.replicas[first..first + self.shards].iter_mut().for_each(BTreeMap::clear);
         self.own.retain(|(other, ..)| *other != node);
     }
 
-    /// A node has looked at a version and says whether it is the newest one now.
+    /// A follower has applied a version, and reports whether it replaced the newest one.
     pub fn applied(
         &mut self,
         node: NodeId,

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Rows read at once.
+/// Rows read in one page of a copy.
 const PAGE_ROWS: usize = 1024;
 
-/// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`; `leader` says
-/// who leads it, `store` finds a copy, and `rolled_back` tells of a stamp that a shard keeps whether that was rolled back.
+/// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`.
+/// `leader` returns the leader of a shard, `store` a replica's store, and `rolled_back` whether the version
+/// with a stamp that a shard keeps was rolled back.
 pub fn check(
     topology: &Topology,
     (installed, lost): (&Installed, Option<ShardId>),
@@ -29,7 +30,7 @@ pub fn check(
                 return Err(format!("{node} has no store of {shard}"));
             };
             let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
-            left_over(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
+            find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader(shard);
             for (table, number) in topology.tables().iter().zip(0..) {
                 let (id, empty) = (TableId(number), Rows::new());
@@ -43,7 +44,10 @@ pub fn check(
 }
 
 /// No version in the store is `rejected`.
-fn left_over(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> super::RuleVerdict {
+fn find_rejected(
+    store: &Arc<Store>,
+    rejected: impl Fn(StampRef<'_>) -> bool,
+) -> super::RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let all = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
     let mut found = Ok(());

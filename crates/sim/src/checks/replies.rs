@@ -1,11 +1,11 @@
 //! M5 at the client, and exactly once: what a reply to a client outside shows is durable.
 //!
-//! Judged by values alone, so that no engine has to say what it read for which client. A value that a client
-//! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
-//! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
-//! answered, so is the row that keeps it from taking effect again. There is one such row for a call. And the
-//! answers that name the same interactive transaction say the same of each step, however often they are given and however
-//! late: a copy of a step runs nothing anew.
+//! Judged by values alone, so that no engine has to report what it read for which client. A value that is
+//! shown to a client is that of an installed and durable version, unless the client's own transaction wrote
+//! it. When a commit is acknowledged, everything that the client asked to write is durable; when a call is
+//! answered, so is the request row that keeps it from taking effect again. There is one such row for a call.
+//! Answers to the same step of an interactive transaction agree, however often and late they are given: a
+//! repeated step runs nothing anew.
 
 use super::durable::Durable;
 use bytes::Bytes;
@@ -23,16 +23,16 @@ use std::collections::BTreeMap;
 pub struct Replies {
     requests: Option<TableId>,
     versions: BTreeMap<(TableId, Vec<u8>), Vec<DurableVersion>>,
-    /// By the connection and the number of the session.
+    /// Interactive transactions, by the connection and the number of the session.
     sessions: BTreeMap<(ClientId, u64), ReplySession>,
-    /// Calls whose row was written.
+    /// Calls whose request row was written, by its key and count: the stamps with which it was.
     performed: BTreeMap<(Vec<u8>, u64), Vec<KeptStamp>>,
 }
 
 /// A stamp, and the shard that keeps it.
 type KeptStamp = (ShardId, Stamp);
 
-/// A version of a key, for good.
+/// A version of a key; it is never removed.
 #[derive(Debug)]
 struct DurableVersion {
     shard: ShardId,
@@ -43,19 +43,19 @@ struct DurableVersion {
 /// An interactive transaction of a client.
 #[derive(Debug, Default)]
 struct ReplySession {
-    /// The steps that it waits for, by number.
+    /// The steps that the client has sent and that are not answered, by number.
     asked: BTreeMap<u32, ReplyStep>,
-    /// The keys that it writes itself, and what, once that was done.
+    /// The keys that the transaction has written itself, and their values.
     own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
-    /// What was answered, by step.
+    /// The answers given so far, by step.
     answers: BTreeMap<u32, OperationResult>,
 }
 
-/// A reply that its client must not be told, and why.
+/// A reply that must not be sent to its client, and why.
 pub(super) enum WrongReply {
-    /// It shows what is not durable.
+    /// It reveals a version that is not durable.
     NotDurable(String),
-    /// It contradicts another one.
+    /// It contradicts an earlier reply.
     Contradicts(String),
 }
 
@@ -66,7 +66,7 @@ enum ReplyStep {
 }
 
 impl Replies {
-    /// Nothing was asked for yet.
+    /// Starts without requests.
     pub fn new(topology: &Topology) -> Replies {
         Replies {
             requests: topology.table(REQUESTS_TABLE),
@@ -88,7 +88,7 @@ impl Replies {
         let Some(value) = value else { return Ok(()) };
         let versions = self.versions.entry((table, key.to_vec())).or_default();
         if versions.iter().any(|version| (version.shard, &version.stamp) == (shard, stamp)) {
-            return Ok(()); // A later leader shows what its predecessor had installed.
+            return Ok(()); // A later leader installs its predecessor's versions again.
         }
         let version = DurableVersion { shard, stamp: stamp.clone(), value: value.to_vec() };
         versions.push(version);
@@ -96,7 +96,7 @@ impl Replies {
             && let Ok(Some((count, _))) = read_request_row(key, value)
         {
             let times = self.performed.entry((key.to_vec(), count)).or_default();
-            // One that was rolled back, or may yet be since its epoch is closed, is none.
+            // A version that was rolled back, or may be since its epoch is closed, does not count.
             let counts = |(shard, other): &KeptStamp| {
                 other.epoch == stamp.epoch || durable.missing(*shard, other).is_none()
             };
@@ -123,7 +123,7 @@ impl Replies {
         Ok(())
     }
 
-    /// A client asks for something, perhaps again.
+    /// A client sends a request, perhaps again.
     pub fn asked(&mut self, client: ClientId, request: &ClientRequest) {
         let ClientRequest::Steps { session, number, operations, ending, .. } = request else {
             return;
@@ -133,14 +133,14 @@ impl Replies {
         self.sessions.entry((client, *session)).or_default().asked.extend(steps);
     }
 
-    /// A connection has ended: nothing is told over it any more.
+    /// A connection has ended: no reply is sent over it any more.
     pub fn hung_up(&mut self, client: ClientId) {
         let its = self.sessions.range((client, 0)..=(client, u64::MAX));
         let its: Vec<_> = its.map(|(name, _)| *name).collect();
         its.iter().for_each(|name| drop(self.sessions.remove(name)));
     }
 
-    /// A client is about to be told something: names what it may not be told yet.
+    /// Judges a reply that is about to be sent to a client.
     pub fn replied(
         &mut self,
         client: ClientId,
@@ -149,7 +149,7 @@ impl Replies {
         durable: &Durable,
     ) -> Result<(), WrongReply> {
         match reply {
-            // An engine that judges by records answers when those are durable, and installs afterwards.
+            // An engine that is judged by records answers when those are durable, and installs afterwards.
             ClientReply::Called { id, result: Ok(result), .. } if by_watermark => {
                 self.called(*id, result, durable).map_err(WrongReply::NotDurable)
             }
@@ -168,7 +168,7 @@ impl Replies {
                 self.sessions.insert(name, session);
                 verdict.map_err(|what| WrongReply::NotDurable(of(what)))
             }
-            // Errors show that something is in the way, and nothing of it.
+            // An error reveals that another transaction is in the way, but no value.
             ClientReply::Called { .. }
             | ClientReply::CallsOpened { .. }
             | ClientReply::Done { .. }
@@ -184,8 +184,8 @@ impl Replies {
             .map_err(|what| format!("{id:?} was answered: {what}"))
     }
 
-    /// A step is answered, and with it the puts and deletes before it. What was answered before comes again when it is asked
-    /// for again.
+    /// A step is answered, and with it the puts and deletes before it. When the step is repeated, the earlier
+    /// answer is given again.
     fn done_up_to(
         &self,
         session: &mut ReplySession,
@@ -249,7 +249,7 @@ impl Replies {
         }
     }
 
-    /// Some version of the key has this value, and may be shown.
+    /// Checks that some version of the key has this value and is durable.
     fn is_durable(
         &self,
         table: TableId,
@@ -269,7 +269,7 @@ impl Replies {
             return Ok(());
         }
         let why = match newest {
-            None => "which nobody wrote".to_owned(),
+            None => "which no transaction wrote".to_owned(),
             Some((shard, clock)) => format!("written with {clock} on {shard}, is not durable"),
         };
         let (key, value) = (key.escape_ascii(), value.escape_ascii());

@@ -6,7 +6,7 @@ use shoal_engine::WorkerPlace;
 use shoal_types::{Clock, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The clocks of every stream, as each worker has them that leads it.
+/// For every stream, the clocks that its leading worker has in flight or installed.
 #[derive(Debug, Default)]
 pub struct SafeClocks {
     streams: BTreeMap<(ShardId, WorkerPlace), StreamClocks>,
@@ -14,14 +14,15 @@ pub struct SafeClocks {
 
 #[derive(Debug, Clone, Default)]
 struct StreamClocks {
-    /// Drawn and not resolved.
+    /// Clocks that were drawn and not resolved.
     in_flight: BTreeSet<Clock>,
-    /// Installed and not in the stream.
+    /// Clocks that were installed and are in no entry of the stream yet.
     owed: BTreeSet<Clock>,
-    /// In the stream, above the safe clock: more may still be heard of these.
+    /// Clocks in the stream above the safe clock: later entries may carry more pieces with them.
     appended: BTreeSet<Clock>,
     safe: Clock,
-    /// It has led before, and may still hear of what was in flight then.
+    /// The worker has led the stream before, and may still receive outcomes of transactions that were in
+    /// flight then.
     led_before: bool,
 }
 
@@ -35,7 +36,7 @@ impl SafeClocks {
         *self.stream(shard, place) = StreamClocks { led_before: true, ..StreamClocks::default() };
     }
 
-    /// A node has crashed.
+    /// A node has crashed: the clocks that its workers had in flight are gone.
     pub fn crashed(&mut self, node: NodeId) {
         self.streams.retain(|(_, place), _| place.node != node);
     }
@@ -81,7 +82,7 @@ impl SafeClocks {
         if installed {
             self.installed(shard, place, clock);
         } else {
-            // Some parts of it may have been installed: they are lost with their epoch.
+            // Some of its versions may have been installed: they are rolled back with their epoch.
             self.stream(shard, place).owed.remove(&clock);
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! M1: a stamp covers the stamps of every version read, present or absent, that is not durable; and
-//! every version that a transaction installs, wherever, carries all of the stamp that it was certified
-//! with. The second is what lets the first be judged by the versions that are read, and M5 and M6 by the
+//! M1: a stamp covers the stamps of every version read, present or absent, that is not durable; and every
+//! version that a transaction installs, on any shard, carries the whole stamp with which the transaction was
+//! certified. The second allows the first to be judged by the versions that are read, and M5 and M6 by the
 //! stamps that replicas keep: a version without its writer's other shards would hide them from all three.
 
 use super::durable::Durable;
@@ -14,7 +14,7 @@ pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super:
     let stamp = certified.stamp.seen_by(certified.own);
     for read in &seen.reads {
         if read.stamp.epoch != certified.stamp.epoch {
-            continue; // M8 speaks of those.
+            continue; // M8 judges reads of later epochs.
         }
         let version = read.stamp.seen_by(read.shard);
         for shard in durable.shards() {
@@ -40,8 +40,8 @@ pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super:
     installed.try_for_each(|(shard, stamp)| carries(id, seen, *shard, stamp, durable))
 }
 
-/// Judges a version's stamp, as `shard` keeps it, by the one its writer was certified with, if it was
-/// already: a participant that certifies on behalf of its coordinator is ahead of it.
+/// Judges a version's stamp, as `shard` keeps it, by the stamp with which its writer was certified, if it was
+/// already: a participant that certifies on behalf of its coordinator does so earlier.
 pub fn carries(
     id: TransactionId,
     writer: &SeenAttempt,

@@ -1,13 +1,13 @@
-//! M5: no client is told of what is not durable; and a client that is told that a transaction was rolled back
-//! with its epoch is told the truth.
+//! M5: no client is told of what is not durable; and a client is told that a transaction was rolled back with
+//! its epoch only if it was.
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
 use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Stamp};
 
-/// Judges an answer that reveals what `stamp`, kept by `own`, covers. What is known of the transaction
-/// itself counts as well: the engine's word for what it reveals may be too little.
+/// Judges an answer that reveals what `stamp`, kept by `own`, covers. The versions that the transaction is
+/// known to have read count as well: the stamp that the engine reports may cover too little.
 pub fn check(
     id: TransactionId,
     own: ShardId,
@@ -17,39 +17,39 @@ pub fn check(
 ) -> super::RuleVerdict {
     if seen.told_outcome && seen.told_rolled_back {
         return Err(format!(
-            "somebody was told that {id} has committed, and that it was rolled back"
+            "a client was told that {id} has committed, and that it was rolled back"
         ));
     }
-    let complain = |what: &str, (shard, clock)| {
+    let violation = |what: &str, (shard, clock)| {
         let up_to = durable.of(shard);
         Err(format!(
-            "somebody was told of {id}, {what} depends on {shard} up to {clock}, while it is \
+            "a client was told of {id}, {what} depends on {shard} up to {clock}, while it is \
              durable up to {up_to} only"
         ))
     };
     if let Some(missing) = durable.missing(own, stamp) {
-        return complain("which", missing);
+        return violation("which", missing);
     }
     if let Some(certified) = &seen.certified
         && let Some(missing) = durable.missing(certified.own, &certified.stamp)
     {
-        return complain("whose stamp", missing);
+        return violation("whose stamp", missing);
     }
-    // Certified or not: who is told of what a transaction read goes by it.
+    // Certified or not: the reply reveals what the transaction has read.
     for read in &seen.reads {
         if let Some(missing) = durable.missing(read.shard, &read.stamp) {
-            return complain("which read what", missing);
+            return violation("which read what", missing);
         }
     }
     Ok(())
 }
 
-/// Judges that a client is told that a transaction was rolled back with its epoch: that has ended, without
-/// it, and no client was told otherwise.
+/// Judges that a client is told that a transaction was rolled back with its epoch: the epoch has ended
+/// without it, and no client was told otherwise.
 pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
     if seen.told_outcome {
         return Err(format!(
-            "somebody was told that {id} has committed, and that it was rolled back"
+            "a client was told that {id} has committed, and that it was rolled back"
         ));
     }
     let Some(certified) = &seen.certified else { return Ok(()) };
@@ -61,5 +61,5 @@ pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> 
         None => "and no shard has ended that before it",
         Some(_) => "whose FVW covers it",
     };
-    Err(format!("somebody was told that {id} was rolled back with {epoch}, {why}"))
+    Err(format!("a client was told that {id} was rolled back with {epoch}, {why}"))
 }

@@ -1,32 +1,33 @@
-//! What is known of every transaction: what it read, its stamp, what it installed, what was told.
+//! What the checks have seen of every transaction: its reads, its stamp, what it installed and what clients
+//! were told.
 
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, ShardId, Stamp};
 use std::collections::BTreeMap;
 
-/// All attempts that were seen.
+/// All attempts that were seen, by transaction id.
 #[derive(Debug, Default)]
 pub struct Transactions {
     seen: BTreeMap<TransactionId, SeenAttempt>,
-    /// Who drew a clock: its writer's stamp tells what a version with this clock depends on.
+    /// The transaction that drew each clock: its stamp contains what a version with this clock depends on.
     writers: BTreeMap<(ShardId, Epoch, Clock), TransactionId>,
 }
 
-/// One attempt.
+/// One attempt at a transaction.
 #[derive(Debug, Default)]
 pub struct SeenAttempt {
-    /// What it read before it was certified.
+    /// The versions that it read before it was certified.
     pub reads: Vec<SeenRead>,
-    /// Its stamp, once it has one.
+    /// Its stamp, once it is certified.
     pub certified: Option<Certified>,
-    /// Where it installed something, and the stamp of that as the shard keeps it.
+    /// The shards on which it installed versions, and the stamps of those as the shards keep them.
     pub installed: Vec<(ShardId, Stamp)>,
-    /// The clocks that were drawn for it, and which of them were resolved as installed: a branch that had
-    /// nothing but absent keys to delete installs no version.
+    /// The clocks that were drawn for it, and whether each was resolved as installed: a branch that had only
+    /// absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
-    /// A client was told something of it.
+    /// A client was told a result of it.
     pub told: bool,
-    /// He was told that it has committed.
+    /// A client was told that it has committed.
     pub told_outcome: bool,
     /// A client was told that it was rolled back with its epoch.
     pub told_rolled_back: bool,
@@ -35,27 +36,28 @@ pub struct SeenAttempt {
 /// A version that was read.
 #[derive(Debug)]
 pub struct SeenRead {
-    /// Who keeps it.
+    /// The shard that keeps it.
     pub shard: ShardId,
     /// Its stamp as the shard keeps it.
     pub stamp: Stamp,
-    /// It is a tombstone.
+    /// Whether it is a tombstone.
     pub tombstone: bool,
 }
 
 /// The stamp of a certified transaction.
 #[derive(Debug)]
 pub struct Certified {
-    /// As which shard it is written.
+    /// The shard on whose behalf `stamp` is written: its own entry is this shard's.
     pub own: ShardId,
-    /// All it depends on.
+    /// All that the transaction depends on.
     pub stamp: Stamp,
-    /// Where it writes, with the clocks drawn there.
+    /// The shards that it writes, with the clocks drawn there.
     pub writes: Vec<(ShardId, Clock)>,
 }
 
 impl Transactions {
-    /// It read a version. What is served after it was certified is a late repetition.
+    /// The transaction has read a version. Reads served after it was certified are late repetitions and are
+    /// not recorded.
     pub fn read(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp, tombstone: bool) {
         let seen = self.seen.entry(id).or_default();
         if seen.certified.is_none() {
@@ -68,14 +70,14 @@ impl Transactions {
         self.seen.entry(id).or_default().drawn.push((shard, clock, false));
     }
 
-    /// Its clock was resolved.
+    /// A clock of the transaction was resolved.
     pub fn resolved(&mut self, id: TransactionId, shard: ShardId, clock: Clock, installed: bool) {
         let drawn = &mut self.seen.entry(id).or_default().drawn;
         let of_it = drawn.iter_mut().find(|it| (it.0, it.1) == (shard, clock));
         of_it.into_iter().for_each(|it| it.2 = installed);
     }
 
-    /// It was certified.
+    /// The transaction was certified.
     pub fn certified(
         &mut self,
         id: TransactionId,
@@ -88,7 +90,7 @@ impl Transactions {
         seen
     }
 
-    /// One of its versions was installed.
+    /// A version of the transaction was installed.
     pub fn installed(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp) -> &SeenAttempt {
         self.writers.insert((shard, stamp.epoch, stamp.clock), id);
         let seen = self.seen.entry(id).or_default();
@@ -98,29 +100,29 @@ impl Transactions {
         seen
     }
 
-    /// Who wrote the version with this stamp, as its shard keeps it, and what is known of them.
+    /// The writer of the version with this stamp, as its shard keeps it, and what was seen of it.
     pub fn writer(&self, shard: ShardId, stamp: &Stamp) -> Option<(TransactionId, &SeenAttempt)> {
         let id = self.writers.get(&(shard, stamp.epoch, stamp.clock))?;
         Some((*id, &self.seen[id]))
     }
 
-    /// A client was told of it.
+    /// A client was told a result of the transaction.
     pub fn told(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.told = true;
-        // What is told before is what it has read.
+        // A reply before certification reveals what the transaction has read, and not an outcome.
         seen.told_outcome |= seen.certified.is_some();
         seen
     }
 
-    /// A client was told that it was rolled back.
+    /// A client was told that the transaction was rolled back with its epoch.
     pub fn rolled_back(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.told_rolled_back = true;
         seen
     }
 
-    /// All of them.
+    /// All transactions that were seen, in the order of their ids.
     pub fn all(&self) -> impl Iterator<Item = (&TransactionId, &SeenAttempt)> {
         self.seen.iter()
     }

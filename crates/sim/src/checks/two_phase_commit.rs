@@ -6,7 +6,7 @@ use super::{Checks, EngineRules, InstalledRow, Moment};
 use crate::violation::Violation;
 use shoal_two_phase_commit::TwoPhaseCommitObservation;
 
-/// What the rules of `two_phase_commit` remember, beside what those of all engines do.
+/// The state that only the rules of `two_phase_commit` need, beside that of all engines.
 #[derive(Debug, Default)]
 pub struct TwoPhaseCommitRules {
     records: Records,

@@ -1,7 +1,7 @@
 //! Procedures called from outside, over a network that loses and repeats: each takes effect once.
 //!
-//! A call adds one to a few counters, on any shards. With all that was lost and repeated, in the end every
-//! counter stands at the number of calls that were answered with success.
+//! A call adds one to a few counters, on any shards. At the end, whatever messages were lost and repeated,
+//! every counter has the number of calls that were answered with success.
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
@@ -18,16 +18,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name of the clients.
+/// Name of this group of clients.
 const NAME: &str = "calls";
 
-/// Name of the procedure.
+/// Name of the procedure that the clients call.
 pub const PROCEDURE: &str = "increment";
 
 /// Counters that one call increments, at most.
 const COUNTERS_MAX: u64 = 3;
 
-/// One call in so many has a deadline so short that its outcome may not be known: then it is asked for again.
+/// One call in so many has a deadline so short that its outcome may stay unknown: then the client repeats the
+/// call.
 const HASTY_ONE_IN: u64 = 8;
 
 /// Clients that call procedures, some of them again, and count what took effect.
@@ -35,15 +36,16 @@ const HASTY_ONE_IN: u64 = 8;
 pub struct Calls {
     table: TableId,
     counters: u8,
-    /// Calls answered with success, by counter; and those of unknown outcome.
+    /// For each counter, the calls that were answered with success, and those whose outcome stayed unknown.
     expected: RefCell<Vec<(u64, u64)>>,
     topology: RefCell<Option<Arc<Topology>>>,
 }
 
-/// The procedure. Its arguments are the table, as four little-endian bytes, and a byte for each counter.
+/// Increments counters. The arguments are the table, as four little-endian bytes, and a byte for each
+/// counter.
 ///
 /// # Errors
-/// Those of the transaction, and a rejection if the arguments are none.
+/// Those of the transaction, and a rejection if the arguments are malformed.
 pub async fn increment(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
     let Some((table, counters)) = arguments.split_first_chunk::<4>() else {
         return Err(Error::reject("an increment names its table"));
@@ -56,7 +58,7 @@ pub async fn increment(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Resul
 }
 
 impl Calls {
-    /// So many counters.
+    /// Clients that increment `counters` counters.
     ///
     /// # Errors
     /// Those of opening the table.
@@ -66,7 +68,7 @@ impl Calls {
         Ok(Calls { table: db.table("counters")?, counters, expected, topology })
     }
 
-    /// Tells where to call.
+    /// Gives the clients the topology, from which they choose the workers that they call.
     pub fn settle(&self, topology: &Arc<Topology>) {
         *self.topology.borrow_mut() = Some(Arc::clone(topology));
     }
@@ -78,7 +80,7 @@ impl Calls {
         counters
     }
 
-    /// Calls once, and asks for the call again where its outcome is not known.
+    /// Calls once, and repeats the call where its outcome is unknown.
     async fn call(
         &self,
         db: &OutsideClient,
@@ -106,34 +108,34 @@ impl Calls {
         mut db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) {
         let mut random = Random::new(seed).fork(number as u64);
-        let mut pauses = ClientPolicy::new(seed, number, &stage);
+        let mut pauses = ClientPolicy::new(seed, number, &context);
         let topology = self.topology.borrow().clone().expect("settled before anybody calls");
         while pauses.next(&db).await {
             let counters = self.draw(&mut random);
             let home = ShardId(random.below(topology.shards().into()) as u32);
-            // Sessions that are never used again: there are more than any worker keeps.
+            // Starts sessions that are never used again, so that there are more than any worker keeps.
             if random.chance(1, 4) {
                 db.begin_anew();
             }
             let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
-            let began = stage.time.get();
-            let called = self.call(&db, (&mut random, &stage.ledger), home, arguments.into());
+            let began = context.time.get();
+            let called = self.call(&db, (&mut random, &context.ledger), home, arguments.into());
             match called.await {
                 Ok(echo) => {
-                    stage.ledger.done((NAME, 0), began, stage.time.get(), false);
+                    context.ledger.done((NAME, 0), began, context.time.get(), false);
                     if *echo != *counters {
                         let what = format!("{NAME}: a call of {counters:?} returned {echo:?}");
-                        stage.ledger.complain(stage.time.get(), what);
+                        context.ledger.report_error(context.time.get(), what);
                     }
                     for counter in counters {
                         self.expected.borrow_mut()[usize::from(counter)].0 += 1;
                     }
                 }
                 Err(error) => {
-                    stage.ledger.failed(NAME, stage.time.get(), &error);
+                    context.ledger.failed(NAME, context.time.get(), &error);
                     if let Error::Unknown(_) = error {
                         for counter in counters {
                             self.expected.borrow_mut()[usize::from(counter)].1 += 1;
@@ -164,7 +166,7 @@ impl Calls {
         } else {
             Err(format!(
                 "the counters stand at {found:?}, but the calls add up to {expected:?}, \
-                 those first that succeeded, then those of which nobody knows"
+                 those first that succeeded, then those of unknown outcome"
             ))
         })
     }
@@ -184,9 +186,9 @@ impl ScenarioClients for Calls {
         _db: LocalDatabase,
         _part: usize,
         _seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage, NAME, async {})
+        task(&context, NAME, async {})
     }
 
     fn resident(
@@ -194,10 +196,10 @@ impl ScenarioClients for Calls {
         _db: LocalDatabase,
         _number: usize,
         _seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        // Calls come from outside.
-        task(&stage, NAME, async {})
+        // Only clients outside call procedures.
+        task(&context, NAME, async {})
     }
 
     fn outside(
@@ -205,19 +207,19 @@ impl ScenarioClients for Calls {
         db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
+        task(&context.clone(), NAME, self.perform(db, number, seed, context))
     }
 
-    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task {
-        task(&stage.clone(), NAME, async move {
+    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
+        task(&context.clone(), NAME, async move {
             let verdict = match self.judge(&db).await {
                 Ok(verdict) => verdict,
                 Err(error) => Err(format!("the check failed: {error}")),
             };
             if let Err(what) = verdict {
-                stage.ledger.complain(stage.time.get(), format!("exactly once: {what}"));
+                context.ledger.report_error(context.time.get(), format!("exactly once: {what}"));
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The workhorse: clients that record what they see, for the judge of strict serializability.
+//! Clients that record what they read and write, for the checker of strict serializability.
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
@@ -22,7 +22,7 @@ pub struct Histories {
 }
 
 impl Histories {
-    /// Histories of so many clients.
+    /// The tables and parameters of `clients` clients.
     ///
     /// # Errors
     /// Those of opening the tables.
@@ -36,25 +36,25 @@ async fn perform<D: PausingDatabase>(
     db: D,
     number: usize,
     seed: u64,
-    stage: ClientContext,
+    context: ClientContext,
 ) {
     let client = histories.generator.client(number as u64, seed);
-    let mut record = Record { client: Some(client), ledger: stage.ledger.clone() };
-    let mut pauses = ClientPolicy::new(seed, number, &stage);
-    let time = Rc::clone(&stage.time);
+    let mut record = Record { client: Some(client), ledger: context.ledger.clone() };
+    let mut pauses = ClientPolicy::new(seed, number, &context);
+    let time = Rc::clone(&context.time);
     let clock = move || time.get().0;
     while pauses.next(&db).await {
-        let began = stage.time.get();
+        let began = context.time.get();
         let Some(client) = &mut record.client else { return };
         match client.next(&db, &clock).await {
-            Ok(()) => stage.ledger.done((NAME, 0), began, stage.time.get(), false),
-            Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
+            Ok(()) => context.ledger.done((NAME, 0), began, context.time.get(), false),
+            Err(error) => context.ledger.failed(NAME, context.time.get(), &error),
         }
     }
 }
 
-/// What a client has recorded: handed in when it is done, or when it dies in the midst of something, which
-/// then may have happened or not.
+/// What a client has recorded. It is handed in when the client has finished, or dies within a transaction,
+/// whose outcome is then unknown.
 struct Record {
     client: Option<Client>,
     ledger: Ledger,
@@ -81,9 +81,9 @@ impl ScenarioClients for Histories {
         _db: LocalDatabase,
         _part: usize,
         _seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage, NAME, async {})
+        task(&context, NAME, async {})
     }
 
     fn resident(
@@ -91,9 +91,9 @@ impl ScenarioClients for Histories {
         db: LocalDatabase,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
+        task(&context.clone(), NAME, perform(self, db, number, seed, context))
     }
 
     fn outside(
@@ -101,24 +101,26 @@ impl ScenarioClients for Histories {
         db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
+        task(&context.clone(), NAME, perform(self, db, number, seed, context))
     }
 
-    fn check(self: Rc<Self>, _db: LocalDatabase, stage: ClientContext) -> Task {
-        task(&stage.clone(), NAME, async move {
-            let at = stage.time.get();
-            match History::merge(stage.ledger.take_recorders()) {
-                Err(error) => stage.ledger.complain(at, format!("the history is none: {error}")),
+    fn check(self: Rc<Self>, _db: LocalDatabase, context: ClientContext) -> Task {
+        task(&context.clone(), NAME, async move {
+            let at = context.time.get();
+            match History::merge(context.ledger.take_recorders()) {
+                Err(error) => {
+                    context.ledger.report_error(at, format!("the history is malformed: {error}"))
+                }
                 Ok(history) => {
                     let report = check(&history);
                     let fault = match report.verdict {
                         Verdict::Consistent => return,
-                        Verdict::Undecided => "the history is not shown to be right",
+                        Verdict::Undecided => "the checker could not decide the history",
                         Verdict::Violated => "the history has anomalies",
                     };
-                    stage.ledger.complain(at, format!("{fault}:\n{report}"));
+                    context.ledger.report_error(at, format!("{fault}:\n{report}"));
                 }
             }
         })

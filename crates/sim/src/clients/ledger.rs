@@ -1,4 +1,4 @@
-//! What clients write down: outcomes, histories, complaints, latencies.
+//! What the clients of a run record: outcomes, histories, errors, latencies.
 
 use crate::metrics::Outcomes;
 use hdrhistogram::Histogram;
@@ -8,54 +8,54 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A task of a run; see [`Ledger::begin`].
+/// A task of a run, counted from [`Ledger::begin`] until it is dropped.
 #[derive(Debug)]
-pub struct AtWork {
+pub struct OpenTask {
     ledger: Ledger,
     scenario_clients: &'static str,
     is_done: bool,
 }
 
-impl AtWork {
-    /// The task has done what it was to do.
+impl OpenTask {
+    /// Marks the task as finished: it did not die with its node.
     pub fn done(mut self) {
         self.is_done = true;
     }
 }
 
-impl Drop for AtWork {
+impl Drop for OpenTask {
     fn drop(&mut self) {
         let ledger = self.ledger.clone();
         ledger.end(self);
     }
 }
 
-/// Shared by all clients of a run; see the module.
+/// The record of a run, shared by all its clients.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    books: Rc<RefCell<LedgerState>>,
+    state: Rc<RefCell<LedgerState>>,
 }
 
-/// What kind of transaction took how long: the clients, its kind.
+/// A kind of transaction: the name of the clients, and the number of the kind among theirs.
 pub type LatencyKind = (&'static str, usize);
 
 #[derive(Debug, Default)]
 struct LedgerState {
     outcomes: Outcomes,
-    /// What clients met that must not be.
-    complaints: Vec<(Time, String)>,
+    /// Violations that clients have seen, in the order of their times.
+    errors: Vec<(Time, String)>,
     recorders: Vec<Recorder>,
     latencies: BTreeMap<LatencyKind, Histogram<u64>>,
-    at_work: usize,
-    /// Plays whose clients were not told every outcome.
+    open_tasks: usize,
+    /// Names of the groups of clients of which some outcome is unknown.
     uncertain: Vec<&'static str>,
-    /// Plays whose data the database has no room for.
-    left_out: Vec<&'static str>,
+    /// Names of the groups of clients whose data the database has no room for.
+    without_room: Vec<&'static str>,
 }
 
 impl LedgerState {
-    /// Not every outcome of the clients is known.
-    fn doubt(&mut self, scenario_clients: &'static str) {
+    /// Some outcome of this group of clients is unknown.
+    fn mark_uncertain(&mut self, scenario_clients: &'static str) {
         if !self.uncertain.contains(&scenario_clients) {
             self.uncertain.push(scenario_clients);
         }
@@ -63,66 +63,69 @@ impl LedgerState {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// A ledger without entries.
     pub fn new() -> Ledger {
         Ledger::default()
     }
 
-    /// A task of the run begins, for this play. It is over when the guard is gone: done, or dead with the
-    /// node on which it ran.
-    pub fn begin(&self, scenario_clients: &'static str) -> AtWork {
-        self.books.borrow_mut().at_work += 1;
-        AtWork { ledger: self.clone(), scenario_clients, is_done: false }
+    /// A task of this group of clients begins. It ends when the guard is dropped: finished, or killed with
+    /// the node on which it ran.
+    pub fn begin(&self, scenario_clients: &'static str) -> OpenTask {
+        self.state.borrow_mut().open_tasks += 1;
+        OpenTask { ledger: self.clone(), scenario_clients, is_done: false }
     }
 
-    fn end(&self, work: &AtWork) {
-        let books = &mut *self.books.borrow_mut();
-        books.at_work -= 1;
+    fn end(&self, work: &OpenTask) {
+        let state = &mut *self.state.borrow_mut();
+        state.open_tasks -= 1;
         if !work.is_done {
-            books.outcomes.died += 1;
-            books.doubt(work.scenario_clients);
+            state.outcomes.died += 1;
+            state.mark_uncertain(work.scenario_clients);
         }
     }
 
-    /// A part of the data of a group of clients was not loaded. Where there is no room for it, the clients is left out.
+    /// A part of the data of a group of clients was not loaded. If there is no room for it, the group does
+    /// not run.
     pub fn not_loaded(&self, scenario_clients: &'static str, part: usize, at: Time, error: &Error) {
-        let books = &mut *self.books.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         match error {
-            Error::Rejected(Rejected::MemoryFull { .. }) => books.left_out.push(scenario_clients),
+            Error::Rejected(Rejected::MemoryFull { .. }) => {
+                state.without_room.push(scenario_clients)
+            }
             Error::Rejected(_) | Error::Aborted(_) | Error::Unknown(_) => {
                 let what = format!("{scenario_clients}: part {part} was not loaded: {error}");
-                books.complaints.push((at, what));
+                state.errors.push((at, what));
             }
         }
     }
 
-    /// Is there no room for the data of the clients?
-    pub fn is_left_out(&self, scenario_clients: &'static str) -> bool {
-        self.books.borrow().left_out.contains(&scenario_clients)
+    /// Whether there was no room for the data of this group of clients.
+    pub fn lacks_room(&self, scenario_clients: &'static str) -> bool {
+        self.state.borrow().without_room.contains(&scenario_clients)
     }
 
-    /// Tasks that are not done.
-    pub fn at_work(&self) -> usize {
-        self.books.borrow().at_work
+    /// The number of tasks that have not ended.
+    pub fn open_tasks(&self) -> usize {
+        self.state.borrow().open_tasks
     }
 
-    /// A transaction of this kind was done, from `began` to `ended` in true time.
+    /// A transaction of this kind has finished; it ran from `began` to `ended` in true time.
     pub fn done(&self, kind: LatencyKind, began: Time, ended: Time, rolled_back: bool) {
-        let books = &mut *self.books.borrow_mut();
-        books.outcomes.done += 1;
-        books.outcomes.rolled_back += u64::from(rolled_back);
-        let latencies = books
+        let state = &mut *self.state.borrow_mut();
+        state.outcomes.done += 1;
+        state.outcomes.rolled_back += u64::from(rolled_back);
+        let latencies = state
             .latencies
             .entry(kind)
             .or_insert_with(|| Histogram::new(3).expect("three digits are a precision"));
-        // A histogram that grows takes every number.
+        // Recording fails only beyond a fixed maximum, and this histogram grows.
         _ = latencies.record((ended - began).as_nanos() as u64);
     }
 
-    /// A transaction of `scenario_clients` failed. An abort may happen; a rejection must not.
+    /// A transaction of `scenario_clients` failed. An abort is legal; a rejection is not.
     pub fn failed(&self, scenario_clients: &'static str, at: Time, error: &Error) {
-        let books = &mut *self.books.borrow_mut();
-        books.outcomes.for_want_of_shard += u64::from(error.shard().is_some());
+        let state = &mut *self.state.borrow_mut();
+        state.outcomes.for_want_of_shard += u64::from(error.shard().is_some());
         let last = match error {
             Error::Aborted(Aborted::Conflict(last) | Aborted::RetriesExhausted { last, .. }) => {
                 Some(last)
@@ -130,68 +133,68 @@ impl Ledger {
             Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_) => None,
         };
         let undecided = matches!(last, Some(Conflict::Undecided { .. }));
-        books.outcomes.undecided += u64::from(undecided);
+        state.outcomes.undecided += u64::from(undecided);
         match error {
             Error::Aborted(aborted) => {
-                books.outcomes.gave_up += 1;
-                books.outcomes.refused += u64::from(matches!(aborted, Aborted::Overloaded { .. }));
+                state.outcomes.gave_up += 1;
+                state.outcomes.refused += u64::from(matches!(aborted, Aborted::Overloaded { .. }));
             }
             Error::Unknown(_) => {
-                books.outcomes.unknown += 1;
-                books.doubt(scenario_clients);
+                state.outcomes.unknown += 1;
+                state.mark_uncertain(scenario_clients);
             }
-            // Nothing has happened, and other transactions may have more luck.
-            Error::Rejected(Rejected::MemoryFull { .. }) => books.outcomes.full += 1,
+            // The transaction had no effect, and a later one may find room.
+            Error::Rejected(Rejected::MemoryFull { .. }) => state.outcomes.full += 1,
             Error::Rejected(_) => {
-                books.complaints.push((at, format!("{scenario_clients}: {error}")));
+                state.errors.push((at, format!("{scenario_clients}: {error}")));
             }
         }
     }
 
-    /// A client asks for a call again whose outcome it does not know.
+    /// A client repeats a call whose outcome it does not know.
     pub fn calls_again(&self) {
-        self.books.borrow_mut().outcomes.called_again += 1;
+        self.state.borrow_mut().outcomes.called_again += 1;
     }
 
-    /// Something is wrong.
-    pub fn complain(&self, at: Time, what: String) {
-        self.books.borrow_mut().complaints.push((at, what));
+    /// Records a violation that a client has seen at `at`.
+    pub fn report_error(&self, at: Time, what: String) {
+        self.state.borrow_mut().errors.push((at, what));
     }
 
-    /// The first thing that is wrong.
-    pub fn complaint(&self) -> Option<(Time, String)> {
-        self.books.borrow().complaints.first().cloned()
+    /// The first violation that was recorded.
+    pub fn first_error(&self) -> Option<(Time, String)> {
+        self.state.borrow().errors.first().cloned()
     }
 
-    /// Was a client of the clients left without an outcome?
+    /// Whether some outcome of this group of clients is unknown.
     pub fn is_uncertain(&self, scenario_clients: &str) -> bool {
-        self.books.borrow().uncertain.contains(&scenario_clients)
+        self.state.borrow().uncertain.contains(&scenario_clients)
     }
 
     /// A client hands in what it recorded.
     pub fn hand_in(&self, recorder: Recorder) {
-        self.books.borrow_mut().recorders.push(recorder);
+        self.state.borrow_mut().recorders.push(recorder);
     }
 
-    /// All that was recorded.
+    /// Takes all recorded histories.
     pub fn take_recorders(&self) -> Vec<Recorder> {
-        std::mem::take(&mut self.books.borrow_mut().recorders)
+        std::mem::take(&mut self.state.borrow_mut().recorders)
     }
 
-    /// What clients met.
+    /// Counts of the outcomes that clients have seen.
     pub fn outcomes(&self) -> Outcomes {
-        self.books.borrow().outcomes
+        self.state.borrow().outcomes
     }
 
-    /// How long transactions took, by kind.
+    /// Latencies of transactions, by kind.
     pub fn latencies(&self) -> BTreeMap<LatencyKind, Histogram<u64>> {
-        self.books.borrow().latencies.clone()
+        self.state.borrow().latencies.clone()
     }
 
-    /// Forgets what was counted and measured, as after a warm-up.
+    /// Drops what was counted and measured so far, as after a warm-up.
     pub fn forget(&self) {
-        let books = &mut *self.books.borrow_mut();
-        books.outcomes = Outcomes::default();
-        books.latencies.clear();
+        let state = &mut *self.state.borrow_mut();
+        state.outcomes = Outcomes::default();
+        state.latencies.clear();
     }
 }

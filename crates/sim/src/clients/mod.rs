@@ -1,9 +1,10 @@
-//! Who uses the cluster: clients that live on its workers, and clients outside. Both run the same
+//! The clients of the cluster: those that run on its workers, and clients outside. Both run the same
 //! workloads.
 //!
-//! In reading order: `ledger.rs` (what clients write down), `scenario_clients.rs` (a workload that any client can
-//! run), `retrying_database.rs` (how their data is loaded), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the groups of clients that are made for the
-//! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
+//! In reading order: `ledger.rs` (what clients record), `scenario_clients.rs` (a workload that any client can
+//! run), `retrying_database.rs` (how their data is loaded), `outside.rs` (the shipped client), `process.rs`
+//! (the simulated environment of that client), then the groups of clients that are made for the simulator:
+//! `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
 pub mod calls;
 pub mod histories;

@@ -1,9 +1,9 @@
-//! A client outside of the cluster: the one that is shipped, over connections that exist only here.
+//! A client outside of the cluster: the shipped client, over simulated connections.
 //!
 //! ```text
-//!   play ──► Outside ──► shoal_client::Cluster ──► Around ──► network ──► worker
-//!                                              ▲                     │
-//!                                              └────── replies ──────┘
+//!   group of clients ──► OutsideClient ──► shoal_client::Cluster ──► environment ──► network ──► worker
+//!                                                                      ▲                         │
+//!                                                                      └──────── replies ────────┘
 //! ```
 
 use super::process::ProcessEnvironment;
@@ -14,56 +14,56 @@ use shoal_types::{Call, Database, Random, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The database as a client outside sees it. Clones share the client.
+/// The database as a client outside uses it. Clones share the client.
 #[derive(Debug, Clone)]
 pub struct OutsideClient {
     cluster: Cluster,
-    around: ProcessEnvironment,
+    environment: ProcessEnvironment,
     options: ClusterOptions,
     heard: Directory,
     random: Random,
 }
 
 impl OutsideClient {
-    /// A client that has heard this much of the cluster.
+    /// A client that begins with this knowledge of the cluster.
     pub fn new(
-        around: ProcessEnvironment,
+        environment: ProcessEnvironment,
         options: ClusterOptions,
         heard: Directory,
         mut random: Random,
     ) -> OutsideClient {
-        let cluster = connect(&around, &options, &heard, &mut random);
-        OutsideClient { cluster, around, options, heard, random }
+        let cluster = connect(&environment, &options, &heard, &mut random);
+        OutsideClient { cluster, environment, options, heard, random }
     }
 
-    /// The client.
+    /// The connected client.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// What the client was told.
+    /// The options that the client was made with.
     pub fn options(&self) -> &ClusterOptions {
         &self.options
     }
 
     /// Drops the client, and with it its connections and sessions, and makes another.
     pub fn begin_anew(&mut self) {
-        self.cluster = connect(&self.around, &self.options, &self.heard, &mut self.random);
+        self.cluster = connect(&self.environment, &self.options, &self.heard, &mut self.random);
     }
 
-    /// Returns after this span of virtual time.
+    /// Returns after `span` of virtual time.
     pub async fn sleep(&self, span: Duration) {
-        self.around.sleep(span).await;
+        self.environment.sleep(span).await;
     }
 }
 
 fn connect(
-    around: &ProcessEnvironment,
+    environment: &ProcessEnvironment,
     options: &ClusterOptions,
     heard: &Directory,
     random: &mut Random,
 ) -> Cluster {
-    let (world, random) = (Arc::new(around.clone()), Random::new(random.next_u64()));
+    let (world, random) = (Arc::new(environment.clone()), Random::new(random.next_u64()));
     Cluster::in_world(world, options.clone(), heard.clone(), random)
 }
 

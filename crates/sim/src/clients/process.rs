@@ -1,13 +1,13 @@
-//! The process of a client outside, as the shipped client sees it: a [`SimulationWorld`](ClientWorld) of virtual time, of tasks on one
-//! thread, and of connections whose messages are values.
+//! The process of a client outside, as the shipped client sees it: a [`ClientEnvironment`](ClientWorld) of virtual time, of tasks
+//! on one thread, and of connections whose messages are values.
 //!
 //! ```text
-//!   Simulation ── run(now), receive, lose ──► Process ──► tasks of the client ──► Around
-//!        ▲                                                                         │
-//!        └──────────────────── Wanted: dial, send, close; wake_at ◄────────────────┘
+//!   Simulation ── run(now), receive, lose ──► ClientProcess ──► tasks of the client ──► environment
+//!        ▲                                                                                   │
+//!        └─────────────── ProcessOutput: dial, send, close; wake_at ◄────────────────────────┘
 //! ```
-//! Invariant: what a process does depends on nothing but the calls of the simulation. Tasks that are woken run in the order
-//! of their numbers, not in that in which they were woken, which in `tokio::sync::watch` is drawn by chance.
+//! Invariant: what a process does depends only on the calls of the simulation. Woken tasks run in the order of
+//! their numbers, not in that in which they were woken, which `tokio::sync::watch` draws at random.
 
 use shoal_client::environment::{
     ClientEnvironment as ClientWorld, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
@@ -24,39 +24,39 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A node that has not let the client in after so long is given up, as on machines.
+/// A node that has not accepted the connection after this time is given up, as it is over sockets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
-/// The number of the task that a group of clients gives to a client; those that the client spawns have greater ones.
+/// The number of a client's main task; tasks that the client spawns have greater numbers.
 const MAIN: u64 = 0;
 
-/// Names a connection of a process.
+/// Identifies a connection of one process.
 pub(crate) type ConnectionNumber = u32;
 
-/// What a process wants done.
+/// What a process asks the simulation to do.
 #[derive(Debug)]
 pub(crate) enum ProcessOutput {
-    /// Connect to a worker.
+    /// Connect to this worker.
     Dial(ConnectionNumber, WorkerPlace),
-    /// Send this over a connection.
+    /// Send this message over a connection.
     Send(ConnectionNumber, FromClient),
     /// End a connection.
     Close(ConnectionNumber),
 }
 
-/// What the node says to a client that wants to connect.
+/// A node's answer to a dial: the worker that accepted it, or why it failed.
 pub(crate) type ConnectAnswer = Result<WorkerPlace, Cause>;
 
 /// A simulated process that runs the shipped client.
 pub struct ClientProcess {
-    around: ProcessEnvironment,
+    environment: ProcessEnvironment,
     main: Option<Task>,
     tasks: BTreeMap<u64, EnvironmentFuture<()>>,
     wakers: BTreeMap<u64, Waker>,
     next_task: u64,
 }
 
-/// What the client sees of its process.
+/// The client's environment in its process: time, timers, tasks and connections.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessEnvironment(Arc<ProcessShared>);
 
@@ -78,7 +78,7 @@ struct ProcessState {
     wanted: VecDeque<ProcessOutput>,
 }
 
-/// The tasks that are to run.
+/// The numbers of the tasks that have been woken.
 #[derive(Debug, Default)]
 struct WokenTasks(Mutex<BTreeSet<u64>>);
 
@@ -93,7 +93,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// No task panics while it holds one of these.
+/// Locks the state. The lock is never poisoned, since no task panics while it holds it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -105,30 +105,30 @@ impl std::fmt::Debug for ProcessState {
 }
 
 impl ClientProcess {
-    /// A process that runs `main`, whose client has `around` for its world.
-    pub fn new(around: ProcessEnvironment, main: Task) -> ClientProcess {
-        lock(&around.0.woken.0).insert(MAIN);
+    /// A process that runs `main`, whose client uses `environment` as its environment.
+    pub fn new(environment: ProcessEnvironment, main: Task) -> ClientProcess {
+        lock(&environment.0.woken.0).insert(MAIN);
         let (tasks, wakers) = (BTreeMap::new(), BTreeMap::new());
-        ClientProcess { around, main: Some(main), tasks, wakers, next_task: MAIN + 1 }
+        ClientProcess { environment, main: Some(main), tasks, wakers, next_task: MAIN + 1 }
     }
 
-    /// Runs all tasks that can do something at `now`.
+    /// Runs all woken tasks at `now`.
     pub(crate) fn run(&mut self, now: Time) {
-        self.around.0.pass_to(now);
+        self.environment.0.pass_to(now);
         loop {
-            let spawned = std::mem::take(&mut lock(&self.around.0.state).spawned);
+            let spawned = std::mem::take(&mut lock(&self.environment.0.state).spawned);
             for task in spawned {
                 self.tasks.insert(self.next_task, task);
-                lock(&self.around.0.woken.0).insert(self.next_task);
+                lock(&self.environment.0.woken.0).insert(self.next_task);
                 self.next_task += 1;
             }
-            let Some(task) = lock(&self.around.0.woken.0).pop_first() else { return };
+            let Some(task) = lock(&self.environment.0.woken.0).pop_first() else { return };
             self.poll(task);
         }
     }
 
     fn poll(&mut self, task: u64) {
-        let woken = &self.around.0.woken;
+        let woken = &self.environment.0.woken;
         let waker = self
             .wakers
             .entry(task)
@@ -138,7 +138,7 @@ impl ClientProcess {
             let done = |main: &mut Task| main.as_mut().poll(&mut context).is_ready();
             self.main.as_mut().is_some_and(done)
         } else {
-            // A task that is done may still be woken.
+            // A task that has finished may still be woken.
             let done =
                 |task: &mut EnvironmentFuture<()>| task.as_mut().poll(&mut context).is_ready();
             self.tasks.get_mut(&task).is_some_and(done)
@@ -150,20 +150,20 @@ impl ClientProcess {
         }
     }
 
-    /// The next thing that it wants done.
+    /// The next thing that the process asks for.
     pub(crate) fn wanted(&self) -> Option<ProcessOutput> {
-        lock(&self.around.0.state).wanted.pop_front()
+        lock(&self.environment.0.state).wanted.pop_front()
     }
 
-    /// When it has something to do, also if nothing comes.
+    /// When the process has to run again, even if no message arrives.
     pub(crate) fn wake_at(&self) -> Time {
-        let state = lock(&self.around.0.state);
+        let state = lock(&self.environment.0.state);
         state.timers.first_key_value().map_or(Time::MAX, |((at, _), _)| *at)
     }
 
-    /// A node has answered to a dial. If the client waits no more, the connection is closed.
+    /// A node has answered a dial. If the client has stopped waiting, the connection is closed.
     pub(crate) fn dialed(&self, number: ConnectionNumber, answer: ConnectAnswer) {
-        let mut state = lock(&self.around.0.state);
+        let mut state = lock(&self.environment.0.state);
         let dial = state.dials.remove(&number);
         let is_up = answer.is_ok();
         let taken = dial.is_some_and(|dial| dial.send(answer).is_ok());
@@ -172,24 +172,24 @@ impl ClientProcess {
         }
     }
 
-    /// A message has come over a connection.
+    /// A message has arrived over a connection.
     pub(crate) fn receive(&self, now: Time, number: ConnectionNumber, said: ToClient) {
-        self.around.0.pass_to(now);
-        let incoming = lock(&self.around.0.state).connections.get(&number).cloned();
+        self.environment.0.pass_to(now);
+        let incoming = lock(&self.environment.0.state).connections.get(&number).cloned();
         if let Some(incoming) = incoming {
             incoming.receive(said);
         }
     }
 
-    /// A connection has ended at the other end, or on the way.
+    /// A connection has ended at the other end, or in the network.
     pub(crate) fn lose(&self, now: Time, number: ConnectionNumber) {
-        self.around.0.pass_to(now);
+        self.environment.0.pass_to(now);
         let (incoming, dial) = {
-            let mut state = lock(&self.around.0.state);
+            let mut state = lock(&self.environment.0.state);
             (state.connections.remove(&number), state.dials.remove(&number))
         };
         if let Some(dial) = dial {
-            // The client may wait no more.
+            // The client may have stopped waiting.
             let _ = dial.send(Err(Cause::Unreachable));
         }
         if let Some(incoming) = incoming {
@@ -199,7 +199,7 @@ impl ClientProcess {
 }
 
 impl ProcessShared {
-    /// It is `now`, and what waited for that goes on.
+    /// Advances the time to `now`, and wakes the tasks whose timers are due.
     fn pass_to(&self, now: Time) {
         let mut due = Vec::new();
         let mut state = lock(&self.state);
@@ -215,12 +215,12 @@ impl ProcessShared {
 }
 
 impl ProcessEnvironment {
-    /// The world of a client that has not begun.
+    /// The environment of a client before its first step.
     pub fn new() -> ProcessEnvironment {
         ProcessEnvironment::default()
     }
 
-    /// Returns after this span of virtual time.
+    /// Returns after `span` of virtual time.
     pub(crate) async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now() + span).await;
     }
@@ -270,7 +270,7 @@ impl ClientWorld for ProcessEnvironment {
         })
     }
 
-    /// A client in a simulation is told where everything is when it begins, and knows no addresses.
+    /// A client in a simulation is given the cluster's topology when it starts, and no addresses.
     fn visit(
         &self,
         _address: Arc<str>,
@@ -280,7 +280,7 @@ impl ClientWorld for ProcessEnvironment {
     }
 }
 
-/// Waits for a time.
+/// A future that is ready at a point in virtual time.
 struct ProcessTimer {
     shared: Arc<ProcessShared>,
     at: Time,
@@ -310,7 +310,8 @@ impl Drop for ProcessTimer {
     }
 }
 
-/// A connection, as the client holds it. The process owns what comes, so this does not own the process.
+/// A connection, as the client holds it. The process owns the incoming messages, so this does not own the
+/// process.
 #[derive(Debug, Clone)]
 struct ProcessConnection {
     shared: Weak<ProcessShared>,
@@ -327,7 +328,7 @@ impl MessageCarrier for ProcessConnection {
     }
 }
 
-/// The way to a node.
+/// The client's end of a connection, over which it sends.
 #[derive(Debug)]
 struct ProcessSender {
     shared: Weak<ProcessShared>,
@@ -350,7 +351,8 @@ impl Drop for ProcessSender {
             state.wanted.push_back(ProcessOutput::Close(self.number));
             state.connections.remove(&self.number)
         };
-        // It may be the last that holds the link, which is not to go while the state is locked.
+        // The sender may hold the last reference to the link, whose drop locks the state: so it is dropped
+        // outside the lock.
         drop(incoming);
     }
 }
@@ -361,25 +363,30 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<(u64, Time)>>>;
 
-    fn note(log: &Log, around: &ProcessEnvironment, what: u64) {
-        lock(log).push((what, around.now()));
+    fn note(log: &Log, environment: &ProcessEnvironment, what: u64) {
+        lock(log).push((what, environment.now()));
     }
 
-    async fn count(around: ProcessEnvironment, log: Log, what: u64, spans: [u64; 3]) {
+    async fn count(environment: ProcessEnvironment, log: Log, what: u64, spans: [u64; 3]) {
         for span in spans {
-            around.sleep(Duration::from_nanos(span)).await;
-            note(&log, &around, what);
+            environment.sleep(Duration::from_nanos(span)).await;
+            note(&log, &environment, what);
         }
     }
 
     #[test]
     fn tasks_run_when_their_time_has_come_and_in_their_order() {
-        let (around, log) = (ProcessEnvironment::new(), Log::default());
+        let (environment, log) = (ProcessEnvironment::new(), Log::default());
         for task in [1, 2] {
-            around.spawn(Box::pin(count(around.clone(), Arc::clone(&log), task, [10, 20, 30])));
+            environment.spawn(Box::pin(count(
+                environment.clone(),
+                Arc::clone(&log),
+                task,
+                [10, 20, 30],
+            )));
         }
-        let main = count(around.clone(), Arc::clone(&log), 0, [30, 5, 0]);
-        let mut process = ClientProcess::new(around, Box::pin(main));
+        let main = count(environment.clone(), Arc::clone(&log), 0, [30, 5, 0]);
+        let mut process = ClientProcess::new(environment, Box::pin(main));
         process.run(Time(0));
         let mut wakes = Vec::new();
         while process.wake_at() < Time::MAX {
@@ -395,8 +402,8 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_not_waited_for_any_more_wakes_no_task() {
-        let around = ProcessEnvironment::new();
-        let waits = around.clone();
+        let environment = ProcessEnvironment::new();
+        let waits = environment.clone();
         let main = async move {
             tokio::select! {
                 biased;
@@ -404,7 +411,7 @@ mod tests {
                 () = waits.sleep(Duration::from_nanos(20)) => {}
             }
         };
-        let mut process = ClientProcess::new(around, Box::pin(main));
+        let mut process = ClientProcess::new(environment, Box::pin(main));
         process.run(Time(0));
         assert_eq!(process.wake_at(), Time(10));
         process.run(Time(10));
@@ -413,14 +420,14 @@ mod tests {
 
     #[test]
     fn a_node_that_answers_too_late_is_not_connected_to() {
-        let around = ProcessEnvironment::new();
+        let environment = ProcessEnvironment::new();
         let place = WorkerPlace { node: NodeId(0), worker: shoal_types::WorkerId(0) };
-        let connecting = around.connect(place, None, None);
+        let connecting = environment.connect(place, None, None);
         let main = async move {
             let unreached = connecting.await.expect_err("it was too late");
             assert_eq!(unreached.cause, Cause::Silent);
         };
-        let mut process = ClientProcess::new(around, Box::pin(main));
+        let mut process = ClientProcess::new(environment, Box::pin(main));
         process.run(Time(0));
         assert!(matches!(process.wanted(), Some(ProcessOutput::Dial(1, _))));
         let late = process.wake_at();

@@ -1,29 +1,31 @@
-//! A database that repeats aborted transactions: for the data with which a run begins.
+//! A database that repeats aborted transactions, for loading the data with which a run begins.
 
 use shoal_engine::LocalDatabase;
 use shoal_types::{Call, Database, Error, Result, TableId};
 use std::time::Duration;
 
-/// How often a transaction is repeated. With the pause between two of them that is longer than any recovery.
+/// Limit on how often a transaction is repeated. With [`PAUSE`] between repeats this is longer than any
+/// recovery.
 const REPEATS_MAX: usize = 1000;
 
-/// Between two of them, in virtual time.
+/// Virtual time between two repeats.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The database of a worker, for loaders. A worker gives up a transaction whose shard is being recovered, or while its own node
-/// serves none, and a client would ask elsewhere; a loader has no other worker, and without its data the run judges nothing.
+/// The database of a worker, for loaders. A worker gives up a transaction whose shard is being recovered, or
+/// while its own node serves none. A client would then ask another worker; a loader has no other, and a run
+/// without its data judges nothing.
 #[derive(Clone)]
 pub struct RetryingDatabase {
     database: LocalDatabase,
 }
 
 impl RetryingDatabase {
-    /// Repeats what `database` aborts.
+    /// Repeats transactions of `database` that are aborted.
     pub fn new(database: LocalDatabase) -> RetryingDatabase {
         RetryingDatabase { database }
     }
 
-    /// Pauses where `result` is an abort that may be repeated: one of at most `left`.
+    /// Pauses if `result` is an abort and one of the `left` repeats remains; returns whether to repeat.
     async fn repeats<T>(&self, result: &Result<T>, left: &mut usize) -> bool {
         let repeats = matches!(result, Err(Error::Aborted(_))) && *left > 0;
         if repeats {

@@ -1,4 +1,4 @@
-//! A group of clients: a workload in a form that any client can run, of any type.
+//! A group of clients: a workload in a form that any client can run, on a worker or outside.
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
@@ -12,24 +12,24 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 #[derive(Debug, Clone)]
 pub struct ClientContext {
-    /// What they write down.
+    /// Where clients record outcomes and errors.
     pub ledger: Ledger,
-    /// They finish what they do and begin nothing new.
+    /// When set, clients finish their transaction and begin no other.
     pub stop: Rc<Cell<bool>>,
     /// The true time.
     pub time: Rc<Cell<Time>>,
-    /// They pause between two transactions, up to so long.
+    /// The longest pause between two transactions of a client, in nanoseconds.
     pub pause_ns_max: u64,
-    /// Each of them does at most so many: a cluster without distances would do millions.
+    /// The most transactions of one client: in a cluster without distances each would run millions.
     pub transactions_max: u32,
 }
 
-/// A database whose clients can wait.
+/// A database whose clients can pause.
 pub trait PausingDatabase: Database {
-    /// Returns after this span of virtual time.
+    /// Returns after `span` of virtual time.
     fn pause(&self, span: Duration) -> impl Future<Output = ()>;
 }
 
@@ -45,66 +45,66 @@ impl PausingDatabase for OutsideClient {
     }
 }
 
-/// The clients of a run: what they do, and what must hold of it. Every task it makes has begun in the ledger and ends
-/// there.
+/// A group of clients of a run: what they do, and what must hold of their data. Every task that it makes is
+/// counted in the ledger from its beginning to its end.
 pub trait ScenarioClients {
-    /// Its name.
+    /// The group's name, as in reports.
     fn name(&self) -> &'static str;
 
-    /// In how many parts its data is loaded.
+    /// The number of parts in which the group's data is loaded.
     fn parts(&self) -> usize;
 
-    /// Loads a part.
+    /// Loads part `part` of the data.
     fn load(
         self: Rc<Self>,
         db: LocalDatabase,
         part: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task;
 
-    /// A client on a worker. Numbers count over all clients of the clients.
+    /// A client on a worker. Numbers count over all clients of the group.
     fn resident(
         self: Rc<Self>,
         db: LocalDatabase,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task;
 
-    /// A client outside.
+    /// A client outside of the cluster.
     fn outside(
         self: Rc<Self>,
         db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task;
 
-    /// Judges the data when all is quiet.
-    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task;
+    /// Judges the data once the cluster is quiet.
+    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task;
 }
 
-/// Plays whose data tells by itself whether it is in order, independent of what clients were told.
+/// Groups whose data can be judged without knowing the outcome of every transaction.
 const COUNT_NOTHING: [&str; 1] = ["tokens"];
 
-/// Makes a task that the ledger knows of. It does nothing where the clients is left out.
+/// Makes a task that the ledger counts. It does nothing where the group's data found no room.
 pub(super) fn task(
-    stage: &ClientContext,
+    context: &ClientContext,
     scenario_clients: &'static str,
     body: impl Future<Output = ()> + 'static,
 ) -> Task {
-    let (ledger, work) = (stage.ledger.clone(), stage.ledger.begin(scenario_clients));
+    let (ledger, work) = (context.ledger.clone(), context.ledger.begin(scenario_clients));
     Box::pin(async move {
-        if !ledger.is_left_out(scenario_clients) {
+        if !ledger.lacks_room(scenario_clients) {
             body.await;
         }
         work.done();
     })
 }
 
-/// The pauses of a client. They are never nothing: a transaction that needs no message takes no time,
-/// and a client that took none would go on for ever.
+/// Pauses a client between transactions, and limits their number. A pause is never zero: a transaction that
+/// needs no message takes no virtual time, and a client without pauses would never let the time advance.
 pub(super) struct ClientPolicy {
     random: Random,
     longest_ns: u64,
@@ -113,14 +113,14 @@ pub(super) struct ClientPolicy {
 }
 
 impl ClientPolicy {
-    pub(super) fn new(seed: u64, number: usize, stage: &ClientContext) -> ClientPolicy {
+    pub(super) fn new(seed: u64, number: usize, context: &ClientContext) -> ClientPolicy {
         let random = Random::new(seed).fork(1 << 32 | number as u64);
-        let stop = Rc::clone(&stage.stop);
-        let longest_ns = stage.pause_ns_max.max(1000);
-        ClientPolicy { random, longest_ns, left: stage.transactions_max, stop }
+        let stop = Rc::clone(&context.stop);
+        let longest_ns = context.pause_ns_max.max(1000);
+        ClientPolicy { random, longest_ns, left: context.transactions_max, stop }
     }
 
-    /// Pauses. Says whether there is to be another transaction.
+    /// Pauses, and returns whether the client runs another transaction.
     pub(super) async fn next(&mut self, db: &impl PausingDatabase) -> bool {
         if self.left == 0 || self.stop.get() {
             return false;
@@ -137,23 +137,23 @@ async fn perform<W: Workload, D: PausingDatabase>(
     db: D,
     number: usize,
     seed: u64,
-    stage: ClientContext,
+    context: ClientContext,
 ) {
     let mut client = workload.client(number, seed);
-    let mut pauses = ClientPolicy::new(seed, number, &stage);
+    let mut pauses = ClientPolicy::new(seed, number, &context);
     while pauses.next(&db).await {
-        let began = stage.time.get();
+        let began = context.time.get();
         match workload.next(&db, &mut client).await {
             Ok(done) => {
                 let kind = (workload.name(), done.kind);
-                stage.ledger.done(kind, began, stage.time.get(), done.rolled_back);
+                context.ledger.done(kind, began, context.time.get(), done.rolled_back);
             }
-            Err(error) => stage.ledger.failed(workload.name(), stage.time.get(), &error),
+            Err(error) => context.ledger.failed(workload.name(), context.time.get(), &error),
         }
     }
 }
 
-/// Any workload is a group of clients.
+/// Any workload can be run by a group of clients.
 impl<W: Workload + 'static> ScenarioClients for W {
     fn name(&self) -> &'static str {
         Workload::name(self)
@@ -168,13 +168,13 @@ impl<W: Workload + 'static> ScenarioClients for W {
         db: LocalDatabase,
         part: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), ScenarioClients::name(&*self), async move {
+        task(&context.clone(), ScenarioClients::name(&*self), async move {
             let db = RetryingDatabase::new(db);
             if let Err(error) = Workload::load(&*self, &db, part, seed, &mut |_| {}).await {
                 let name = ScenarioClients::name(&*self);
-                stage.ledger.not_loaded(name, part, stage.time.get(), &error);
+                context.ledger.not_loaded(name, part, context.time.get(), &error);
             }
         })
     }
@@ -184,9 +184,13 @@ impl<W: Workload + 'static> ScenarioClients for W {
         db: LocalDatabase,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), ScenarioClients::name(&*self), perform(self, db, number, seed, stage))
+        task(
+            &context.clone(),
+            ScenarioClients::name(&*self),
+            perform(self, db, number, seed, context),
+        )
     }
 
     fn outside(
@@ -194,31 +198,35 @@ impl<W: Workload + 'static> ScenarioClients for W {
         db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), ScenarioClients::name(&*self), perform(self, db, number, seed, stage))
+        task(
+            &context.clone(),
+            ScenarioClients::name(&*self),
+            perform(self, db, number, seed, context),
+        )
     }
 
-    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task {
-        task(&stage.clone(), ScenarioClients::name(&*self), async move {
-            // Where an outcome stayed open, what the clients counted is not what they did.
+    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
+        task(&context.clone(), ScenarioClients::name(&*self), async move {
+            // Where an outcome is unknown, the clients' counts may differ from what took effect.
             let name = ScenarioClients::name(&*self);
-            if stage.ledger.is_uncertain(name) && !COUNT_NOTHING.contains(&name) {
+            if context.ledger.is_uncertain(name) && !COUNT_NOTHING.contains(&name) {
                 return;
             }
-            let at = stage.time.get();
+            let at = context.time.get();
             match Workload::check(&*self, &db).await {
                 Ok(checks) => {
                     for check in checks {
                         if let Err(what) = check.verdict {
-                            stage.ledger.complain(at, format!("{}: {what}", check.name));
+                            context.ledger.report_error(at, format!("{}: {what}", check.name));
                         }
                     }
                 }
                 Err(error) => {
                     let what =
                         format!("{}: the check failed: {error}", ScenarioClients::name(&*self));
-                    stage.ledger.complain(at, what);
+                    context.ledger.report_error(at, what);
                 }
             }
         })

@@ -1,8 +1,9 @@
-//! Write skew: of each pair of rows, which live on two shards, one has to be there.
+//! Write skew: of each pair of rows, which are on two shards, at least one has to exist.
 //!
-//! A transaction that takes a row away has read that the other one is there, and writes nothing but its own, without
-//! having read it. So of two transactions that take both away at once, each is right by what it read,
-//! and nothing but the validation of those reads after all locks are held keeps them apart.
+//! A transaction that deletes one row has read that the other exists, and writes only the row that it
+//! deletes, without having read it. So of two concurrent transactions that delete one row each, both are
+//! correct by what they read; only the validation of those reads after all locks are held keeps one from
+//! committing.
 
 use super::outside::OutsideClient;
 use super::retrying_database::RetryingDatabase;
@@ -15,13 +16,13 @@ use shoal_types::{Database, Error, Random, Rejected, Result, TableId, Transactio
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Clients like to begin at multiples of this.
-const BEAT_NS: u64 = 2_000_000;
+/// Transactions begin at multiples of this, so that they conflict.
+const START_INTERVAL_NS: u64 = 2_000_000;
 
-/// Name of the clients.
+/// Name of this group of clients.
 const NAME: &str = "skew";
 
-/// Clients that would show write skew, if validation let it pass.
+/// Clients that would show write skew if validation missed it.
 #[derive(Debug)]
 pub struct Skew {
     table: TableId,
@@ -29,7 +30,7 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// So many pairs.
+    /// Clients of `pairs` pairs.
     ///
     /// # Errors
     /// Those of opening the table.
@@ -37,7 +38,7 @@ impl Skew {
         Ok(Skew { table: db.table(NAME)?, pairs })
     }
 
-    /// Puts back what is missing of a pair. Says whether one of the two was there.
+    /// Inserts the missing rows of a pair. Returns whether at least one of the two existed.
     async fn restore<D: Database>(&self, db: &D, pair: u8) -> Result<bool> {
         db.transact(async |tx| {
             let mut found = false;
@@ -52,7 +53,7 @@ impl Skew {
         .await
     }
 
-    /// Takes a row away if the other one of its pair is there.
+    /// Deletes a row if the other one of its pair exists.
     async fn take<D: Database>(&self, db: &D, side: u8, pair: u8) -> Result<()> {
         db.transact(async |tx| {
             if tx.get(self.table, &[1 - side, pair]).await?.is_some() {
@@ -68,36 +69,36 @@ impl Skew {
         db: D,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) {
         let mut random = Random::new(seed).fork(number as u64);
-        let mut pauses = ClientPolicy::new(seed, number, &stage);
+        let mut pauses = ClientPolicy::new(seed, number, &context);
         while pauses.next(&db).await {
             let pair = random.below(self.pairs.into()) as u8;
             if random.chance(1, 2) {
-                // At the same time as others who do so: what is to be kept apart has to meet.
-                let late = stage.time.get().0 % BEAT_NS;
-                db.pause(Duration::from_nanos(BEAT_NS - late)).await;
+                // Clients begin at the same instant: only concurrent transactions can show write skew.
+                let late = context.time.get().0 % START_INTERVAL_NS;
+                db.pause(Duration::from_nanos(START_INTERVAL_NS - late)).await;
             }
-            let began = stage.time.get();
+            let began = context.time.get();
             let done = match random.chance(1, 2) {
                 true => self.restore(&db, pair).await,
                 false => self.take(&db, random.below(2) as u8, pair).await.map(|()| true),
             };
             match done {
                 Ok(found) => {
-                    stage.ledger.done((NAME, 0), began, stage.time.get(), false);
-                    self.judge(pair, found, &stage);
+                    context.ledger.done((NAME, 0), began, context.time.get(), false);
+                    self.judge(pair, found, &context);
                 }
-                Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
+                Err(error) => context.ledger.failed(NAME, context.time.get(), &error),
             }
         }
     }
 
-    fn judge(&self, pair: u8, found: bool, stage: &ClientContext) {
+    fn judge(&self, pair: u8, found: bool, context: &ClientContext) {
         if !found {
             let what = format!("{NAME}: both rows of pair {pair} were taken away");
-            stage.ledger.complain(stage.time.get(), what);
+            context.ledger.report_error(context.time.get(), what);
         }
     }
 }
@@ -116,13 +117,13 @@ impl ScenarioClients for Skew {
         db: LocalDatabase,
         _part: usize,
         _seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, async move {
+        task(&context.clone(), NAME, async move {
             let db = RetryingDatabase::new(db);
             for pair in 0..self.pairs {
                 if let Err(error) = self.restore(&db, pair).await {
-                    stage.ledger.not_loaded(NAME, pair.into(), stage.time.get(), &error);
+                    context.ledger.not_loaded(NAME, pair.into(), context.time.get(), &error);
                 }
             }
         })
@@ -133,9 +134,9 @@ impl ScenarioClients for Skew {
         db: LocalDatabase,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
+        task(&context.clone(), NAME, self.perform(db, number, seed, context))
     }
 
     fn outside(
@@ -143,21 +144,21 @@ impl ScenarioClients for Skew {
         db: OutsideClient,
         number: usize,
         seed: u64,
-        stage: ClientContext,
+        context: ClientContext,
     ) -> Task {
-        task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
+        task(&context.clone(), NAME, self.perform(db, number, seed, context))
     }
 
-    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task {
-        task(&stage.clone(), NAME, async move {
+    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
+        task(&context.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {
-                    Ok(found) => self.judge(pair, found, &stage),
-                    // There is no room to restore it, and so it is not judged.
+                    Ok(found) => self.judge(pair, found, &context),
+                    // There is no room to restore the pair, so it is not judged.
                     Err(Error::Rejected(Rejected::MemoryFull { .. })) => {}
                     Err(error) => {
                         let what = format!("{NAME}: the check failed: {error}");
-                        stage.ledger.complain(stage.time.get(), what);
+                        context.ledger.report_error(context.time.get(), what);
                     }
                 }
             }

@@ -1,5 +1,5 @@
 //! Tokens that move between slots, and are counted: deletes, inserts and scans on few keys, so that
-//! tombstones and phantoms are met all the time.
+//! transactions often read tombstones and meet phantoms.
 //!
 //! A slot's key is its number as two big-endian bytes, its value the token in it. A move takes a token
 //! out of one slot and puts it into another, if that is empty.
@@ -24,7 +24,7 @@ pub struct TokensClient {
 }
 
 impl Tokens {
-    /// So many tokens in so many slots.
+    /// Clients that move `tokens` tokens between `slots` slots.
     ///
     /// # Errors
     /// Those of opening the table.
@@ -56,7 +56,7 @@ impl Tokens {
         Ok(runs)
     }
 
-    /// The tokens, sorted.
+    /// Reads all tokens, in one transaction: returns them sorted, and how often the transaction ran.
     async fn count<D: Database>(&self, db: &D, reverse: bool) -> Result<(Vec<u16>, u32)> {
         let mut runs = 0;
         let mut tokens = db
@@ -132,7 +132,7 @@ impl Workload for Tokens {
             return Ok(Done { kind: 0, retries: runs - 1, rolled_back: false });
         }
         let (found, runs) = self.count(db, random.chance(1, 2)).await?;
-        // The count has committed, so this is no state that never was.
+        // The count has committed, so it read a state that existed.
         self.judge(&found).map_err(Error::reject)?;
         Ok(Done { kind: 1, retries: runs - 1, rolled_back: false })
     }

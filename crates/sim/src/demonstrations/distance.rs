@@ -1,11 +1,11 @@
 //! How the rate of certified transactions depends on the distance between datacenters.
 //!
-//! Clients keep the leaders' processors busy. `mako` certifies without waiting for replication, so a
-//! greater distance means more transactions under way and nothing else. What holds its locks until a
-//! replica far away has answered gets less done the longer that takes.
+//! Clients keep the leaders' processors busy. `mako` certifies without waiting for replication, so a greater
+//! distance means more open transactions and no lower rate. An engine that holds its locks until a remote
+//! replica has answered certifies less the greater the distance is.
 
-use super::book::Times;
 use super::latency::in_ms;
+use super::latency_recorder::Times;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, PeriodCounts, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::{DemonstrationOptions, Promise, Size};
@@ -19,8 +19,8 @@ use std::time::Duration;
 /// Of 100 transactions of the micro-benchmark, how many touch another shard.
 const CROSS_PERCENT: u32 = 10;
 
-/// `mako`'s rate may be lower by so much than without distance: what a short look at few transactions,
-/// some of which meet conflicts, varies by.
+/// How much lower than without distance `mako`'s rate may be: it varies by this much in a short period with
+/// few transactions, some of which meet conflicts.
 const fn tolerance(size: Size) -> f64 {
     match size {
         Size::Full => 0.03,
@@ -28,9 +28,9 @@ const fn tolerance(size: Size) -> f64 {
     }
 }
 
-/// How large the demonstration is.
+/// The sizes of the demonstration.
 struct DistanceSize {
-    /// Between datacenters, there and back, in milliseconds.
+    /// Round trips between datacenters, in milliseconds.
     distances_ms: &'static [u64],
     micro: DistanceLoad,
     keys: u32,
@@ -40,7 +40,7 @@ struct DistanceSize {
     customers: u16,
 }
 
-/// What is done to a cluster.
+/// The variable that changes between the lines of the demonstration.
 #[derive(Clone, Copy)]
 struct DistanceLoad {
     operation: Duration,
@@ -70,7 +70,8 @@ impl DistanceSize {
                 items: 1_000,
                 customers: 60,
             },
-            // Records that cost more make fewer transactions, and so less to simulate.
+            // With a higher price of operations the same processors run fewer transactions, which takes less
+            // time to simulate.
             Size::Small => DistanceSize {
                 distances_ms: &[0, 150],
                 micro: load(Duration::from_micros(4), 20_000, 100),
@@ -84,8 +85,8 @@ impl DistanceSize {
     }
 }
 
-pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
-    let DistanceSize { micro, keys, tpcc, warehouses, .. } = DistanceSize::of(orders.size);
+pub(super) fn table(options: &DemonstrationOptions) -> ResultTable {
+    let DistanceSize { micro, keys, tpcc, warehouses, .. } = DistanceSize::of(options.size);
     let Cpu { event, message, .. } = Cpu::MEASURED;
     let (micro_clients, tpcc_clients) = (micro.clients as u64, tpcc.clients as u64);
     let notes = vec![
@@ -117,63 +118,63 @@ pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
     }
 }
 
-/// What an engine shows.
+/// Measures an engine on both workloads.
 ///
 /// # Errors
-/// Where the cluster did not work.
+/// If the cluster did not work.
 pub fn lines<E: Shown>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
 ) -> RunResult<Vec<ResultLine>> {
-    let measure = DistanceSize::of(orders.size);
+    let measure = DistanceSize::of(options.size);
     let DistanceSize { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
     let make = |catalog: &Catalog| super::micro(catalog, SHARDS, keys, CROSS_PERCENT);
-    let mut lines = at_distances::<E, _>(orders, promise, micro, make)?;
+    let mut lines = at_distances::<E, _>(options, promise, micro, make)?;
     let make = |catalog: &Catalog| super::tpcc(catalog, SHARDS, warehouses, items, customers);
-    lines.extend(at_distances::<E, _>(orders, promise, tpcc, make)?);
+    lines.extend(at_distances::<E, _>(options, promise, tpcc, make)?);
     Ok(lines)
 }
 
 fn at_distances<E: Shown, W: Placed>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
     load: DistanceLoad,
     make: impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let mut lines = Vec::new();
     let mut first: Option<f64> = None;
-    for distance_ms in DistanceSize::of(orders.size).distances_ms {
-        let candidates = match orders.size {
+    for distance_ms in DistanceSize::of(options.size).distances_ms {
+        let candidates = match options.size {
             Size::Full => E::OPEN_MAX,
             Size::Small => &E::OPEN_MAX[..1],
         };
         let mut best: Option<DistanceMeasurement> = None;
         for open_max in candidates {
-            let shot = shoot::<E, W>(orders, load, &make, (*distance_ms, *open_max))?;
-            let rate = shot.counted.certified_per_s;
+            let measured = measure::<E, W>(options, load, &make, (*distance_ms, *open_max))?;
+            let rate = measured.counted.certified_per_s;
             if best.as_ref().is_none_or(|best| rate > best.counted.certified_per_s) {
-                best = Some(shot);
+                best = Some(measured);
             }
         }
-        let shot = best.expect("there is a candidate");
-        let rate = shot.counted.certified_per_s;
+        let measured = best.expect("there is a candidate");
+        let rate = measured.counted.certified_per_s;
         let part = rate / *first.get_or_insert(rate);
         let (target, verdict) = match promise {
             Promise::Targets if *distance_ms > 0 => {
-                let least = 1.0 - tolerance(orders.size);
+                let least = 1.0 - tolerance(options.size);
                 (format!("≥ {:.0} % of 0 ms", least * 100.0), TargetVerdict::of(part >= least))
             }
             Promise::Targets | Promise::Nothing => (String::new(), TargetVerdict::Shown),
         };
-        let mut cells = vec![E::NAME.to_owned(), shot.workload.to_owned()];
-        cells.extend([format!("{distance_ms} ms"), words::count(shot.open_max as u64)]);
-        cells.extend(numbers(&shot.counted, part, &shot.times));
+        let mut cells = vec![E::NAME.to_owned(), measured.workload.to_owned()];
+        cells.extend([format!("{distance_ms} ms"), words::count(measured.open_max as u64)]);
+        cells.extend(numbers(&measured.counted, part, &measured.times));
         lines.push(ResultLine { cells, target, verdict });
     }
     Ok(lines)
 }
 
-/// What was seen at one distance, with so many transactions open on a worker at most.
+/// What was measured at one distance, with at most `open_max` open transactions on a worker.
 struct DistanceMeasurement {
     workload: &'static str,
     open_max: usize,
@@ -181,25 +182,25 @@ struct DistanceMeasurement {
     times: Times,
 }
 
-fn shoot<E: Shown, W: Placed>(
-    orders: &DemonstrationOptions,
+fn measure<E: Shown, W: Placed>(
+    options: &DemonstrationOptions,
     load: DistanceLoad,
     make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
     (distance_ms, open_max): (u64, usize),
 ) -> RunResult<DistanceMeasurement> {
     let far = Duration::from_millis(distance_ms);
-    let (seed, cpu) = (orders.seed, load.cpu());
+    let (seed, cpu) = (options.seed, load.cpu());
     let setting = Setting { seed, shards: SHARDS, learners: 0, far, workers: 1, cpu, open_max };
-    let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
+    let tick = options.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
     let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
     let mut testbed: Testbed<E, W> = Testbed::new(setting, make, classify, tick)?;
     testbed.admit(load.clients, ArrivalPace::Eager);
-    // Until what was begun at first has come back, and more.
+    // Runs until the first transactions have completed, and longer.
     testbed.run(Duration::from_millis(100) + far * 5 / 2)?;
     testbed.turn();
     testbed.run(load.span)?;
     let counted = testbed.turn();
-    // What was begun at last comes back as well.
+    // Runs until the last transactions have completed.
     testbed.run(far + far / 2)?;
     Ok(DistanceMeasurement {
         workload: testbed.name(),

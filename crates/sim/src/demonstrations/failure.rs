@@ -1,16 +1,16 @@
 //! What the failure of one shard does to it and to the others (Mako, §7.6 and figure 13).
 //!
 //! The leader of a shard crashes for good while clients go on. Its lease runs out, another replica is
-//! appointed, and the epoch ends. Meanwhile healthy shards certify and tell transactions as before:
-//! those that touch the failed shard wait, and so does what has read from them, which is little where
+//! appointed, and the epoch ends. Meanwhile healthy shards certify and acknowledge transactions as before.
+//! Only those that touch the failed shard wait, and those that have read from these, which are few where
 //! there are many keys.
 //!
-//! Two other ways to keep stamps are shown beside it, as the paper shows *Mako-epoch*: one timestamp for
-//! all shards, and groups that are committed as one. There nothing can be told that was certified after
-//! the failure, anywhere, and all of it is rolled back.
+//! Two other forms of stamps are shown beside it, as the paper shows *Mako-epoch*: one timestamp for all
+//! shards, and groups that commit as one. With these no transaction that was certified after the failure can
+//! be acknowledged, on any shard, and all of them are rolled back.
 
 use super::outage::{
-    self, FAILED, FAR, FAR_HEIR, GROUPS, MAKO, OutageCase, OutagePlan, SHARDS, TIMESTAMP,
+    self, FAILED, FAR, FAR_SUCCESSOR, GROUPS, MAKO, OutageCase, OutagePlan, SHARDS, TIMESTAMP,
 };
 use super::record::{BUCKET, FailureRecord, RecoveryStep, TransactionClass};
 use super::table::{ResultLine, ResultTable, TargetVerdict};
@@ -20,13 +20,13 @@ use shoal_types::Time;
 use shoal_workloads::report::words;
 use std::time::Duration;
 
-/// Throughput is judged over so long.
+/// Throughput is judged over windows of this length.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Healthy shards keep this part of their throughput through the outage.
+/// The part of their throughput that healthy shards keep through the outage.
 const KEPT: f64 = 0.95;
 
-/// So many failures are shown, each from a seed of its own.
+/// The number of failures that are shown, each from a seed of its own.
 const fn times(size: Size) -> u64 {
     match size {
         Size::Full => 8,
@@ -34,7 +34,7 @@ const fn times(size: Size) -> u64 {
     }
 }
 
-/// The failed shard serves again within this.
+/// The failed shard serves again within this time.
 const SERVES_WITHIN: Duration = Duration::from_secs(1);
 
 fn plan(size: Size) -> OutagePlan {
@@ -59,19 +59,19 @@ fn plan(size: Size) -> OutagePlan {
     }
 }
 
-/// Shows it.
+/// Runs the demonstration.
 ///
 /// # Errors
-/// Where a cluster did not work.
-pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
-    let plan = plan(orders.size);
+/// If a cluster did not work.
+pub(super) fn show(options: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
+    let plan = plan(options.size);
     let mut results = DemonstrationResults {
         tables: vec![throughput_table(&plan), steps_table(), again_table()],
         plots: Vec::new(),
     };
-    for case in [MAKO, FAR_HEIR, TIMESTAMP, GROUPS] {
+    for case in [MAKO, FAR_SUCCESSOR, TIMESTAMP, GROUPS] {
         let OutageCase { name, .. } = case;
-        let record = outage::run(orders, plan, &format!("failure, {name}"), case)?;
+        let record = outage::run(options, plan, &format!("failure, {name}"), case)?;
         let is_mako = case.form == MAKO.form;
         let course = FailureCourse { plan: &plan, record: &record, is_mako };
         let [throughput, steps, again] = &mut results.tables[..] else {
@@ -80,13 +80,13 @@ pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResu
         throughput.lines.extend(TransactionClass::ALL.map(|class| course.throughput(name, class)));
         steps.lines.push(course.steps(name));
         if name == MAKO.name {
-            again.lines.push(course.again(orders.seed));
+            again.lines.push(course.again(options.seed));
         }
         results.plots.push(course.plot(name));
     }
-    for seed in orders.seed + 1..orders.seed + times(orders.size) {
-        let orders = DemonstrationOptions { seed, ..orders.clone() };
-        let record = outage::run(&orders, plan, &format!("failure, seed {seed}"), MAKO)?;
+    for seed in options.seed + 1..options.seed + times(options.size) {
+        let options = DemonstrationOptions { seed, ..options.clone() };
+        let record = outage::run(&options, plan, &format!("failure, seed {seed}"), MAKO)?;
         let course = FailureCourse { plan: &plan, record: &record, is_mako: true };
         results.tables[2].lines.push(course.again(seed));
     }
@@ -130,7 +130,7 @@ fn steps_table() -> ResultTable {
              drawn a clock for a transaction and not resolved it; the watermark of such a shard stands \
              still until its leader has had the epoch ended (rule M3)."
                 .to_owned(),
-            "Far heir: without learners a follower takes over, in another datacenter. From there it \
+            "Far successor: without learners a follower takes over, in another datacenter. From there it \
              holds the clocks that it draws on other shards for a round trip between datacenters, which \
              delays those shards from then on."
                 .to_owned(),
@@ -158,7 +158,7 @@ fn again_table() -> ResultTable {
     }
 }
 
-/// Transactions told a second.
+/// Acknowledged transactions per second.
 #[derive(Debug, Clone, Copy)]
 struct FailureRates {
     usual: f64,
@@ -168,13 +168,13 @@ struct FailureRates {
 }
 
 impl FailureRates {
-    /// Of the usual rate.
+    /// The rates as parts of the usual rate.
     fn part(self, rate: f64) -> f64 {
         rate / self.usual.max(1.0)
     }
 }
 
-/// What was written down of one form.
+/// The record of one run, with one form of stamps.
 struct FailureCourse<'a> {
     plan: &'a OutagePlan,
     record: &'a FailureRecord,
@@ -182,12 +182,12 @@ struct FailureCourse<'a> {
 }
 
 impl FailureCourse<'_> {
-    /// When the outage was over; the end, if it never was.
+    /// When the outage ended; the end of the run, if it never did.
     fn end(&self) -> Time {
         self.record.failed_at() + self.record.step(RecoveryStep::Told).unwrap_or(self.plan.after)
     }
 
-    /// How many were told a second, on average and in the worst window.
+    /// The rate of acknowledged transactions, on average and in the worst window.
     fn rates(&self, class: TransactionClass, from: Time, until: Time) -> (f64, f64) {
         let buckets = self.record.buckets(class, from, until);
         let per_s = |count: u64, buckets: usize| {
@@ -210,7 +210,7 @@ impl FailureCourse<'_> {
         FailureRates { usual, outage, worst, later }
     }
 
-    /// Do healthy shards keep what was promised?
+    /// Whether healthy shards keep the required part of their throughput.
     fn keeps(phases: FailureRates) -> (String, TargetVerdict) {
         let holds = phases.part(phases.outage) >= KEPT;
         (format!("≥ {:.0} %", KEPT * 100.0), TargetVerdict::of(holds))

@@ -1,9 +1,9 @@
-//! How long a commit takes where there is little to do: a transaction on one shard, and one on several.
+//! Commit latency under light load: of a transaction on one shard, and of one on several.
 //!
-//! A commit needs one round trip to the nearest other datacenter, independent of what happens near by; what comes
-//! on top is waiting for a batch, messages between leaders, and the watermark.
+//! A commit needs one round trip to the nearest other datacenter, independent of local processing; waiting
+//! for a batch, messages between leaders, and the watermark come on top.
 
-use super::book::Times;
+use super::latency_recorder::Times;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
@@ -15,10 +15,10 @@ use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Between datacenters, there and back.
+/// Round trip between datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
-/// Classes of transactions, and what they may take on top of a round trip, where that is promised.
+/// Classes of transactions, and what each may take on top of a round trip, where there is a target.
 const CLASSES: [(&str, Option<Duration>); 3] = [
     ("writes one shard", Some(Duration::from_millis(1))),
     ("writes, several", Some(Duration::from_millis(2))),
@@ -49,36 +49,36 @@ pub(super) fn table(_orders: &DemonstrationOptions) -> ResultTable {
     }
 }
 
-/// What an engine shows.
+/// Measures an engine on the workloads.
 ///
 /// # Errors
-/// Where the cluster did not work.
+/// If the cluster did not work.
 pub fn lines<E: Shown>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
 ) -> RunResult<Vec<ResultLine>> {
     let mut lines =
-        measure::<E, _>(orders, promise, |catalog| super::micro(catalog, SHARDS, 10_000, 50))?;
-    lines.extend(measure::<E, _>(orders, promise, |catalog| {
+        measure::<E, _>(options, promise, |catalog| super::micro(catalog, SHARDS, 10_000, 50))?;
+    lines.extend(measure::<E, _>(options, promise, |catalog| {
         super::tpcc(catalog, SHARDS, 4, 200, 30)
     })?);
     Ok(lines)
 }
 
 fn measure<E: Shown, W: Placed>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
     make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
-    let span = Duration::from_secs(match orders.size {
+    let span = Duration::from_secs(match options.size {
         Size::Full => 60,
         Size::Small => 3,
     });
     let open_max = E::OPEN_MAX[0];
-    let (seed, cpu) = (orders.seed, Cpu::MEASURED);
+    let (seed, cpu) = (options.seed, Cpu::MEASURED);
     let setting =
         Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 2, cpu, open_max };
-    let tick = orders.tick(format!("latency of {}", E::NAME));
+    let tick = options.tick(format!("latency of {}", E::NAME));
     let mut testbed: Testbed<E, W> = Testbed::new(setting, make, Rc::new(classify), tick)?;
     testbed.admit(24, ArrivalPace::Thinking(Duration::from_millis(100)));
     testbed.run(10 * FAR)?;
@@ -105,7 +105,7 @@ fn measure<E: Shown, W: Placed>(
     Ok((0..CLASSES.len()).map(line).collect())
 }
 
-/// A percentile in milliseconds.
+/// A percentile of the latencies, in milliseconds.
 pub(super) fn in_ms(times: &Times, percent: f64) -> String {
     if times.count() == 0 {
         return "–".to_owned();

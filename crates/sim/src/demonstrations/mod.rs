@@ -1,26 +1,26 @@
 //! What the engines promise of speed, shown in virtual time: the code is the real one, distances and
-//! processors are made up, and a seed brings out the same numbers anywhere.
+//! processors are simulated, and a seed gives the same numbers on any machine.
 //!
 //! | demonstration | shows |
 //! |---|---|
-//! | [`latency`] | how long a commit takes where there is little to do |
+//! | [`latency`] | commit latency under light load |
 //! | [`distance`] | how the rate of certified transactions depends on the distance between datacenters |
 //! | [`slow_shard`] | which clients a shard that becomes slow delays |
-//! | [`stamps`] | how large stamps are that keep everything, and those that keep what matters |
-//! | `failure.rs` | what the failure of a shard does to it and to the others |
-//! | `rollback.rs` | how much is rolled back then |
+//! | [`stamps`] | how large full and sparse stamps are |
+//! | `failure.rs` | how the failure of a shard affects it and the others |
+//! | `rollback.rs` | how much is rolled back by such a failure |
 //!
-//! They share `testbed.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
-//! that a latency is from the first operation to the moment at which the client may be told. `shoal_workloads::placed`
-//! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
-//! where the clients write down what they met, `table.rs` and `results.rs` are what comes out, and
-//! `report.rs` makes a page of it. `outage.rs` is a cluster in which a shard fails, `record.rs` what is
-//! written down of that.
+//! They share `testbed.rs`, a cluster with clients. Its clients run on the leaders, as in the paper, so that
+//! a latency is from the first operation to the moment at which the client may be told.
+//! `shoal_workloads::placed` has the workloads, `watched.rs` records which shards a transaction touches,
+//! `latency_recorder.rs` the latencies that clients measure, `table.rs` and `results.rs` hold the results, and
+//! `report.rs` makes a page of them. `outage.rs` is a cluster in which a shard fails, `record.rs` the record
+//! of that run.
 
-mod book;
 pub mod distance;
 mod failure;
 pub mod latency;
+mod latency_recorder;
 mod outage;
 mod record;
 pub mod report;
@@ -45,45 +45,45 @@ use shoal_workloads::tpcc::{Scale, TpcC};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How large a demonstration is.
+/// The size of a demonstration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// For people: processors as fast as measured, thousands of clients.
+    /// For reports: processors as fast as measured, thousands of clients.
     Full,
-    /// For tests: slow processors, few clients, short periods. The same proportions.
+    /// For tests: slow processors, few clients, short periods, in the same proportions.
     Small,
 }
 
-/// How far a demonstration has come.
+/// The progress of a demonstration.
 #[derive(Debug, Clone)]
 pub struct DemonstrationProgress {
-    /// What it is at.
+    /// The part of the demonstration that is running.
     pub what: String,
-    /// The part of that which is done.
+    /// How much of that part is done, from 0 to 1.
     pub done: f64,
 }
 
-/// Is shown how far a demonstration has come.
+/// Called with the progress of a demonstration.
 pub type ProgressWatcher = Rc<dyn Fn(DemonstrationProgress)>;
 
-/// What every demonstration is told.
+/// The options that all demonstrations share.
 #[derive(Clone)]
 pub struct DemonstrationOptions {
-    /// Where all chance comes from.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// How large it is.
+    /// The size of the demonstration.
     pub size: Size,
-    /// Who watches.
+    /// Called as the demonstration progresses.
     pub watcher: ProgressWatcher,
 }
 
 impl DemonstrationOptions {
-    /// Those of a demonstration that is not watched.
+    /// Options of a demonstration whose progress is not shown.
     pub fn new(seed: u64, size: Size) -> DemonstrationOptions {
         DemonstrationOptions { seed, size, watcher: Rc::new(|_| {}) }
     }
 
-    /// What tells the watcher how far `what` is.
+    /// Returns a function that reports to the watcher how much of `what` is done.
     fn tick(&self, what: String) -> Box<dyn FnMut(f64)> {
         let watcher = Rc::clone(&self.watcher);
         Box::new(move |done| watcher(DemonstrationProgress { what: what.clone(), done }))
@@ -111,7 +111,7 @@ impl Shown for TwoPhaseCommit {
 
     const STAMP_FORMS: &'static [EngineForm<TwoPhaseCommit>] = &[];
 
-    /// At least as long as locks are held: who comes back earlier meets the same ones.
+    /// At least as long as locks are held: a client that retries earlier meets the same locks.
     fn pause_max(far: Duration) -> Duration {
         far.max(Limits::default().pause_max)
     }
@@ -124,16 +124,16 @@ impl Shown for TwoPhaseCommit {
     }
 }
 
-/// What the demonstrations ask of an engine, beyond showing it.
+/// The role of an engine in the demonstrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// The targets that each demonstration names.
+    /// It has to meet the targets that each demonstration names.
     Targets,
-    /// It is there to compare with.
+    /// It is shown for comparison only.
     Nothing,
 }
 
-/// An engine by what can be shown of it.
+/// An engine with the demonstrations that it can run.
 #[derive(Debug, Clone, Copy)]
 struct DemonstratedEngine {
     latency: fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>,
@@ -155,31 +155,31 @@ impl DemonstratedEngine {
     }
 }
 
-/// All engines that are shown.
-const EXHIBITS: [DemonstratedEngine; 2] = [
+/// The engines of the demonstrations.
+const ENGINES: [DemonstratedEngine; 2] = [
     DemonstratedEngine::of::<Mako>(Promise::Targets),
     DemonstratedEngine::of::<TwoPhaseCommit>(Promise::Nothing),
 ];
 
-/// What can be shown.
+/// The demonstrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demonstration {
-    /// See [`latency`].
+    /// Commit latency under light load: see [`latency`].
     Latency,
-    /// See [`distance`].
+    /// Throughput over the distance between datacenters: see [`distance`].
     Distance,
-    /// See [`slow_shard`].
+    /// The effect of a shard that becomes slow: see [`slow_shard`].
     SlowShard,
-    /// See [`stamps`].
+    /// The sizes of stamps: see [`stamps`].
     Stamps,
-    /// What the failure of a shard does to it and to the others: see `failure.rs`.
+    /// The effect of a shard that fails: see `failure.rs`.
     Failure,
-    /// How much is rolled back then: see `rollback.rs`.
+    /// How much is rolled back when a shard fails: see `rollback.rs`.
     Rollback,
 }
 
 impl Demonstration {
-    /// All of them.
+    /// All demonstrations.
     pub const ALL: [Demonstration; 6] = [
         Demonstration::Latency,
         Demonstration::Distance,
@@ -189,39 +189,39 @@ impl Demonstration {
         Demonstration::Rollback,
     ];
 
-    /// Shows it, on every engine that promises something of the kind.
+    /// Runs the demonstration on every engine that takes part in it.
     ///
     /// # Errors
-    /// Where a cluster did not work at all.
-    pub fn show(self, orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
+    /// If a cluster did not work at all.
+    pub fn show(self, options: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
         let (table, lines): (ResultTable, Lines) = match self {
-            Demonstration::Latency => (latency::table(orders), |exhibit| exhibit.latency),
-            Demonstration::Distance => (distance::table(orders), |exhibit| exhibit.distance),
-            Demonstration::SlowShard => (slow_shard::table(orders), |exhibit| exhibit.slow_shard),
-            Demonstration::Stamps => (stamps::table(orders), |exhibit| exhibit.stamps),
-            Demonstration::Failure => return failure::show(orders),
-            Demonstration::Rollback => return rollback::show(orders),
+            Demonstration::Latency => (latency::table(options), |exhibit| exhibit.latency),
+            Demonstration::Distance => (distance::table(options), |exhibit| exhibit.distance),
+            Demonstration::SlowShard => (slow_shard::table(options), |exhibit| exhibit.slow_shard),
+            Demonstration::Stamps => (stamps::table(options), |exhibit| exhibit.stamps),
+            Demonstration::Failure => return failure::show(options),
+            Demonstration::Rollback => return rollback::show(options),
         };
-        on_all_engines(orders, table, lines)
+        on_all_engines(options, table, lines)
     }
 }
 
-/// What an exhibit shows of one thing.
+/// Measures one engine for a demonstration, and returns the lines of its tables.
 type Lines =
     fn(&DemonstratedEngine) -> fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>;
 
 fn on_all_engines(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     mut table: ResultTable,
     lines: Lines,
 ) -> RunResult<DemonstrationResults> {
-    for exhibit in &EXHIBITS {
-        table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
+    for exhibit in &ENGINES {
+        table.lines.extend(lines(exhibit)(options, exhibit.promise)?);
     }
     Ok(DemonstrationResults { tables: vec![table], plots: Vec::new() })
 }
 
-/// The micro-benchmark with so many keys on each of so many shards.
+/// The micro-benchmark with `keys` keys on each of `shards` shards.
 fn micro<D: Database>(
     db: &D,
     shards: u32,
@@ -231,8 +231,7 @@ fn micro<D: Database>(
     PlacedMicro::new(db, shards, keys_of_shard, cross_percent)
 }
 
-/// TPC-C with so many warehouses on each of so many shards, and so many items and customers of a
-/// district.
+/// TPC-C with this many warehouses on each shard, and this many items and customers of a district.
 fn tpcc<D: Database>(
     db: &D,
     shards: u32,

@@ -1,11 +1,10 @@
-//! A cluster in which the leader of a shard crashes for good: what [`failure`](super::failure) and
-//! [`rollback`](super::rollback) look at.
+//! A cluster in which the leader of a shard crashes for good, for [`failure`](super::failure) and
+//! [`rollback`](super::rollback).
 //!
-//! The managers, the engine and their patience are those of a real cluster, with default options. Each
-//! client of the micro-benchmark keeps to its own shard, or to it and one other: one that waits for the
-//! failed shard is then missing nowhere else, and what healthy shards lose they have lost by the failure
-//! alone. The clients of the failed shard die with its leader; as many come to the next one as soon as it
-//! is appointed.
+//! The managers, the engine and their timeouts are those of a real cluster, with default options. Each client
+//! of the micro-benchmark uses its own shard, or that and one other: so a client that waits for the failed
+//! shard takes no load off the others, and what healthy shards lose is lost by the failure alone. The clients
+//! of the failed shard die with its leader; as many start at the next leader as soon as it is appointed.
 
 use super::DemonstrationOptions;
 use super::record::{BUCKET, FailureRecord};
@@ -23,34 +22,34 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How many shards the cluster has.
+/// The number of shards of the cluster.
 pub(super) const SHARDS: u32 = 4;
 
-/// The one that fails.
+/// The shard that fails.
 pub(super) const FAILED: ShardId = ShardId(0);
 
-/// Between datacenters, there and back.
+/// Round trip between datacenters.
 pub(super) const FAR: Duration = Duration::from_millis(50);
 
-/// Who was told that nothing happened tries again within this.
+/// The longest pause of a client after a transaction that failed.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Everything that was begun ends within this.
+/// Every transaction that was begun ends within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is compared.
+/// One of the compared forms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutageCase {
-    /// How stamps are kept, in words
+    /// How stamps are kept, in words.
     pub name: &'static str,
-    /// and for the engine: by that it is known what is lost with a shard.
+    /// The same for the engine: it decides what is lost with a shard.
     pub form: StampForm,
-    /// Whether each leader has a learner beside it, which takes over. Otherwise a follower does, in
-    /// another datacenter.
+    /// Whether each leader has a learner in its datacenter, which succeeds it. Otherwise a follower in
+    /// another datacenter does.
     pub learner: bool,
 }
 
-/// As `mako` is by default.
+/// The default form of `mako`.
 pub(super) const MAKO: OutageCase = OutageCase {
     name: "mako",
     form: StampForm::Sparse { remote_max: shoal_types::REMOTE_CLOCKS_MAX },
@@ -58,39 +57,39 @@ pub(super) const MAKO: OutageCase = OutageCase {
 };
 
 /// The same, without learners.
-pub(super) const FAR_HEIR: OutageCase =
-    OutageCase { name: "mako, far heir", learner: false, ..MAKO };
+pub(super) const FAR_SUCCESSOR: OutageCase =
+    OutageCase { name: "mako, far successor", learner: false, ..MAKO };
 
-/// One clock for all shards.
+/// One timestamp for all shards.
 pub(super) const TIMESTAMP: OutageCase =
     OutageCase { name: "one timestamp", form: StampForm::Timestamp, ..MAKO };
 
-/// Groups that are committed as one.
+/// Groups of transactions that commit as one.
 pub(super) const GROUPS: OutageCase = OutageCase {
     name: "groups of 20 ms",
     form: StampForm::Group { every: Duration::from_millis(20) },
     ..MAKO
 };
 
-/// How large an outage is.
+/// The sizes of an outage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutagePlan {
     pub cpu: Cpu,
     pub clients: usize,
     pub keys: u32,
-    /// Clients, in a hundred, whose transactions touch another shard.
+    /// Percentage of clients whose transactions touch another shard.
     pub cross_percent: u32,
-    /// The longest pause between two transactions.
+    /// The longest pause of a client between two transactions.
     pub pause: Duration,
-    /// How long the cluster works before anything counts,
+    /// How long the cluster runs before transactions count.
     pub warm_up: Duration,
-    /// then until the failure,
+    /// Time from then until the failure.
     pub before: Duration,
-    /// and then until it is over.
+    /// Time from the failure until the end of the run.
     pub after: Duration,
 }
 
-/// A cluster in an outage.
+/// A running cluster in which a shard fails.
 struct OutageRun {
     testbed: Testbed<Mako, PlacedMicro>,
     record: Rc<RefCell<FailureRecord>>,
@@ -99,17 +98,17 @@ struct OutageRun {
     tick: Box<dyn FnMut(f64)>,
 }
 
-/// Lets a shard fail, and tells what happened.
+/// Runs a cluster in which a shard fails, and returns the record of it.
 ///
 /// # Errors
-/// Where the cluster did not work, or the data is not what was told.
+/// If the cluster did not work, or the data is not what was acknowledged.
 pub(super) fn run(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     plan: OutagePlan,
     what: &str,
     case: OutageCase,
 ) -> RunResult<FailureRecord> {
-    let mut outage = OutageRun::new(orders, plan, what, case)?;
+    let mut outage = OutageRun::new(options, plan, what, case)?;
     for shard in (0..SHARDS).map(ShardId) {
         outage.admit(shard, 0);
     }
@@ -119,48 +118,50 @@ pub(super) fn run(
     outage.finish()?;
     let record = Rc::clone(&outage.record);
     drop(outage);
-    Rc::into_inner(record).map(RefCell::into_inner).ok_or_else(|| "somebody still writes".into())
+    Rc::into_inner(record)
+        .map(RefCell::into_inner)
+        .ok_or_else(|| "the record is still shared".into())
 }
 
 fn managed() -> ManagersPlan {
     let datacenters = vec![0, 1, 2];
     let clocks = vec![NodeClock::TRUE; datacenters.len()];
-    // There and back: until the manager that leads knows that its command is agreed on.
+    // A round trip: until the leading manager knows that its command is decided.
     let pace = LogPace::steady(FAR / 2);
     ManagersPlan { datacenters, clocks, pace, options: manager::ManagerOptions::default() }
 }
 
 impl OutageRun {
     fn new(
-        orders: &DemonstrationOptions,
+        options: &DemonstrationOptions,
         plan: OutagePlan,
         what: &str,
         case: OutageCase,
     ) -> RunResult<OutageRun> {
-        let options =
+        let engine_options =
             shoal_mako::MakoOptions { stamps: case.form, ..shoal_mako::MakoOptions::default() };
         let setting = Setting {
-            seed: orders.seed,
+            seed: options.seed,
             shards: SHARDS,
             learners: u32::from(case.learner),
             far: FAR,
             workers: 1,
             cpu: plan.cpu,
-            open_max: options.limits.open_max,
+            open_max: engine_options.limits.open_max,
         };
         let make =
             |catalog: &_| PlacedMicro::faithful(catalog, SHARDS, plan.keys, plan.cross_percent);
         let (classify, silent) = (Rc::new(|_| 0), Box::new(|_| {}));
         let mut testbed =
-            Testbed::managed(setting, options, Some(managed()), make, classify, silent)?;
+            Testbed::managed(setting, engine_options, Some(managed()), make, classify, silent)?;
         let record = Rc::new(RefCell::new(FailureRecord::new(SHARDS, FAILED)));
         let writer = Rc::clone(&record);
         testbed.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, &sight)));
-        let tick = orders.tick(what.to_owned());
-        Ok(OutageRun { testbed, record, plan, seed: orders.seed, tick })
+        let tick = options.tick(what.to_owned());
+        Ok(OutageRun { testbed, record, plan, seed: options.seed, tick })
     }
 
-    /// The clients of a shard come to its leader. Others than before, if they come `again`.
+    /// Starts the clients of a shard at its leader, `again` as other clients than before.
     fn admit(&mut self, shard: ShardId, again: u64) {
         let first = shard.0 as usize;
         for number in (first..self.plan.clients).step_by(SHARDS as usize) {
@@ -179,17 +180,17 @@ impl OutageRun {
         }
     }
 
-    /// Time passes, until a bucket is full.
+    /// Lets time pass until a bucket is full. Starts clients at the failed shard once it has another leader.
     fn pass(&mut self, span: Duration, done: f64) -> RunResult<()> {
         let began = self.testbed.simulation.now();
         let bucket = BUCKET.as_nanos() as u64;
         let end = Time((began + span).0.next_multiple_of(bucket));
-        let mut waits = self.record.borrow().heir().is_none();
+        let mut waits = self.record.borrow().successor().is_none();
         while self.testbed.simulation.now() < end {
             let until = (self.testbed.simulation.now() + BUCKET / 10).min(end);
             self.testbed.simulation.run_until(until).map_err(|violation| violation.to_string())?;
-            self.testbed.book.complaint().map_or(Ok(()), Err)?;
-            if waits && self.record.borrow().heir().is_some() {
+            self.testbed.recorder.first_error().map_or(Ok(()), Err)?;
+            if waits && self.record.borrow().successor().is_some() {
                 waits = false;
                 self.admit(FAILED, 1);
             }
@@ -199,15 +200,15 @@ impl OutageRun {
         Ok(())
     }
 
-    /// The leader of the shard crashes.
+    /// Crashes the leader of the shard.
     fn fail(&mut self) {
         let leader = self.testbed.simulation.leader(FAILED);
         self.record.borrow_mut().fails(self.testbed.simulation.now(), leader);
         self.testbed.simulation.fail(leader);
     }
 
-    /// Every client finishes, and the data is judged: nothing that was told is lost, and nothing is there
-    /// but that and what no client was told of.
+    /// Waits until every client has finished, and judges the data: it holds every acknowledged transaction,
+    /// and beside these only transactions whose outcome no client was told.
     fn finish(&mut self) -> RunResult<()> {
         self.testbed.stop.set(true);
         self.testbed.wait(PATIENCE)?;
@@ -215,11 +216,11 @@ impl OutageRun {
         for shard in (0..SHARDS).map(ShardId) {
             let place = self.testbed.place(shard, 0);
             let (db, workload) = (self.testbed.watched(place), Rc::clone(&self.testbed.workload));
-            let (sums, book) = (Rc::clone(&found), self.testbed.book.clone());
+            let (sums, recorder) = (Rc::clone(&found), self.testbed.recorder.clone());
             self.testbed.spawn(place, async move {
                 match workload.sum(&db, shard).await {
                     Ok((rows, sum)) => sums.set((sums.get().0 + rows, sums.get().1 + sum)),
-                    Err(error) => book.complain(format!("the check failed: {error}")),
+                    Err(error) => recorder.report_error(format!("the check failed: {error}")),
                 }
             });
         }
@@ -235,14 +236,14 @@ impl OutageRun {
         Ok(())
     }
 
-    /// What those may have added at most whose fate is open: the clients who died, each with one.
+    /// The most that transactions of unknown outcome may have added: each client that died had at most one.
     fn open_sum(&self) -> u64 {
         let died = self.plan.clients.div_ceil(SHARDS as usize) as u64;
         4 * (died + self.record.borrow().unknown)
     }
 }
 
-/// A client on a worker, who takes failures as they come.
+/// A client on a worker; after a failed transaction it goes on.
 struct OutageClient {
     db: Watched,
     number: usize,

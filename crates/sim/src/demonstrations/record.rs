@@ -1,8 +1,8 @@
-//! What is written down while a shard fails: when which transactions were told, how far the recovery
-//! was when, and what became of transactions that were certified.
+//! The record of a run in which a shard fails: when transactions were acknowledged, when each step of the
+//! recovery was reached, and what became of certified transactions.
 
 use super::watched::{ShardSet, Touched};
-use crate::simulation::Sighting;
+use crate::simulation::WatchedEvent;
 use shoal_cluster::manager::{Applied, EpochEnd};
 use shoal_engine::{TransactionId, WorkerPlace};
 use shoal_mako::MakoObservation;
@@ -10,17 +10,17 @@ use shoal_types::{Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Throughput is counted over so long.
+/// Throughput is counted in buckets of this length.
 pub(super) const BUCKET: Duration = Duration::from_millis(20);
 
-/// What a transaction touches.
+/// The class of a transaction, by the shards that it touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionClass {
-    /// Healthy shards only.
+    /// It touches healthy shards only.
     Healthy,
-    /// The failed shard only.
+    /// It touches the failed shard only.
     Failed,
-    /// The failed shard and healthy ones.
+    /// It touches the failed shard and healthy ones.
     Across,
 }
 
@@ -40,21 +40,21 @@ impl TransactionClass {
 /// A step of the recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RecoveryStep {
-    /// The dead leader's lease is out.
+    /// The lease of the dead leader has run out.
     LeaseOut,
     /// Another leader is appointed, and the next epoch begins.
     Appointed,
-    /// It has prepared all its streams.
+    /// The new leader has prepared all its streams.
     Prepared,
-    /// The end of the last epoch is durable in all of them, and is reported.
+    /// The end of the last epoch is durable in all streams, and is reported.
     EndDurable,
-    /// The FVW is agreed on.
+    /// The FVW is decided.
     Final,
     /// The new leader has settled the epoch.
     Settled,
-    /// All its workers serve.
+    /// All workers of the new leader serve.
     Serves,
-    /// A transaction on the failed shard is told that began after the failure.
+    /// A transaction on the failed shard that began after the failure is acknowledged.
     Told,
 }
 
@@ -70,7 +70,7 @@ impl RecoveryStep {
         RecoveryStep::Told,
     ];
 
-    /// In words, at the head of a column.
+    /// The name of the step, for the head of a column.
     pub(super) fn name(self) -> &'static str {
         match self {
             RecoveryStep::LeaseOut => "lease out",
@@ -84,59 +84,60 @@ impl RecoveryStep {
         }
     }
 
-    /// Every worker of the new leader does it for itself: the last counts.
+    /// Whether every worker of the new leader takes this step by itself: then the last one counts.
     fn is_of_workers(self) -> bool {
         matches!(self, RecoveryStep::Prepared | RecoveryStep::Settled | RecoveryStep::Serves)
     }
 }
 
-/// A shard has failed.
+/// A shard has failed, and these are the facts of its recovery.
 #[derive(Debug, Clone, Copy)]
 struct FailedShard {
     at: Time,
-    /// Who led it.
+    /// The leader that failed.
     leader: NodeId,
-    /// Who leads it now.
-    heir: Option<NodeId>,
+    /// The node that leads the shard now.
+    successor: Option<NodeId>,
     /// The first epoch that began after the failure.
     epoch: Option<Epoch>,
 }
 
-/// What became of certified transactions, of those whose coordinator lives.
+/// What became of certified transactions whose coordinator did not fail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fates {
-    /// Certified before the failure, and no client told yet.
+    /// Certified before the failure, and not acknowledged when it happened.
     pub in_flight: u64,
-    /// Rolled back, of those.
+    /// The number of those that were rolled back.
     pub in_flight_rolled: u64,
     /// Certified between the failure and the moment at which the failed shard served again.
     pub certified: u64,
-    /// Rolled back, of those.
+    /// The number of those that were rolled back.
     pub certified_rolled: u64,
-    /// Certified before the failure by the coordinator that died: no client is told.
+    /// Certified before the failure by the coordinator that failed: they are acknowledged to no client.
     pub orphans: u64,
 }
 
-/// Which transactions were told when, while a shard failed and recovered.
+/// When transactions were acknowledged while a shard failed and recovered.
 #[derive(Debug)]
 pub(super) struct FailureRecord {
     shard: ShardId,
     shards: u32,
-    /// By when they were told, and by class.
+    /// Acknowledged transactions by bucket and class.
     told: Vec<[u64; 3]>,
     failed: Option<FailedShard>,
     steps: BTreeMap<RecoveryStep, Time>,
-    /// When each transaction was certified that no client was told of.
+    /// Certified transactions that are not acknowledged, with the time at which each was certified.
     open: BTreeMap<TransactionId, Time>,
     fates: Fates,
     hung: Option<usize>,
-    /// How often clients were told that nothing happened, and how often that the outcome is unknown.
+    /// How often clients were told that a transaction had no effect, and how often that its outcome is
+    /// unknown.
     pub aborted: u64,
     pub unknown: u64,
 }
 
 impl FailureRecord {
-    /// An empty one, of a cluster of `shards` in which `shard` will fail.
+    /// An empty record of a cluster of `shards` shards in which `shard` will fail.
     pub(super) fn new(shards: u32, shard: ShardId) -> FailureRecord {
         FailureRecord {
             shard,
@@ -152,15 +153,15 @@ impl FailureRecord {
         }
     }
 
-    /// The shard's leader fails now.
+    /// The shard's leader fails at `at`.
     pub(super) fn fails(&mut self, at: Time, leader: NodeId) {
         let orphans = self.open.keys().filter(|it| it.node == leader).count();
         self.fates.orphans = orphans as u64;
         self.fates.in_flight = (self.open.len() - orphans) as u64;
-        self.failed = Some(FailedShard { at, leader, heir: None, epoch: None });
+        self.failed = Some(FailedShard { at, leader, successor: None, epoch: None });
     }
 
-    /// A transaction that began then is told as committed.
+    /// A transaction that began at `began` is acknowledged as committed.
     pub(super) fn told(&mut self, now: Time, began: Time, touched: Touched) {
         let bucket = (now.0 / BUCKET.as_nanos() as u64) as usize;
         if self.told.len() <= bucket {
@@ -173,7 +174,7 @@ impl FailureRecord {
         }
     }
 
-    /// A transaction has failed.
+    /// A transaction has failed with this error.
     pub(super) fn not_told(&mut self, error: &Error) {
         match error {
             Error::Unknown(_) => self.unknown += 1,
@@ -181,18 +182,18 @@ impl FailureRecord {
         }
     }
 
-    /// Engines or managers have done something.
-    pub(super) fn see(&mut self, now: Time, sight: &Sighting<'_, MakoObservation>) {
+    /// Records a fact about engines or managers.
+    pub(super) fn see(&mut self, now: Time, sight: &WatchedEvent<'_, MakoObservation>) {
         match sight {
-            Sighting::Observed(place, observation) => {
-                self.follow_fate(now, observation);
-                self.follow_heir(now, *place, observation);
+            WatchedEvent::Observed(place, observation) => {
+                self.follow_outcome(now, observation);
+                self.follow_successor(now, *place, observation);
             }
-            Sighting::Applied(applied) => self.follow_managers(now, applied),
+            WatchedEvent::Applied(applied) => self.follow_managers(now, applied),
         }
     }
 
-    fn follow_fate(&mut self, now: Time, observation: &MakoObservation) {
+    fn follow_outcome(&mut self, now: Time, observation: &MakoObservation) {
         match observation {
             MakoObservation::Certified { transaction, .. } => {
                 self.open.insert(*transaction, now);
@@ -215,9 +216,11 @@ impl FailureRecord {
         }
     }
 
-    fn follow_heir(&mut self, now: Time, place: WorkerPlace, observation: &MakoObservation) {
-        let Some(FailedShard { heir: Some(heir), epoch, .. }) = self.failed else { return };
-        if place.node != heir {
+    fn follow_successor(&mut self, now: Time, place: WorkerPlace, observation: &MakoObservation) {
+        let Some(FailedShard { successor: Some(successor), epoch, .. }) = self.failed else {
+            return;
+        };
+        if place.node != successor {
             return;
         }
         let closed = |it: Epoch| epoch.is_some_and(|begun| it < begun);
@@ -250,7 +253,7 @@ impl FailureRecord {
                 failed.epoch.get_or_insert(*epoch);
             }
             Applied::Appointed { shard, ballot } if *shard == self.shard => {
-                failed.heir = Some(ballot.node);
+                failed.successor = Some(ballot.node);
                 self.reach(RecoveryStep::Appointed, now);
             }
             Applied::Final(watermark)
@@ -267,7 +270,7 @@ impl FailureRecord {
     }
 
     fn reach(&mut self, step: RecoveryStep, now: Time) {
-        // Later epochs end, too: what belongs to this failure is over when the shard serves.
+        // Later epochs end too: the recovery is complete once the shard serves.
         let again = step.is_of_workers() && !self.steps.contains_key(&RecoveryStep::Told);
         let at = self.steps.entry(step).or_insert(now);
         if again {
@@ -275,14 +278,14 @@ impl FailureRecord {
         }
     }
 
-    /// Has the shard failed and not served yet?
+    /// Whether the shard has failed and does not serve again yet.
     pub(super) fn is_out(&self) -> bool {
         self.failed.is_some() && !self.steps.contains_key(&RecoveryStep::Serves)
     }
 
     /// The node that leads the failed shard now.
-    pub(super) fn heir(&self) -> Option<NodeId> {
-        self.failed?.heir
+    pub(super) fn successor(&self) -> Option<NodeId> {
+        self.failed?.successor
     }
 
     /// When the shard failed.
@@ -290,13 +293,13 @@ impl FailureRecord {
         self.failed.map_or(Time::ZERO, |it| it.at)
     }
 
-    /// How long after the failure this was reached.
+    /// The time from the failure to this step of the recovery.
     pub(super) fn step(&self, step: RecoveryStep) -> Option<Duration> {
         self.steps.get(&step).map(|at| *at - self.failed_at())
     }
 
-    /// Healthy shards on which something was left hanging: its coordinator died after it had drawn a
-    /// clock there, and the shard's watermark stood still until the epoch was over.
+    /// The number of healthy shards that the failure blocked: a coordinator died after it had drawn a clock
+    /// there, and the shard's watermark stood still until the epoch ended.
     pub(super) fn hung(&self) -> usize {
         self.hung.unwrap_or(0)
     }
@@ -306,7 +309,7 @@ impl FailureRecord {
         self.fates
     }
 
-    /// How many transactions of a class were told in each bucket from `from` to `until`.
+    /// The acknowledged transactions of a class in each bucket from `from` to `until`.
     pub(super) fn buckets(&self, class: TransactionClass, from: Time, until: Time) -> Vec<u64> {
         let bucket = BUCKET.as_nanos() as u64;
         let all = from.0.div_ceil(bucket)..until.0 / bucket;

@@ -1,20 +1,20 @@
-//! A page of what was shown: the tables of the terminal, and the plots that do not fit there.
+//! An HTML page of results: the tables of the terminal, and the plots, which the terminal does not show.
 
 use super::{DemonstrationResults, ResultPlot, ResultTable, TargetVerdict};
 use shoal_workloads::report::plot;
 use shoal_workloads::report::sheet::Sheet;
 
-/// The page of some results.
+/// The page of these results, which the demonstrations found with `seed`.
 pub fn html(all_results: &[DemonstrationResults], seed: u64) -> String {
     let lead = format!("in virtual time, seed {seed}");
     page("What the engines show", &lead, all_results, FOOT)
 }
 
-/// What is to be known of all that is shown in virtual time.
+/// The note at the bottom of every page of results in virtual time.
 pub const FOOT: &str =
     "Distances and processors are made up; the code is the real one. The same seed shows the same.";
 
-/// A page of tables and plots, with what has to be known of them at its top and at its bottom.
+/// A page of tables and plots, with a note at its top and one at its bottom.
 pub fn page(title: &str, lead: &str, all_results: &[DemonstrationResults], foot: &str) -> String {
     let mut sheet = Sheet::new(title, lead);
     sheet.verdict = verdict(all_results).map(|(words, holds)| (words.to_owned(), holds));
@@ -26,7 +26,7 @@ pub fn page(title: &str, lead: &str, all_results: &[DemonstrationResults], foot:
     sheet.html()
 }
 
-/// Whether every target was met, in words and as such; `None` where there is none.
+/// Whether every target was met, in words and as a flag; `None` where there is no target.
 pub fn verdict(all_results: &[DemonstrationResults]) -> Option<(&'static str, bool)> {
     let lines = || all_results.iter().flat_map(|it| &it.tables).flat_map(|table| &table.lines);
     let holds = all_results.iter().all(DemonstrationResults::holds);

@@ -1,4 +1,4 @@
-//! What a demonstration leads to: tables, and plots of what happens over time.
+//! The results of a demonstration: tables, and plots over time.
 
 use super::table::ResultTable;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::fmt;
 /// The tables, plots and verdicts of a demonstration.
 #[derive(Debug, Clone, Default)]
 pub struct DemonstrationResults {
-    /// For the terminal, and for the report.
+    /// Tables for the terminal and the report.
     pub tables: Vec<ResultTable>,
-    /// For the report.
+    /// Plots for the report.
     pub plots: Vec<ResultPlot>,
 }
 
-/// A plot.
+/// A plot of one or more series.
 #[derive(Debug, Clone)]
 pub struct ResultPlot {
-    /// What is shown.
+    /// The plot's title.
     pub title: String,
-    /// What has to be known to understand it.
+    /// The explanation above the plot.
     pub lead: String,
     /// The names of the series.
     pub names: Vec<String>,
-    /// A line each.
+    /// The points of each series.
     pub series: Vec<Vec<(f64, f64)>>,
-    /// Where something happened, along the horizontal axis.
+    /// Events, by their positions on the horizontal axis.
     pub marks: Vec<f64>,
-    /// The unit of the horizontal axis,
+    /// The unit of the horizontal axis.
     pub x: &'static str,
-    /// and of the vertical one.
+    /// The unit of the vertical axis.
     pub y: &'static str,
 }
 
 impl DemonstrationResults {
-    /// Was every target met?
+    /// Whether every target was met.
     pub fn holds(&self) -> bool {
         self.tables.iter().all(ResultTable::holds)
     }

@@ -1,7 +1,7 @@
 //! How much is rolled back when one shard fails.
 //!
-//! With a clock for each shard only what depends on the failed one is lost. One timestamp for all, or
-//! groups that are committed as one, lose all that was certified since.
+//! With a clock for each shard only transactions that depend on the failed shard are lost. With one timestamp
+//! for all shards, or with groups that commit as one, all transactions certified since the failure are.
 
 use super::outage::{self, FAILED, FAR, GROUPS, MAKO, OutagePlan, SHARDS, TIMESTAMP};
 use super::record::{FailureRecord, Fates, RecoveryStep};
@@ -11,7 +11,7 @@ use crate::cpu::Cpu;
 use shoal_workloads::report::words;
 use std::time::Duration;
 
-/// Clients, in a hundred, whose transactions touch another shard.
+/// Percentages of clients whose transactions touch another shard.
 const CROSS_PERCENT: [u32; 5] = [0, 10, 25, 50, 100];
 
 fn plan(size: Size, cross_percent: u32) -> OutagePlan {
@@ -32,7 +32,8 @@ fn plan(size: Size, cross_percent: u32) -> OutagePlan {
     }
 }
 
-/// The parts that were rolled back: of what was certified in the outage, and of what was in flight.
+/// The parts that were rolled back: of transactions certified in the outage, and of those in flight at the
+/// failure.
 #[derive(Debug, Clone, Copy)]
 struct RolledBackParts {
     certified: f64,
@@ -49,19 +50,19 @@ impl RolledBackParts {
     }
 }
 
-/// Shows it.
+/// Runs the demonstration.
 ///
 /// # Errors
-/// Where a cluster did not work.
-pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
-    let mut table = table(orders);
+/// If a cluster did not work.
+pub(super) fn show(options: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
+    let mut table = table(options);
     let cases = [MAKO, TIMESTAMP, GROUPS];
     let mut series = vec![Vec::new(); cases.len()];
     for cross_percent in CROSS_PERCENT {
         let mut found = Vec::new();
         for case in cases {
             let what = format!("rollback, {}, {cross_percent} % cross-shard", case.name);
-            let record = outage::run(orders, plan(orders.size, cross_percent), &what, case)?;
+            let record = outage::run(options, plan(options.size, cross_percent), &what, case)?;
             found.push((case.name, record));
         }
         let parts: Vec<RolledBackParts> =
@@ -77,16 +78,16 @@ pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResu
     Ok(DemonstrationResults { tables: vec![table], plots: vec![plot(names, series)] })
 }
 
-fn table(orders: &DemonstrationOptions) -> ResultTable {
-    let OutagePlan { clients, keys, .. } = plan(orders.size, 0);
+fn table(options: &DemonstrationOptions) -> ResultTable {
+    let OutagePlan { clients, keys, .. } = plan(options.size, 0);
     ResultTable {
         title: "What is rolled back when a shard fails",
         notes: vec![format!(
             "{SHARDS} shards, {} ms between datacenters, {} clients of the micro-benchmark ({} keys \
              on a shard); the given share of them always touch one other shard. The leader of {FAILED} \
              crashes for good. Certified: by all other coordinators, from the failure until {FAILED} \
-             serves again. In flight: certified by them before the failure and told to nobody by then. \
-             What the dead leader had certified and told to nobody is in neither: nobody is told of it. \
+             serves again. In flight: certified by them before the failure and told to no client by then. \
+             What the dead leader had certified and told to no client is in neither: no client is told of it. \
              Left hanging: healthy shards on which the dead leader had drawn a clock and not resolved it; \
              what was certified there since is lost, too.",
             FAR.as_millis(),
@@ -110,7 +111,7 @@ fn table(orders: &DemonstrationOptions) -> ResultTable {
     }
 }
 
-/// `limit` is what others roll back, of which less is promised.
+/// A line of the table. `limit` is the part that another form rolls back: the target is to roll back less.
 fn line(
     name: &str,
     percent: u32,

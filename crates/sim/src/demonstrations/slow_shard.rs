@@ -1,19 +1,19 @@
-//! Which clients a shard delays that becomes slow: those that depend on it, and which others.
+//! Which clients a slow shard delays: those that depend on it, and which others.
 //!
-//! Some nodes of one shard become ten times slower while clients go on. What touches that shard has to
-//! wait for it. What does not touch it may still depend on it, by reading what a transaction of both
-//! wrote and is not durable yet; with many keys that is rare.
+//! Some nodes of one shard become ten times slower while clients go on. A transaction that touches that shard
+//! has to wait for it. One that does not may still depend on it, by reading a version of a transaction on
+//! both shards that is not durable yet; with many keys that is rare.
 //!
 //! | slow | what happens |
 //! |---|---|
 //! | replicas | they replicate less than what is certified; the shard's watermark falls behind |
 //! | leader, with room to spare | each step takes longer, and no queue forms |
-//! | leader, overloaded | new work waits in a queue, for ever longer |
+//! | leader, overloaded | new work waits in a growing queue |
 //!
-//! The last is the hard one for `mako`: a transaction of the slow node that has drawn a clock on a quick
-//! shard holds back the safe clock of the quick shard (rule M3) until its coordinator has heard of that
-//! and decided. So a worker finishes before it begins: what delays others is a step or two of the slow
-//! worker, and not its queue.
+//! The last case is the hard one for `mako`: a transaction of the slow node that has drawn a clock on a fast
+//! shard holds back the safe clock of the fast shard (rule M3) until its coordinator has received that clock
+//! and decided. So a worker finishes open transactions before it begins new ones: then other shards wait for
+//! a step or two of the slow worker, and not for its queue.
 
 use super::latency::in_ms;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
@@ -26,31 +26,32 @@ use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The one that becomes slow.
+/// The shard that becomes slow.
 const SLOW: ShardId = ShardId(SHARDS - 1);
 
-/// In hundredths of the time it should take.
+/// The time that the slow nodes need, in percent of the usual time.
 const SLOWDOWN_PERCENT: u64 = 1000;
 
-/// Between datacenters, there and back.
+/// Round trip between datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
-/// What does not touch the slow shard may take so much longer than before: a step of the slow worker.
+/// How much longer than before a transaction may take that does not touch the slow shard: a step of the slow
+/// worker.
 const fn tolerance(size: Size) -> Duration {
     match size {
         Size::Full => Duration::from_micros(500),
-        // Records cost four times as much.
+        // The price of an operation is four times as high.
         Size::Small => Duration::from_millis(3),
     }
 }
 
-/// Which nodes of the shard become slow, and under which load.
+/// The nodes of the shard that become slow, and the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SlowCase {
     name: &'static str,
     leader: bool,
     followers: bool,
-    /// Otherwise a tenth of the clients.
+    /// Whether all clients run; otherwise a tenth of them.
     busy: bool,
 }
 
@@ -60,7 +61,7 @@ const CASES: [SlowCase; 3] = [
     SlowCase { name: "leader, overloaded", leader: true, followers: true, busy: true },
 ];
 
-/// How large the demonstration is.
+/// The sizes of the demonstration.
 struct SlowShardSize {
     cpu: Cpu,
     clients: usize,
@@ -80,8 +81,8 @@ impl SlowShardSize {
     }
 }
 
-pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
-    let SlowShardSize { cpu, clients, keys, .. } = SlowShardSize::of(orders.size);
+pub(super) fn table(options: &DemonstrationOptions) -> ResultTable {
+    let SlowShardSize { cpu, clients, keys, .. } = SlowShardSize::of(options.size);
     ResultTable {
         title: "A shard that becomes slow",
         notes: vec![
@@ -118,32 +119,32 @@ pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
     }
 }
 
-/// What an engine shows.
+/// Measures an engine in each of the cases.
 ///
 /// # Errors
-/// Where the cluster did not work.
+/// If the cluster did not work.
 pub fn lines<E: Shown>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
 ) -> RunResult<Vec<ResultLine>> {
     let mut lines = Vec::new();
     for case in CASES {
-        lines.extend(measure::<E>(orders, promise, case)?);
+        lines.extend(measure::<E>(options, promise, case)?);
     }
     Ok(lines)
 }
 
 fn measure<E: Shown>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     promise: Promise,
     case: SlowCase,
 ) -> RunResult<Vec<ResultLine>> {
-    let SlowShardSize { cpu, clients, keys, span } = SlowShardSize::of(orders.size);
+    let SlowShardSize { cpu, clients, keys, span } = SlowShardSize::of(options.size);
     let open_max = E::OPEN_MAX[0];
-    let seed = orders.seed;
+    let seed = options.seed;
     let setting =
         Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 1, cpu, open_max };
-    let tick = orders.tick(format!("{}, slow: {}", E::NAME, case.name));
+    let tick = options.tick(format!("{}, slow: {}", E::NAME, case.name));
     let classify = Rc::new(|touched: Touched| match touched.wrote {
         true => usize::from(touched.shards.has(SLOW)),
         false => 2,
@@ -155,7 +156,7 @@ fn measure<E: Shown>(
     testbed.run(6 * FAR)?;
     testbed.turn();
     testbed.run(span * spans)?;
-    // What begins now is told later, and counts for neither.
+    // Transactions that begin before the next period are acknowledged later, and count for neither period.
     testbed.turn();
     testbed.run(2 * FAR)?;
     testbed.slow_down(SLOW, case.leader, case.followers, SLOWDOWN_PERCENT);
@@ -166,11 +167,11 @@ fn measure<E: Shown>(
     testbed.finish()?;
     let line = |class: usize| {
         let (before, during) = (testbed.times(1, class), testbed.times(3, class));
-        let most = before.percentile(99.0) + tolerance(orders.size);
+        let most = before.percentile(99.0) + tolerance(options.size);
         let holds = during.count() > 0 && during.percentile(99.0) <= most;
         let (target, verdict) = match (promise, class) {
             (Promise::Targets, 0) => {
-                (format!("p99 ≤ before + {:?}", tolerance(orders.size)), TargetVerdict::of(holds))
+                (format!("p99 ≤ before + {:?}", tolerance(options.size)), TargetVerdict::of(holds))
             }
             _ => (String::new(), TargetVerdict::Shown),
         };

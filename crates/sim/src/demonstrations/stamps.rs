@@ -1,17 +1,17 @@
-//! How large stamps are: those that keep all that a transaction depends on, and those that keep only
-//! what is not durable yet.
+//! How large stamps are: in the full form, which keeps all that a transaction depends on, and in the sparse
+//! form, which keeps only what is not durable yet.
 //!
-//! A version keeps the stamp of its writer, and so does every stream that the writer wrote to. In the
-//! full form a stamp has an entry for every shard that the transaction depends on, directly or through
-//! what it read, and nothing ever leaves it: sooner or later that is every shard. So clients warm up here
-//! until every key has been written several times. The sparse form leaves out what is durable (Mako
-//! §6.1), which constrains nothing any more.
+//! A version keeps the stamp of its writer, and so does every stream that the writer wrote to. In the full
+//! form a stamp has an entry for every shard that the transaction depends on, directly or through what it
+//! read, and no entry is ever dropped: in the end every shard has one. So clients warm up until every key has
+//! been written several times. The sparse form leaves out durable entries (Mako §6.1), which no longer
+//! constrain anything.
 //!
-//! How much is durable depends on how often a key is written. Few keys and slow processors make it the
-//! share that many keys and fast processors would have, and take less time to simulate.
+//! The share of durable versions depends on how often a key is written. Few keys and slow processors give the
+//! same share as many keys and fast processors, and take less time to simulate.
 //!
-//! Virtual processors charge for operations and messages, and not for bytes. So rates and latencies
-//! cannot tell the forms apart here: they show that both forms do the same work.
+//! Virtual processors charge for operations and messages, and not for bytes. So rates and latencies cannot
+//! tell the forms apart: they show that both forms do the same work.
 
 use super::latency::in_ms;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
@@ -25,13 +25,13 @@ use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Between datacenters, there and back.
+/// Round trip between datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
-/// Of 100 transactions of the micro-benchmark, how many touch another shard.
+/// Percentages of transactions of the micro-benchmark that touch another shard.
 const CROSS_PERCENT: [u32; 2] = [10, 50];
 
-/// How large the demonstration is.
+/// The sizes of the demonstration.
 struct StampsSize {
     shards: &'static [u32],
     micro: StampsLoad,
@@ -42,7 +42,7 @@ struct StampsSize {
     customers: u16,
 }
 
-/// What is done to a cluster.
+/// The variable that changes between the lines of the demonstration.
 #[derive(Clone, Copy)]
 struct StampsLoad {
     operation: Duration,
@@ -82,8 +82,8 @@ impl StampsSize {
     }
 }
 
-pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
-    let StampsSize { micro, keys, tpcc, warehouses, .. } = StampsSize::of(orders.size);
+pub(super) fn table(options: &DemonstrationOptions) -> ResultTable {
+    let StampsSize { micro, keys, tpcc, warehouses, .. } = StampsSize::of(options.size);
     let Cpu { event, message, .. } = Cpu::MEASURED;
     let notes = vec![
         format!(
@@ -114,41 +114,41 @@ pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
     }
 }
 
-/// What an engine shows: a line for each form in which it can keep stamps.
+/// Measures an engine: a line for each form in which it can keep stamps.
 ///
 /// # Errors
-/// Where the cluster did not work.
+/// If the cluster did not work.
 pub fn lines<E: Shown>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     _promise: Promise,
 ) -> RunResult<Vec<ResultLine>> {
-    let measure = StampsSize::of(orders.size);
+    let measure = StampsSize::of(options.size);
     let StampsSize { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
     let mut lines = Vec::new();
     for cross_percent in CROSS_PERCENT {
         for shards in measure.shards {
             let make = |catalog: &Catalog| super::micro(catalog, *shards, keys, cross_percent);
-            lines.extend(forms::<E, _>(orders, (*shards, micro), make)?);
+            lines.extend(forms::<E, _>(options, (*shards, micro), make)?);
         }
     }
     for shards in measure.shards {
         let make = |catalog: &Catalog| super::tpcc(catalog, *shards, warehouses, items, customers);
-        lines.extend(forms::<E, _>(orders, (*shards, tpcc), make)?);
+        lines.extend(forms::<E, _>(options, (*shards, tpcc), make)?);
     }
     Ok(lines)
 }
 
 fn forms<E: Shown, W: Placed>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     load: (u32, StampsLoad),
     make: impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let forms = E::STAMP_FORMS.iter();
-    forms.map(|form| line::<E, W>(orders, load, *form, &make)).collect()
+    forms.map(|form| line::<E, W>(options, load, *form, &make)).collect()
 }
 
 fn line<E: Shown, W: Placed>(
-    orders: &DemonstrationOptions,
+    options: &DemonstrationOptions,
     (shards, load): (u32, StampsLoad),
     (form, configure): EngineForm<E>,
     make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
@@ -156,17 +156,18 @@ fn line<E: Shown, W: Placed>(
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
     let open_max = 2 * load.clients_of_shard;
     let setting =
-        Setting { seed: orders.seed, shards, learners: 0, far: FAR, workers: 1, cpu, open_max };
-    let options = configure(limits::<E>(&setting));
-    let tick = orders.tick(format!("{form} stamps on {shards} shards"));
+        Setting { seed: options.seed, shards, learners: 0, far: FAR, workers: 1, cpu, open_max };
+    let engine_options = configure(limits::<E>(&setting));
+    let tick = options.tick(format!("{form} stamps on {shards} shards"));
     let classify = Rc::new(|touched: Touched| usize::from(!touched.wrote));
-    let mut testbed: Testbed<E, W> = Testbed::with_options(setting, options, make, classify, tick)?;
+    let mut testbed: Testbed<E, W> =
+        Testbed::with_options(setting, engine_options, make, classify, tick)?;
     testbed.admit(shards as usize * load.clients_of_shard, ArrivalPace::Eager);
     testbed.run(load.warm_up)?;
     testbed.turn();
     testbed.run(load.span)?;
     let counted = testbed.turn();
-    // What was begun at last comes back as well.
+    // Runs until the last transactions have completed.
     testbed.run(2 * FAR)?;
     let times = testbed.times(1, 0);
     let mut cells = vec![form.to_owned(), testbed.name().to_owned(), shards.to_string()];

@@ -1,25 +1,25 @@
-//! What a demonstration found: lines with a verdict each.
+//! Tables of results: lines with a verdict each.
 
 use std::fmt;
 
-/// Was a target met?
+/// Whether a target was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetVerdict {
-    /// Nothing was promised.
+    /// There is no target.
     Shown,
-    /// It was.
+    /// The target was met.
     Met,
-    /// It was not.
+    /// The target was missed.
     Missed,
 }
 
 impl TargetVerdict {
-    /// Of a promise that is kept if `holds`.
+    /// The verdict of a target that is met if `holds`.
     pub fn of(holds: bool) -> TargetVerdict {
         if holds { TargetVerdict::Met } else { TargetVerdict::Missed }
     }
 
-    /// In a word.
+    /// The verdict as a word of the table.
     pub fn word(self) -> &'static str {
         match self {
             TargetVerdict::Shown => "",
@@ -32,36 +32,36 @@ impl TargetVerdict {
 /// A line of a [`ResultTable`].
 #[derive(Debug, Clone)]
 pub struct ResultLine {
-    /// A cell for each head.
+    /// The cells, one for each head.
     pub cells: Vec<String>,
-    /// What had to come out, if anything.
+    /// The target in words; empty if there is none.
     pub target: String,
-    /// Whether it did.
+    /// Whether the target was met.
     pub verdict: TargetVerdict,
 }
 
 /// A table of results.
 #[derive(Debug, Clone)]
 pub struct ResultTable {
-    /// What is shown.
+    /// The table's title.
     pub title: &'static str,
-    /// What has to be known to understand it.
+    /// The explanations below the title.
     pub notes: Vec<String>,
-    /// What stands in the columns.
+    /// The heads of the columns.
     pub heads: Vec<&'static str>,
-    /// How many of the columns are words, which stand to the left.
+    /// The number of leading columns that hold words and are aligned to the left.
     pub words: usize,
-    /// The lines.
+    /// The lines of the table.
     pub lines: Vec<ResultLine>,
 }
 
 impl ResultTable {
-    /// Was every target met?
+    /// Whether every target was met.
     pub fn holds(&self) -> bool {
         self.lines.iter().all(|line| line.verdict != TargetVerdict::Missed)
     }
 
-    /// What is to be shown, the heads first: with the targets and verdicts, if there is any.
+    /// The rows to print, the heads first, with targets and verdicts if any line has one.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let has_target = self.lines.iter().any(|line| !line.target.is_empty());
         let row = |cells: Vec<String>, target: &str, word: &str| {

@@ -1,7 +1,7 @@
-//! A cluster to show something on: three datacenters, shards with three voters each, all leaders in the
-//! first datacenter, a workload whose clients live on the leaders.
+//! The cluster of a demonstration: three datacenters, shards with three voters each, all leaders in the first
+//! datacenter, and a workload whose clients run on the leaders.
 
-use super::book::{Classify, LatencyBook, Times};
+use super::latency_recorder::{Classify, LatencyRecorder, Times};
 use super::watched::{ShardSet, Watched};
 use crate::catalog::Catalog;
 use crate::clock::NodeClock;
@@ -24,103 +24,103 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Datacenters, and as many voters of each shard.
+/// The number of datacenters, and of voters of each shard.
 const DATACENTERS: u32 = 3;
 
-/// Shards, where their number is not what it is about.
+/// The number of shards, where the demonstration does not vary it.
 pub(super) const SHARDS: u32 = 3;
 
-/// A message takes so long within a datacenter, there and back.
+/// Round trip within a datacenter.
 pub(super) const NEAR: Duration = Duration::from_micros(100);
 
-/// Loading, and finishing, may take so long.
+/// Limit on the virtual time of loading, and of finishing.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// An engine that can be shown.
+/// An engine that the demonstrations can run.
 pub trait Shown: Subject {
-    /// How many transactions a worker may have open, of all that are tried where the most throughput
-    /// is looked for; the usual number first.
+    /// The numbers of open transactions of a worker among which the one with the most throughput is searched;
+    /// the usual number first.
     const OPEN_MAX: &'static [usize];
 
-    /// The forms in which it can keep stamps. None where a version keeps one clock.
+    /// The forms in which the engine can keep stamps; empty where a version keeps one clock.
     const STAMP_FORMS: &'static [EngineForm<Self>];
 
-    /// The longest pause after a conflict, where replicas are so `far`.
+    /// The longest pause after a conflict, for a round trip of `far` between replicas.
     fn pause_max(_far: Duration) -> Duration {
         Limits::default().pause_max
     }
 
-    /// Its usual configuration, but for these limits.
+    /// The engine's usual configuration with these limits.
     fn with_limits(limits: Limits) -> Self::Options;
 }
 
-/// A way to configure an engine: its name, and the configuration with these limits.
+/// A way to configure an engine: its name, and the configuration with given limits.
 pub type EngineForm<E> = (&'static str, fn(Limits) -> <E as Engine>::Options);
 
-/// What went wrong, in words; nothing should.
+/// The result of a demonstration's step; the error describes what went wrong.
 pub type RunResult<T> = std::result::Result<T, String>;
 
-/// How a testbed is made.
+/// The settings of a testbed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
-    /// Where all chance comes from.
+    /// The seed of all random draws.
     pub seed: u64,
     /// How many shards there are.
     pub shards: u32,
-    /// How many learners each has.
+    /// How many learners each shard has.
     pub learners: u32,
-    /// A message takes so long between datacenters, there and back.
+    /// Round trip between datacenters.
     pub far: Duration,
     /// Workers of each node.
     pub workers: u32,
-    /// What work costs.
+    /// The prices of the workers' actions.
     pub cpu: Cpu,
-    /// Transactions that a worker may have open.
+    /// The most transactions that a worker may have open.
     pub open_max: usize,
 }
 
 /// How clients begin their transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrivalPace {
-    /// After a pause of up to so long.
+    /// After a pause of at most this long.
     Thinking(Duration),
-    /// At once, when the worker lets them.
+    /// At once, as soon as the worker admits another transaction.
     Eager,
 }
 
-/// A simulated cluster with a workload on it, for one experiment.
+/// A simulated cluster that runs a workload, for one experiment.
 pub(super) struct Testbed<E: Shown, W: Placed> {
     setting: Setting,
     pub(super) simulation: Simulation<E>,
     pub(super) workload: Rc<W>,
-    pub(super) book: LatencyBook,
+    pub(super) recorder: LatencyRecorder,
     pub(super) stop: Rc<Cell<bool>>,
     /// When the period began, what had been counted then, and how long leaders had worked.
     mark: (Time, Engines, Duration),
-    /// What is shown of how far it is.
+    /// Reports the progress of the demonstration.
     tick: Box<dyn FnMut(f64)>,
 }
 
-/// What was counted in a period.
+/// What was counted in one period.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PeriodCounts {
     pub certified_per_s: f64,
     pub committed_per_s: f64,
-    /// Of those certified, how many wrote several shards.
+    /// The part of certified transactions that wrote several shards.
     pub cross_part: f64,
-    /// The same of those that wrote.
+    /// The part of certified and writing transactions that wrote several shards.
     pub wrote_cross_part: f64,
-    /// Entries for other shards in a stamp that is kept with versions.
+    /// The mean number of entries for other shards in a stamp that is kept with versions.
     pub stamp_remotes: f64,
     /// Bytes in the streams for each transaction that wrote.
     pub bytes_each: f64,
-    /// Attempts that met a conflict, of all.
+    /// The part of all attempts that met a conflict.
     pub abort_part: f64,
-    /// How much of the time the leaders' processors worked.
+    /// The part of the time in which the leaders' processors were busy.
     pub busy_part: f64,
 }
 
-/// How long messages take between `datacenters`.
+/// The delays of messages between `datacenters`.
 fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
     let delay = |from, to| {
         let round_trip = if from == to { NEAR } else { far.max(NEAR) };
@@ -129,8 +129,7 @@ fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
     (0..datacenters).map(|from| (0..datacenters).map(|to| delay(from, to)).collect()).collect()
 }
 
-/// The usual limits, but that clients are patient: none is refused, and each tries until it
-/// succeeds.
+/// The usual limits, with retries until a transaction succeeds: none is refused.
 pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
     let open_max = setting.open_max;
     Limits {
@@ -140,14 +139,14 @@ pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
         attempts_max: u32::MAX,
         attempts_span_max: PATIENCE,
         pause_max: E::pause_max(setting.far),
-        // What holds locks until a replica far away has answered holds a session as long.
+        // An engine that holds locks until a remote replica has answered holds a session as long.
         sessions_max: 2 * setting.shards as usize * open_max,
         ..Limits::default()
     }
 }
 
 impl<E: Shown, W: Placed> Testbed<E, W> {
-    /// A cluster with the data of a workload, which `make` makes.
+    /// A cluster with the data of the workload that `make` makes.
     pub(super) fn new(
         setting: Setting,
         make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
@@ -157,7 +156,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         Testbed::with_options(setting, E::with_limits(limits::<E>(&setting)), make, classify, tick)
     }
 
-    /// The same with another configuration of the engine than the usual one.
+    /// The same with these options of the engine.
     pub(super) fn with_options(
         setting: Setting,
         options: E::Options,
@@ -168,7 +167,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         Testbed::managed(setting, options, None, make, classify, tick)
     }
 
-    /// The same with managers.
+    /// The same with configuration managers.
     pub(super) fn managed(
         setting: Setting,
         options: E::Options,
@@ -209,7 +208,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             setting,
             simulation: Simulation::new(&setup, world, seed),
             workload,
-            book: LatencyBook::new(classify),
+            recorder: LatencyRecorder::new(classify),
             stop: Rc::default(),
             mark: (Time::ZERO, Engines::default(), Duration::ZERO),
             tick,
@@ -225,19 +224,19 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         }
         for part in 0..self.workload.load_parts() {
             let place = self.place(self.workload.part_shard(part, self.setting.shards), part);
-            let (db, workload, book) =
-                (self.watched(place), Rc::clone(&self.workload), self.book.clone());
+            let (db, workload, recorder) =
+                (self.watched(place), Rc::clone(&self.workload), self.recorder.clone());
             let seed = self.setting.seed;
             self.spawn(place, async move {
                 if let Err(error) = workload.load(&db, part, seed, &mut |_| {}).await {
-                    book.complain(format!("part {part} was not loaded: {error}"));
+                    recorder.report_error(format!("part {part} was not loaded: {error}"));
                 }
             });
         }
         self.wait(PATIENCE)
     }
 
-    /// A worker of the leader of `shard`.
+    /// The place of worker `number` of the leader of `shard`.
     pub(super) fn place(&self, shard: ShardId, number: usize) -> WorkerPlace {
         let worker = WorkerId(number as u32 % self.setting.workers);
         WorkerPlace { node: self.simulation.leader(shard), worker }
@@ -253,7 +252,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
     }
 
     pub(super) fn spawn(&mut self, place: WorkerPlace, body: impl Future<Output = ()> + 'static) {
-        let work = self.book.begin();
+        let work = self.recorder.begin();
         let task: Task = Box::pin(async move {
             let _work = work;
             body.await;
@@ -261,7 +260,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         self.simulation.spawn(place, task);
     }
 
-    /// So many clients come, each to a worker of the shard where it is at home.
+    /// Starts `clients` clients, each on a worker of its home shard's leader.
     pub(super) fn admit(&mut self, clients: usize, pace: ArrivalPace) {
         let mut next_worker = vec![0; self.setting.shards as usize];
         for number in 0..clients {
@@ -275,14 +274,14 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
                 seed: self.setting.seed,
                 pace,
                 stop: Rc::clone(&self.stop),
-                book: self.book.clone(),
+                recorder: self.recorder.clone(),
             };
             let workload = Rc::clone(&self.workload);
             self.spawn(place, client.live(workload));
         }
     }
 
-    /// How long the leaders have worked, all in all, and how many workers they have.
+    /// How long the leaders' workers have worked in total, and how many workers they have.
     fn worked(&self) -> (Duration, u32) {
         let Setting { shards, workers, .. } = self.setting;
         let places = (0..shards * workers)
@@ -314,7 +313,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         }
     }
 
-    /// Time passes.
+    /// Lets `span` of virtual time pass.
     pub(super) fn run(&mut self, span: Duration) -> RunResult<()> {
         const SLICES: u32 = 50;
         let began = self.simulation.now();
@@ -322,14 +321,14 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             let until = began + span * slice / SLICES;
             self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
             (self.tick)(f64::from(slice) / f64::from(SLICES));
-            self.book.complaint().map_or(Ok(()), Err)?;
+            self.recorder.first_error().map_or(Ok(()), Err)?;
         }
         Ok(())
     }
 
-    /// The next period begins: what was counted in the last one is told.
+    /// Begins the next period; returns what was counted in the last one.
     pub(super) fn turn(&mut self) -> PeriodCounts {
-        self.book.turn(self.simulation.now());
+        self.recorder.turn(self.simulation.now());
         let (began, before, worked_before) = self.mark;
         let (now, after) = (self.simulation.now(), self.simulation.metrics().engines);
         let (worked, workers) = self.worked();
@@ -354,25 +353,25 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         }
     }
 
-    /// How long transactions of a class took that began in this period.
+    /// The latencies of a class of transactions that began in this period.
     pub(super) fn times(&self, period: usize, class: usize) -> Times {
-        self.book.times(period, class)
+        self.recorder.times(period, class)
     }
 
-    /// Every client finishes what it does, and the data is judged.
+    /// Waits until every client has finished its transaction, and judges the data.
     pub(super) fn finish(&mut self) -> RunResult<()> {
         self.stop.set(true);
         self.wait(PATIENCE)?;
         let place = self.place(ShardId(0), 0);
-        let (db, workload, book) =
-            (self.watched(place), Rc::clone(&self.workload), self.book.clone());
+        let (db, workload, recorder) =
+            (self.watched(place), Rc::clone(&self.workload), self.recorder.clone());
         self.spawn(place, async move {
             match workload.check(&db).await {
-                Err(error) => book.complain(format!("the check failed: {error}")),
+                Err(error) => recorder.report_error(format!("the check failed: {error}")),
                 Ok(checks) => {
                     for check in checks {
                         if let Err(what) = check.verdict {
-                            book.complain(format!("{}: {what}", check.name));
+                            recorder.report_error(format!("{}: {what}", check.name));
                         }
                     }
                 }
@@ -381,16 +380,17 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         self.wait(PATIENCE)
     }
 
-    /// Waits until every client is done.
+    /// Waits until every client has ended.
     pub(super) fn wait(&mut self, patience: Duration) -> RunResult<()> {
-        let book = self.book.clone();
+        let recorder = self.recorder.clone();
         let is_done = move |simulation: &Simulation<E>| {
-            book.complaint().is_some() || book.at_work() == 0 && simulation.pending() == 0
+            recorder.first_error().is_some()
+                || recorder.running_clients() == 0 && simulation.pending() == 0
         };
         let end = self.simulation.now() + patience;
         while !is_done(&self.simulation) {
             if self.simulation.now() >= end {
-                let (left, open) = (self.book.at_work(), self.simulation.pending());
+                let (left, open) = (self.recorder.running_clients(), self.simulation.pending());
                 return Err(format!(
                     "after {patience:?}, {left} clients are still at work and {open} things pending"
                 ));
@@ -398,7 +398,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             let until = self.simulation.now() + Duration::from_millis(2);
             self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
         }
-        self.book.complaint().map_or(Ok(()), Err)
+        self.recorder.first_error().map_or(Ok(()), Err)
     }
 }
 
@@ -409,26 +409,27 @@ struct TestbedClient {
     seed: u64,
     pace: ArrivalPace,
     stop: Rc<Cell<bool>>,
-    book: LatencyBook,
+    recorder: LatencyRecorder,
 }
 
 impl TestbedClient {
     async fn live<W: Workload>(self, workload: Rc<W>) {
-        let TestbedClient { db, number, seed, pace, stop, book } = self;
+        let TestbedClient { db, number, seed, pace, stop, recorder } = self;
         let mut client = workload.client(number, seed);
         let mut random = Random::new(seed).fork(1 << 32 | number as u64);
         while !stop.get() {
             let longest = match pace {
                 ArrivalPace::Thinking(longest) => longest,
-                // What needs no message takes no time: no client goes on for ever within a step.
+                // A transaction that needs no message takes no virtual time: without a pause the client would
+                // never end its step.
                 ArrivalPace::Eager => Duration::from_nanos(1000),
             };
             let nanos = random.range_inclusive(1, longest.as_nanos() as u64);
             db.local().sleep(Duration::from_nanos(nanos)).await;
             match workload.next(&db, &mut client).await {
-                Ok(_) => book.done(db.began(), db.touched(), db.took()),
-                // There is room for every client, and as many attempts as it takes.
-                Err(error) => book.complain(error.to_string()),
+                Ok(_) => recorder.done(db.began(), db.touched(), db.took()),
+                // Limits let every client in and every attempt repeat, so any error is unexpected.
+                Err(error) => recorder.report_error(error.to_string()),
             }
         }
     }

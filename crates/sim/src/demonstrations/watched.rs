@@ -1,5 +1,5 @@
-//! A database that notes which shards each transaction touches, and lets the work on a worker's own
-//! records be paid for.
+//! A database that records which shards each transaction touches, and charges for operations on a worker's
+//! own records.
 
 use crate::cpu;
 use bytes::Bytes;
@@ -11,44 +11,45 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A set of shards, of those with numbers below 64.
+/// A set of shards with numbers below 64.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardSet(u64);
 
 impl ShardSet {
-    /// Adds one.
+    /// Adds a shard.
     pub fn add(&mut self, shard: ShardId) {
         assert!(shard.0 < 64, "{shard} is beyond what a demonstration shows");
         self.0 |= 1 << shard.0;
     }
 
-    /// How many.
+    /// The number of shards in the set.
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Is the set empty?
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Is this one of them?
+    /// Whether the set has this shard.
     pub fn has(self, shard: ShardId) -> bool {
         self.0 >> shard.0 & 1 == 1
     }
 }
 
-/// What a transaction did.
+/// What a transaction touched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// The shards that it read or wrote. A table that every shard has a copy of is read where the
-    /// transaction runs, which touches nothing else.
+    /// The shards that it read or wrote. A read of a table that every shard has a copy of is served where the
+    /// transaction runs, and touches no other shard.
     pub shards: ShardSet,
-    /// It wrote something.
+    /// Whether it wrote anything.
     pub wrote: bool,
 }
 
-/// A database that notes which shards each transaction touches. Belongs to one client, which runs one transaction at a time.
+/// A database that records which shards each transaction touches. It belongs to one client, which runs one
+/// transaction at a time.
 #[derive(Clone)]
 pub struct Watched {
     db: LocalDatabase,
@@ -57,12 +58,12 @@ pub struct Watched {
     topology: Arc<Topology>,
     touched: Rc<Cell<Touched>>,
     time: Rc<Cell<Time>>,
-    /// When the transaction's first attempt was let in.
+    /// When the transaction's first attempt was admitted.
     began: Rc<Cell<Option<Time>>>,
 }
 
 impl Watched {
-    /// What `db`, on a worker of a node that leads these shards, does from now on, in true time.
+    /// Watches `db`, which is on a worker of a node that leads the shards `led`, in true time.
     pub(super) fn new(
         db: LocalDatabase,
         led: ShardSet,
@@ -73,22 +74,22 @@ impl Watched {
         Watched { db, led, topology: Arc::clone(topology), touched, time, began }
     }
 
-    /// When the last transaction was let in.
+    /// When the last transaction was admitted.
     pub(super) fn began(&self) -> Time {
         self.began.get().unwrap_or(self.time.get())
     }
 
-    /// How long it took, until now.
+    /// How long the last transaction has taken until now.
     pub(super) fn took(&self) -> Duration {
         self.time.get() - self.began()
     }
 
-    /// What the last attempt of the last transaction did.
+    /// What the last attempt of the last transaction touched.
     pub fn touched(&self) -> Touched {
         self.touched.get()
     }
 
-    /// The database itself.
+    /// The database that is watched.
     pub fn local(&self) -> &LocalDatabase {
         &self.db
     }
@@ -97,7 +98,7 @@ impl Watched {
         let mut touched = self.touched.get();
         touched.shards.add(shard);
         self.touched.set(touched);
-        // Others count what they do for this transaction themselves.
+        // Other leaders count the operations that they serve for this transaction themselves.
         if self.led.has(shard) {
             cpu::charge(operations as u64);
         }
@@ -156,7 +157,7 @@ impl Database for Watched {
             .await
     }
 
-    /// What a procedure touches is not seen here, and so costs no time of a processor.
+    /// The operations of a procedure are not seen here, and so are not charged.
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
         self.began.set(Some(self.time.get()));
         self.touched.set(Touched::default());

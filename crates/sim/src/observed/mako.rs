@@ -1,4 +1,4 @@
-//! What a simulation makes of the observations of `mako`.
+//! How a simulation uses the observations of `mako`.
 
 use super::{Observed, Simulated};
 use crate::checks::MakoRules;

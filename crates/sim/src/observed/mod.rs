@@ -1,5 +1,5 @@
-//! What a simulation makes of an engine's observations beside judging them: it counts rare paths, adds up digests, and
-//! follows recoveries. One file for each engine.
+//! What a simulation does with an engine's observations besides judging them: it counts rare paths, updates
+//! the digest, and follows recoveries. One file for each engine.
 
 mod mako;
 mod two_phase_commit;
@@ -14,24 +14,25 @@ use std::fmt::Debug;
 
 /// An engine that runs in simulated clusters.
 pub trait Simulated: Engine<Observation: Observed> + 'static {
-    /// What its observations are judged by.
+    /// The rules by which its observations are judged.
     type Rules: EngineRules<Observation = Self::Observation>;
 }
 
 /// An observation of an engine.
 pub trait Observed: Clone + Debug + 'static {
-    /// Counts the rare paths that it shows.
+    /// Counts the rare paths that the observation shows.
     fn cover(&self, coverage: &mut Coverage);
 
-    /// Adds it to the digest of all that happens.
+    /// Adds the observation to the digest of the run.
     fn digest(&self, digest: &mut Digest);
 
-    /// What it says of the recovery of a shard, if anything.
+    /// The progress in the recovery of a shard that it shows, if any.
     fn recovery(&self) -> Option<RecoveryFact>;
 
-    /// The entry of which it speaks, by its index in the worker's stream of a shard: checkers are shown it.
+    /// The stream entry that it is about, as a shard and an index in the worker's stream: checkers are shown
+    /// that entry.
     fn entry(&self) -> Option<(ShardId, u64)>;
 
-    /// The shard of which a copy is sent: checkers are told how long its streams are at the sender.
+    /// The shard of which it sends a copy: checkers are shown the lengths of the sender's streams.
     fn copied(&self) -> Option<ShardId>;
 }

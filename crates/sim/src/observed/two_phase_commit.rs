@@ -1,4 +1,4 @@
-//! What a simulation makes of the observations of `two_phase_commit`.
+//! How a simulation uses the observations of `two_phase_commit`.
 
 use super::{Observed, Simulated};
 use crate::checks::TwoPhaseCommitRules;

@@ -1,5 +1,5 @@
-//! How many bytes of data a message carries, for what they cost. All that is large goes through streams, in copies of
-//! shards, or in what coordinators and clients ask; headers cost nothing here.
+//! The number of data bytes in a message, for pricing. Large amounts of data are only in stream entries,
+//! copies of shards, and requests of coordinators and clients; headers are not counted.
 use shoal_engine::client::ClientRequest;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 
@@ -15,7 +15,7 @@ fn of_message<M>(message: &WorkerMessage<M>) -> u64 {
     }
 }
 
-/// What a worker reads.
+/// The data bytes of an event that a worker takes.
 pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
     match event {
         WorkerEvent::Received { message, .. } => of_message(message),
@@ -29,7 +29,7 @@ pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
     }
 }
 
-/// What a worker sends.
+/// The data bytes of an effect of a worker's step.
 pub(super) fn of_effect<M>(effect: &WorkerEffect<M>) -> u64 {
     match effect {
         WorkerEffect::Send { message, .. } => of_message(message),

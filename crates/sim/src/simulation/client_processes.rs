@@ -1,12 +1,12 @@
-//! Clients outside, their connections to workers, and what passes over these.
+//! Clients outside, their connections to workers, and the messages on these.
 //!
 //! ```text
 //!   Process ── Dial ─────► Item::Dial ────► node: is it up? ──► Item::Dialed ──► Process
 //!           ── Send ─────► Item::Request, Item::Asked ──► worker ──► Item::Said ──► Process
 //!   a crash, a message that breaks it ──────────────────────────► Item::Lost ──► Process
 //! ```
-//! A connection belongs to one process of a node, which knows the client by it: its [`ClientId`] is the number of the client
-//! and that of the connection.
+//! A connection belongs to one process of a node, which identifies the client by it: the [`ClientId`]
+//! consists of the number of the client and that of the connection.
 
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
@@ -20,38 +20,38 @@ use std::sync::Arc;
 /// A client outside.
 pub(super) struct ConnectedProcess {
     process: ClientProcess,
-    /// When it is polled next, also if nothing comes.
+    /// When it is polled next, even if no message arrives.
     pub(super) wake_at: Time,
     connections: BTreeMap<ConnectionNumber, AcceptedConnection>,
-    /// The last call that it asked for.
+    /// The last call that it sent.
     last_call: Option<RequestId>,
-    /// How often it asked again.
+    /// How often it repeated a request.
     pub(super) asked_again: u64,
 }
 
 /// A connection that the node has accepted.
 struct AcceptedConnection {
     simulated_worker: u32,
-    /// The process of the node that accepted it.
+    /// The number of the node's process that accepted it.
     instance: u32,
-    /// Its end is on its way to the client: nothing passes any more.
+    /// Whether its end is on its way to the client: then no message is delivered any more.
     is_lost: bool,
     /// The last step that was sent, and its session.
     last_step: (u64, u32),
 }
 
-/// The name by which a node knows a connection of a client.
+/// The id by which a node knows a connection of a client.
 fn name(client: u32, number: ConnectionNumber) -> ClientId {
     ClientId(u64::from(client) << 32 | u64::from(number))
 }
 
-/// The client and the number of a connection.
+/// The client, and the number of the connection, of an id.
 fn client_of(ClientId(name): ClientId) -> (u32, ConnectionNumber) {
     ((name >> 32) as u32, name as u32)
 }
 
 impl ConnectedProcess {
-    /// Counts what is asked for again.
+    /// Counts requests that are repeated.
     fn count(&mut self, number: ConnectionNumber, request: &ClientRequest) {
         let is_again = match request {
             ClientRequest::OpenCalls { .. } | ClientRequest::Register => false,
@@ -69,7 +69,7 @@ impl ConnectedProcess {
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// Adds a client outside, the next of those that the world announced.
+    /// Adds a client outside: the next of those declared in the environment.
     pub fn admit(&mut self, process: ClientProcess) {
         let client = self.outsiders.len() as u32;
         self.outsiders.push(ConnectedProcess {
@@ -82,12 +82,13 @@ impl<E: Simulated> Simulation<E> {
         self.queue.push(self.now, SimulationEvent::ClientTimer { client });
     }
 
-    /// From now on, of a hundred messages of clients that have to be sent again, so many break their connection instead.
+    /// From now on this percentage of lost messages of clients breaks their connection instead of being sent
+    /// again.
     pub fn break_connections(&mut self, percent: u32) {
         self.broken_percent = percent;
     }
 
-    /// Lets a client outside go on, and does what it wants done.
+    /// Runs a client outside, and does what it asks for.
     pub(super) fn poll(&mut self, client: u32) {
         let outsider = &mut self.outsiders[client as usize];
         outsider.process.run(self.now);

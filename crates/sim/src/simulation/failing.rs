@@ -1,5 +1,5 @@
-//! What goes wrong, and how it ends: faults of the fault schedule, crashes that are put into recoveries, and the
-//! healing of all of it.
+//! Faults and their ends: faults of the schedule, crashes placed within recoveries, and the healing of all
+//! faults.
 
 use super::{Simulation, SimulationEvent};
 use crate::clock::NodeClock;
@@ -14,18 +14,18 @@ use shoal_cluster::manager::Configuration;
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
-/// So many crashes are put into the recoveries of a run, at most.
-const STRIKES_MAX: u32 = 6;
+/// The most crashes that are placed within the recoveries of a run.
+const RECOVERY_CRASHES_MAX: u32 = 6;
 
-/// Of the links between a node and managers that fail both ways, one in so many is late instead of cut towards the
-/// node: what managers granted before arrives when it is over.
+/// Of the links between a node and managers that fail in both directions, one in so many is delayed towards
+/// the node instead of cut: then grants of the managers from before arrive after the fault.
 const LATE_ONE_IN: u64 = 3;
 
-/// A clock that began anew shows up to so much.
+/// The greatest time that a restarted clock shows, in nanoseconds.
 const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
 impl<E: Simulated> Simulation<E> {
-    /// Lets things go wrong from now on.
+    /// Starts the faults of this schedule.
     pub fn set_fault_schedule(&mut self, fault_schedule: FaultSchedule) {
         self.network.set_troubles(fault_schedule.troubles);
         if fault_schedule.every_ns > 0 {
@@ -38,8 +38,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Ends everything that goes wrong: links carry, clocks keep their bounds, and every node that is down
-    /// starts again.
+    /// Ends all faults: links carry messages, clocks keep their bounds, and every node that is down restarts.
     pub fn heal(&mut self) {
         self.fault_schedule = None;
         self.network.heal(self.now);
@@ -60,7 +59,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Something goes wrong, and the next is drawn.
+    /// Starts a fault, and draws the next one.
     pub(super) fn scheduled_fault(&mut self) {
         let Some(fault_schedule) = self.fault_schedule else { return };
         let (nodes, workers) = (self.cluster.clocks.len(), self.cluster.simulated_workers.len());
@@ -75,12 +74,12 @@ impl<E: Simulated> Simulation<E> {
         let (scheduled_fault, lasts) = fault_schedule.draw(&mut self.random, extent);
         let until = Time(self.now.0 + lasts);
         self.note(|now, trace| trace.note(now, format_args!("{scheduled_fault:?} until {until}")));
-        self.fall(scheduled_fault, until, &fault_schedule);
+        self.start_fault(scheduled_fault, until, &fault_schedule);
         let pause = fault_schedule.pause_ns(&mut self.random);
         self.queue.push(Time(self.now.0 + pause), SimulationEvent::Blow);
     }
 
-    fn fall(
+    fn start_fault(
         &mut self,
         scheduled_fault: ScheduledFault,
         until: Time,
@@ -118,7 +117,7 @@ impl<E: Simulated> Simulation<E> {
             ScheduledFault::Manager(manager) => self.stop_manager(manager, until),
             ScheduledFault::Forget(shard) => self.forget_behind(ShardId(shard as u32)),
             ScheduledFault::Diverge(shard) => self.diverge(shard),
-            ScheduledFault::Behead(shard) => {
+            ScheduledFault::CutOffLeader(shard) => {
                 let leader = self.leader(ShardId(shard as u32)).0 as usize;
                 self.part(leader, Isolation::All, LostDirection::Both, until);
             }
@@ -126,18 +125,19 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A fault that was planned falls, if things still go wrong.
-    pub(super) fn fall_as_planned(&mut self, scheduled_fault: ScheduledFault, until: Time) {
+    /// Starts a planned fault, unless the faults have been healed.
+    pub(super) fn start_planned_fault(&mut self, scheduled_fault: ScheduledFault, until: Time) {
         if let Some(fault_schedule) = self.fault_schedule {
             self.note(|now, trace| {
                 trace.note(now, format_args!("{scheduled_fault:?} until {until}"));
             });
-            self.fall(scheduled_fault, until, &fault_schedule);
+            self.start_fault(scheduled_fault, until, &fault_schedule);
         }
     }
 
-    /// The leader of a shard is cut off with what it appends meanwhile, until another has led for a while; then that one
-    /// is. So sequences of two ballots are there to choose from, of which the longer may be the older.
+    /// Cuts off the leader of a shard, with the entries that it appends meanwhile, until another has led for
+    /// a while; then cuts off that one. So sequences of two ballots are there to adopt, of which the longer
+    /// may be the older.
     fn diverge(&mut self, shard: usize) {
         self.work.diverged += 1;
         let lease = self.lease().as_nanos() as u64;
@@ -152,13 +152,16 @@ impl<E: Simulated> Simulation<E> {
         let until = Time(behead_at.0 + lease + self.random.below(2 * lease));
         self.queue.push(
             behead_at,
-            SimulationEvent::Planned { scheduled_fault: ScheduledFault::Behead(shard), until },
+            SimulationEvent::Planned {
+                scheduled_fault: ScheduledFault::CutOffLeader(shard),
+                until,
+            },
         );
     }
 
-    /// What a shard decides is on its leader and on as few followers as make a majority. One of these loses its memory and
-    /// comes back soon, and then the leader falls silent for longer than its lease: those that are left are a majority that
-    /// does not know what was decided, if the one that forgot counts.
+    /// Delays followers of a shard so that only its leader and a minimal majority have what it decides. One
+    /// of these loses its memory and restarts soon; then the leader is paused or isolated for longer than its lease. The remaining replicas are a majority without the decided entries, if the one without memory
+    /// counts.
     fn forget_behind(&mut self, shard: ShardId) {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard)).cloned();
         let Some(assignment) = assignment else { return };
@@ -216,7 +219,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Nothing gets through between a node and some others.
+    /// Loses messages between a node and some others.
     pub(super) fn part(&mut self, node: usize, others: Isolation, way: LostDirection, until: Time) {
         let ends: Vec<usize> = match (others, self.configuration()) {
             (Isolation::Managers, _) => {
@@ -259,12 +262,12 @@ impl<E: Simulated> Simulation<E> {
         self.work.parts += 1;
     }
 
-    /// A node crashes for good.
+    /// Crashes a node for good.
     pub fn fail(&mut self, node: NodeId) {
         self.crash(node, Time::MAX);
     }
 
-    /// A node's process ends; another one begins at `until`.
+    /// Crashes a node, which restarts at `until`.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
         if !self.cluster.is_up(node) {
             return;
@@ -293,7 +296,7 @@ impl<E: Simulated> Simulation<E> {
         self.queue.push(until, SimulationEvent::Restart { node, instance, lost });
     }
 
-    /// A node that is up dies.
+    /// Ends the process of a node that is up.
     pub(super) fn end_instance(&mut self, node: NodeId, until: Time) {
         if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
             for stage in self.recoveries.interrupted(node, truth) {
@@ -310,7 +313,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Could every shard do without what this node knows? A majority of its voters has to remember.
+    /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
         truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
@@ -321,7 +324,7 @@ impl<E: Simulated> Simulation<E> {
         })
     }
 
-    /// The managers have agreed on something: who had lost his memory may be full again.
+    /// The managers have applied a command: replicas that had lost their memory may have caught up.
     pub(super) fn remember(&mut self, truth: &Configuration) {
         let nodes: Vec<NodeId> = self.forgetful.keys().copied().collect();
         for node in nodes {
@@ -329,7 +332,7 @@ impl<E: Simulated> Simulation<E> {
             let known = self.forgetful.entry(node).or_default();
             let is_news = admitted && !std::mem::replace(known, *known || admitted);
             if is_news {
-                self.may_strike_sender(node, truth);
+                self.may_crash_sender(node, truth);
             }
             let known = self.forgetful.entry(node).or_default();
             if *known && !truth.shards.iter().any(|it| it.empty.contains_key(&node)) {
@@ -338,7 +341,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Is the process of a node the one that the managers have admitted, and does it know?
+    /// Whether the managers have admitted the node's current process, and it has learned so.
     pub(super) fn is_admitted_as_known(&self, node: NodeId, truth: &Configuration) -> bool {
         let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
         let manager_client = self.cluster.worker(host).and_then(|worker| worker.manager_client());
@@ -346,8 +349,8 @@ impl<E: Simulated> Simulation<E> {
         own == Some(truth.nodes[node.0 as usize].incarnation)
     }
 
-    /// A node begins a new process. Its memory is lost if that is wanted and can be borne, or if it was lost
-    /// before and no client was told.
+    /// Starts a new process of a node. It begins without memory if `wants_lost` and every shard can bear
+    /// that, or if the memory was lost earlier and no manager has been told yet.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
         if self.cluster.is_up(node) || self.gone.contains(&node) {
             return;
@@ -383,7 +386,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A process is told that another of its node is admitted: that is so, or it is a lie.
+    /// A process is told that a newer one of its node is admitted: judges that there is one.
     pub(super) fn superseded(&self, place: WorkerPlace) -> Result<(), Violation> {
         let what = format!("{} was told of a newer process that it does not have", place.node);
         Err(Violation::new("membership", self.now, what))
@@ -414,7 +417,7 @@ impl<E: Simulated> Simulation<E> {
         self.look_at_log();
     }
 
-    /// A drift within the bound that every node assumes.
+    /// Draws a drift within the bound that every node assumes.
     fn draw_drift(&mut self) -> i64 {
         let bound = self.managers.as_ref().map_or(0, |it| i64::from(it.options().drift_ppm));
         draw_drift(&mut self.random, bound)
@@ -435,7 +438,8 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Changes the clock of a node or, after the nodes, of a manager, and the timers that go by it.
+    /// Changes the clock of a node, or of a manager, counted after the nodes, and the timers that depend on
+    /// it.
     fn change_clock(&mut self, clock: usize, change: impl FnOnce(Time, &mut NodeClock)) {
         let (now, nodes) = (self.now, self.cluster.clocks.len());
         let Some(node) = (clock < nodes).then_some(NodeId(clock as u32)) else {
@@ -451,7 +455,7 @@ impl<E: Simulated> Simulation<E> {
         change(now, &mut self.cluster.clocks[clock]);
         for at in self.cluster.workers_of(node) {
             let simulated_worker = &mut self.cluster.simulated_workers[at];
-            // One that has gone off waits in the inbox.
+            // A timer that has fired already is in the inbox.
             if simulated_worker.timer_at >= now && simulated_worker.timer_at < Time::MAX {
                 let local = simulated_worker.timer_local;
                 simulated_worker.timer_at =
@@ -464,43 +468,43 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A recovery has come a step further: perhaps a node crashes now.
-    pub(super) fn may_strike(&mut self, step: Option<(ShardRecoveryStage, NodeId)>) {
+    /// A recovery has progressed: a node that it needs may crash now.
+    pub(super) fn may_crash_in_recovery(&mut self, step: Option<(ShardRecoveryStage, NodeId)>) {
         let Some((stage, node)) = step else { return };
         let Some(fault_schedule) = self.fault_schedule.filter(|it| it.struck_percent > 0) else {
             return;
         };
-        if self.strikes >= STRIKES_MAX
+        if self.recovery_crashes >= RECOVERY_CRASHES_MAX
             || self.random.below(100) >= u64::from(fault_schedule.struck_percent)
         {
             return;
         }
-        self.strikes += 1;
+        self.recovery_crashes += 1;
         let nodes = self.cluster.clocks.len() as u64;
-        // The one that leads the recovery, or another; the dead one cannot be struck again.
+        // The node that leads the recovery, or another one; the dead one cannot crash again.
         let same = stage != ShardRecoveryStage::LeaseOut && self.random.chance(2, 3);
         let node = if same { node } else { NodeId(self.random.below(nodes) as u32) };
         let soon = self.random.below(fault_schedule.longest_ns / 16 + 2);
         let at = Time(self.now.0 + if self.random.chance(1, 2) { 0 } else { soon });
-        self.queue.push(at, SimulationEvent::Strike { node });
+        self.queue.push(at, SimulationEvent::CrashInRecovery { node });
     }
 
-    /// A node without memory is admitted, and is about to be given copies: perhaps the leader of one of its shards
-    /// fails meanwhile.
-    fn may_strike_sender(&mut self, receiver: NodeId, truth: &Configuration) {
+    /// A node without memory is admitted, and is about to be sent copies: the leader of one of its shards may
+    /// fail now.
+    fn may_crash_sender(&mut self, receiver: NodeId, truth: &Configuration) {
         let Some(fault_schedule) = self.fault_schedule else { return };
         let emptied = truth.shards.iter().filter(|it| it.empty.contains_key(&receiver));
         let leaders: Vec<NodeId> = emptied.map(|it| it.leader).collect();
         let Some(leader) = self.random.pick(&leaders).copied() else { return };
-        if self.strikes >= STRIKES_MAX
+        if self.recovery_crashes >= RECOVERY_CRASHES_MAX
             || self.random.below(100) >= u64::from(fault_schedule.struck_percent)
         {
             return;
         }
-        self.strikes += 1;
+        self.recovery_crashes += 1;
         self.work.senders_struck += 1;
         let soon = self.random.below(fault_schedule.longest_ns / 4 + 2);
-        self.queue.push(Time(self.now.0 + soon), SimulationEvent::Strike { node: leader });
+        self.queue.push(Time(self.now.0 + soon), SimulationEvent::CrashInRecovery { node: leader });
     }
 
     pub(super) fn strike(&mut self, node: NodeId) {

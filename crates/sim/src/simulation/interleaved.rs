@@ -1,12 +1,12 @@
-//! Another worker of a node acts in the midst of a worker's step, as threads do (see [`shoal_engine::interleave`]).
+//! Another worker of a node acts within a worker's step, as threads do (see [`shoal_engine::interleave`]).
 //!
 //! ```text
 //!   worker 0   step ──────────┐ point ┌────────── effects
 //!   worker 1                  └─ step ┘
 //! ```
-//! What is due for the other worker soon is taken from the queue and happens at the first point that the step reaches;
-//! if it reaches none, it is due as before. What the other worker lets be seen lies among the observations of the step,
-//! at its place.
+//! Events that are due soon for the other worker are taken from the queue and happen at the first
+//! interleaving point that the step reaches; if it reaches none, they stay due as before. The other worker's
+//! observations are inserted among those of the step, in order.
 
 use super::{Simulation, SimulationEvent};
 use crate::cluster::SimulatedCluster;
@@ -21,10 +21,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is due for the other worker within this may happen in the midst of a step,
+/// Events of the other worker that are due within this time may happen within a step.
 const WINDOW_NS: u64 = 200_000;
 
-/// so many events at most.
+/// The most events of the other worker within one step.
 const EVENTS_MAX: usize = 4;
 
 /// The other worker, while a step is under way.
@@ -33,28 +33,28 @@ pub(super) struct OtherWorker<E: Engine> {
     script: Rc<RefCell<OtherScript<E>>>,
 }
 
-/// What is to happen to it.
+/// The events that the other worker takes.
 struct OtherScript<E: Engine> {
     worker: Worker<E>,
     items: Vec<OtherItem<E::Message>>,
     done: Option<OtherDone<E>>,
 }
 
-/// An event that is due for it.
+/// An event that is due for the other worker.
 struct OtherItem<M> {
-    /// When, in true time.
+    /// When it is due, in true time.
     due: Time,
-    /// The same on the node's clock,
+    /// The same time on the node's clock.
     local: Time,
-    /// and on its transaction clock, if it has one.
+    /// The same on its transaction clock, if it has one.
     times: Option<EventTimes>,
     event: SimulationEvent<M>,
 }
 
-/// What it did.
+/// What the other worker has done.
 struct OtherDone<E: Engine> {
     effects: Vec<(Time, Vec<WorkerEffect<E::Message>>)>,
-    /// Its observations among those of the step.
+    /// The range of its observations among those of the step.
     seen: Range<usize>,
 }
 
@@ -74,7 +74,7 @@ impl<E: Engine> OtherScript<E> {
     }
 }
 
-/// What an item is to the worker that it is for.
+/// The worker event of an item that is for a worker.
 fn event<M>(item: SimulationEvent<M>) -> WorkerEvent<M> {
     match item {
         SimulationEvent::Message { from, message, .. } => WorkerEvent::Received { from, message },
@@ -86,7 +86,7 @@ fn event<M>(item: SimulationEvent<M>) -> WorkerEvent<M> {
     }
 }
 
-/// Is it an event for this worker, which is to happen at `at`?
+/// Whether the item is an event for this worker that may happen at `at`.
 fn is_for<E: Engine>(
     cluster: &SimulatedCluster<E>,
     simulated_worker: usize,
@@ -115,7 +115,7 @@ fn is_for<E: Engine>(
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// For how long the step that is under way stands still, before what it sends leaves.
+    /// Draws how long the current step pauses before its messages are sent.
     pub(super) fn interruption(&mut self) -> Duration {
         let Some(fault_schedule) = self.fault_schedule.filter(|it| it.interrupted_ppm > 0) else {
             return Duration::ZERO;
@@ -127,7 +127,7 @@ impl<E: Simulated> Simulation<E> {
         Duration::from_nanos(self.random.below(fault_schedule.longest_ns.max(1)))
     }
 
-    /// Perhaps another worker of the node acts in the midst of the step that this one is about to take.
+    /// Draws whether another worker of the node acts within the step that this worker is about to take.
     pub(super) fn interleave(&mut self, simulated_worker: usize) -> Option<OtherWorker<E>> {
         let percent =
             self.fault_schedule.map_or(0, |fault_schedule| fault_schedule.interleaved_percent);
@@ -167,7 +167,8 @@ impl<E: Simulated> Simulation<E> {
         Some(OtherWorker { simulated_worker: other, script })
     }
 
-    /// The step is over, in which the other worker may have acted. Says where its observations are, and puts it back.
+    /// The step in which the other worker may have acted has ended. Puts that worker back, and returns what
+    /// it has done.
     pub(super) fn end_interleaving(&mut self, other: OtherWorker<E>) -> Option<OtherActed<E>> {
         drop(take_back());
         let OtherWorker { simulated_worker, script } = other;
@@ -183,7 +184,7 @@ impl<E: Simulated> Simulation<E> {
         let last = effects.last().map_or(self.now, |(due, _)| *due);
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         state.busy_until = state.busy_until.max(last);
-        // It has looked around; and a timer that it still wants is asked for again.
+        // The other worker has checked for work, and sets its timer again if it still needs it.
         state.nudged = false;
         if state.timer_at <= last {
             (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX);
@@ -193,7 +194,7 @@ impl<E: Simulated> Simulation<E> {
         Some(OtherActed { simulated_worker, effects, seen })
     }
 
-    /// What the other worker's steps want done.
+    /// Applies the effects of the other worker's steps.
     pub(super) fn take_others_effect(&mut self, acted: OtherActed<E>) -> Result<(), Violation> {
         for (due, effects) in acted.effects {
             let own = std::mem::replace(&mut self.effects.effects, effects);
@@ -207,11 +208,11 @@ impl<E: Simulated> Simulation<E> {
     }
 }
 
-/// Another worker has acted in the midst of a step.
+/// Another worker has acted within a step.
 pub(super) struct OtherActed<E: Engine> {
     /// The place of that worker in the cluster's list.
     pub(super) simulated_worker: usize,
     effects: Vec<(Time, Vec<WorkerEffect<E::Message>>)>,
-    /// Its observations among those of the step.
+    /// The range of its observations among those of the step.
     pub(super) seen: Range<usize>,
 }

@@ -1,28 +1,29 @@
-//! Copies of clients' requests that come very late: while other requests are served that were made long after, and at
-//! the end, when every client has had its answers. Steps of interactive transactions come over one connection, which
-//! neither repeats nor outlives anything; they are copied all the same, since a client asks for them again, and its
-//! node promises that a copy runs nothing.
+//! Copies of clients' requests that arrive very late: while much later requests are served, and at the end,
+//! when every client has its answers. Steps of interactive transactions are sent over one connection, which
+//! neither repeats nor outlives anything; they are copied all the same, since a client may send them again,
+//! and a node guarantees that a copy runs nothing.
 //!
-//! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
+//! The effect of a copy depends on what has happened since the original, and not on the time: so no time has
+//! to pass.
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
 use shoal_engine::client::{ClientId, ClientRequest};
 use shoal_types::{Random, Time};
 
-/// A request that a client sent to a worker, by its place among all.
+/// A request that a client sent to a worker, which is given by its number among all.
 pub(super) type Copied = (u32, ClientId, ClientRequest);
 
-/// Late copies of requests come so far apart at the end.
+/// The time between two late copies at the end.
 const LATE_GAP_NS: usize = 10_000;
 
-/// So many are held back at once, at most.
+/// The most copies that are held back at once.
 const HELD_MAX: usize = 256;
 
 /// Copies of requests that are held back.
 #[derive(Debug)]
 pub(super) struct LateCopies {
-    /// Of a hundred requests, so many are copied.
+    /// Percentage of requests that are copied.
     pub(super) percent: u32,
     held: Vec<Copied>,
     random: Random,
@@ -33,20 +34,20 @@ impl LateCopies {
         LateCopies { percent: 0, held: Vec::new(), random }
     }
 
-    /// A request is sent: perhaps a copy of it is held back, and perhaps one that was comes now.
+    /// A request is sent: it may be copied, and a held copy of an earlier one may be delivered now.
     pub(super) fn pass(&mut self, request: Copied) -> Option<Copied> {
         if self.percent == 0 || !self.random.chance(self.percent.into(), 100) {
             return None;
         }
         let comes = self.held.len() >= HELD_MAX || self.random.chance(1, 4);
         let at = self.random.below(self.held.len().max(1) as u64) as usize;
-        // It comes before the request that is sent, so that is not the one.
+        // Chosen before the request is held, so that its own copy is not the one.
         let late = (comes && !self.held.is_empty()).then(|| self.held.swap_remove(at));
         self.held.push(request);
         late
     }
 
-    /// All that are held back, in any order.
+    /// Removes all held copies, in no particular order.
     pub(super) fn take_all(&mut self) -> Vec<Copied> {
         let mut all = std::mem::take(&mut self.held);
         self.random.shuffle(&mut all);
@@ -55,12 +56,13 @@ impl LateCopies {
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// From now on, of a hundred requests of clients outside so many are copied, and the copies come late, by any time.
+    /// From now on this percentage of requests of clients outside is copied, and the copies are delivered
+    /// late.
     pub fn copy_late(&mut self, percent: u32) {
         self.late.percent = percent;
     }
 
-    /// All late copies of requests come now, one after the other.
+    /// Delivers all late copies of requests, one after the other.
     pub fn deliver_late(&mut self) {
         let all = self.late.take_all();
         for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {
@@ -68,7 +70,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A late copy comes then, as if over a connection to the node's process of today.
+    /// Delivers a late copy at `at`, as if over a connection to the node's current process.
     pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, from, request): Copied) {
         let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
         let instance = self.cluster.instances[node.0 as usize];

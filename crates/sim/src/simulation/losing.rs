@@ -1,5 +1,5 @@
-//! A shard loses a majority of its voters at once, for good or until the healing; and what can be asked of a cluster in
-//! which one is lost (rules M11 and M12).
+//! A shard loses a majority of its voters at once, for good or until the healing; and what is required of a
+//! cluster in which a shard is lost (rules M11 and M12).
 
 use super::{Simulation, SimulationEvent};
 use crate::failures::{Fate, MajorityLoss};
@@ -8,7 +8,7 @@ use crate::observed::Simulated;
 use shoal_types::{NodeId, ShardId, Time};
 
 impl<E: Simulated> Simulation<E> {
-    /// A shard is going to lose a majority of its voters, so long from now.
+    /// Plans the loss of a majority of a shard's voters.
     pub fn plan_loss(&mut self, loss: MajorityLoss) {
         let at = Time(self.now.0 + loss.after_ns);
         let scheduled_fault = ScheduledFault::Lose(loss.shard, loss.fate);
@@ -20,7 +20,7 @@ impl<E: Simulated> Simulation<E> {
         self.lost
     }
 
-    /// A majority of the shard's voters fails at once, mostly with its leader.
+    /// Fails a majority of the shard's voters at once, usually with its leader.
     pub(super) fn lose_majority(&mut self, shard: ShardId, fate: Fate) {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard)).cloned();
         let Some(assignment) = assignment else { return };
@@ -52,7 +52,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A node loses its memory, whether its shards can do without or not, and comes back then or never.
+    /// A node loses its memory, even if its shards cannot bear that, and restarts at `back_at` or never.
     fn take_memory(&mut self, node: NodeId, back_at: Option<Time>) {
         self.forgetful.insert(node, false);
         let was_up = self.cluster.is_up(node);
@@ -68,12 +68,13 @@ impl<E: Simulated> Simulation<E> {
                 let instance = self.cluster.instances[node.0 as usize];
                 self.queue.push(at, SimulationEvent::Restart { node, instance, lost: true });
             }
-            // It was going to come back already.
+            // The node restarts at an earlier planned time.
             Some(_) => {}
         }
     }
 
-    /// What transactions hold open, on all workers; everything that is under way where no shard is lost.
+    /// The number of transactions that hold something open, on all workers; without a lost shard, all that
+    /// are under way.
     pub fn held(&self) -> usize {
         match self.lost {
             None => self.pending(),
@@ -88,7 +89,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// While a shard is lost, and all is over: tells the checkers so.
+    /// The run has ended while a shard is lost: reports that to the checkers.
     pub fn end_without_lost(&mut self) {
         let Some(lost) = self.lost else { return };
         let ends = self.configuration().map(|truth| truth.ends.iter()).into_iter().flatten();
@@ -99,7 +100,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// While a shard is lost: have all others said how each closed epoch ended?
+    /// Whether, while a shard is lost, all other shards have reported how each closed epoch ended.
     pub(super) fn others_have_ended(&self, lost: ShardId) -> bool {
         let Some(truth) = self.configuration() else { return true };
         truth.ends.values().all(|ends| {

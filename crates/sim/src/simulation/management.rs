@@ -1,6 +1,6 @@
-//! Managers, and what nodes and they say to each other.
+//! Managers, and the messages between nodes and them.
 
-use super::{Sighting, Simulation, SimulationEvent};
+use super::{Simulation, SimulationEvent, WatchedEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::network::WorkerEnd;
 use crate::observed::Simulated;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<E: Simulated> Simulation<E> {
-    /// How many managers there are.
+    /// The number of managers.
     pub(super) fn manager_count(&self) -> usize {
         self.managers.as_ref().map_or(0, SimulatedManagers::count)
     }
 
-    /// The end of links where a manager is: after nodes and clients.
+    /// The link end of a manager: managers follow nodes and clients.
     pub(super) fn end_of_manager(&self, manager: usize) -> usize {
         let managers = self.manager_count();
         self.network.ends() - managers + manager
@@ -35,38 +35,38 @@ impl<E: Simulated> Simulation<E> {
         most.max().unwrap_or_default()
     }
 
-    /// What the managers have agreed on last; `None` if there are none.
+    /// The newest configuration that a manager has applied; `None` if there are no managers.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.managers.as_ref().map(SimulatedManagers::truth)
     }
 
-    /// Who leads a shard, as far as anybody knows.
+    /// The leader of a shard in the newest configuration.
     pub fn leader(&self, shard: ShardId) -> NodeId {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard));
         assignment.map_or_else(|| self.topology.leader(shard), |assignment| assignment.leader)
     }
 
-    /// Is the node alive?
+    /// Whether the node is up.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.cluster.is_up(node)
     }
 
-    /// Will the node never come back?
+    /// Whether the node never restarts.
     pub fn is_gone(&self, node: NodeId) -> bool {
         self.gone.contains(&node)
     }
 
-    /// In which of its processes a node is.
+    /// The number of a node's current process.
     pub fn instance(&self, node: NodeId) -> u32 {
         self.cluster.instances[node.0 as usize]
     }
 
-    /// How long a node that no other hears may go on. Nothing where there are no managers.
+    /// The lease of a node: how long it may act without a manager. Zero where there are no managers.
     pub fn lease(&self) -> Duration {
         self.managers.as_ref().map_or(Duration::ZERO, |it| it.options().lease_at_manager())
     }
 
-    /// Does every shard serve that is not lost?
+    /// Whether every shard but the lost one serves.
     pub fn is_led(&self) -> bool {
         let ballot = |shard| Some(self.configuration()?.shard(shard)?.ballot);
         let mut shards = self.topology.shard_ids().filter(|shard| Some(*shard) != self.lost);
@@ -84,7 +84,8 @@ impl<E: Simulated> Simulation<E> {
         led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
     }
 
-    /// Is every epoch settled that is closed, and does every node know? While a shard is lost: have the others ended them?
+    /// Whether every closed epoch is settled, and every node has learned so. While a shard is lost: whether
+    /// all others have ended them.
     pub fn is_settled(&self) -> bool {
         if let Some(lost) = self.lost {
             return self.others_have_ended(lost);
@@ -101,7 +102,7 @@ impl<E: Simulated> Simulation<E> {
             })
     }
 
-    /// A node says something to every manager.
+    /// Sends a node's message to every manager.
     pub(super) fn tell_managers(&mut self, at: Time, from: NodeId, message: &ToManager) {
         let managers = self.manager_count();
         for manager in 0..managers {
@@ -115,7 +116,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Gives a manager an event, or what the log has for it.
+    /// Gives a manager an event, or the log's events.
     pub(super) fn manager_step(
         &mut self,
         manager: usize,
@@ -168,7 +169,7 @@ impl<E: Simulated> Simulation<E> {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }
         if let Some(watcher) = &mut self.watcher {
-            watcher(self.now, Sighting::Applied(applied));
+            watcher(self.now, WatchedEvent::Applied(applied));
         }
         let is_known = match applied {
             Applied::Appointed { ballot, .. } => self.is_admitted_as_known(ballot.node, truth),
@@ -177,14 +178,15 @@ impl<E: Simulated> Simulation<E> {
         if let Some(checks) = &mut self.checks {
             match applied {
                 Applied::Final(last) => checks.is_final(self.now, &watermark_of(last))?,
-                // Unless it has lost its memory once more, and the managers do not know (seed 26547).
+                // If it has lost its memory once more, the managers may not know yet (seed 26547).
                 Applied::CaughtUp { shard, replica, incarnation }
                     if self.forgot_after.get(replica) != Some(incarnation) =>
                 {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
                 Applied::Out { shard, epoch, since } => {
-                    // Several commands may be applied at once: the open epoch may be a later one by now.
+                    // Several commands may be applied in one step: the open epoch may be a later one than
+                    // when the shard went out.
                     checks.out(*shard, *epoch, since.is_some());
                 }
                 Applied::Appointed { shard, ballot } => {
@@ -199,7 +201,7 @@ impl<E: Simulated> Simulation<E> {
             }
         }
         for step in self.recoveries.applied(applied, truth) {
-            self.may_strike(Some(step));
+            self.may_crash_in_recovery(Some(step));
         }
         Ok(())
     }
@@ -212,7 +214,7 @@ impl<E: Simulated> Simulation<E> {
         self.manager_step(manager, Some(ManagerEvent::Timer))
     }
 
-    /// Every manager talks to the log.
+    /// Exchanges entries between every manager and the log.
     pub(super) fn exchange(&mut self) -> Result<(), Violation> {
         if self.log_at != self.now {
             return Ok(());
@@ -222,7 +224,7 @@ impl<E: Simulated> Simulation<E> {
         (0..managers).try_for_each(|manager| self.manager_step(manager, None))
     }
 
-    /// Comes back when the log has news for a manager.
+    /// Schedules the next exchange with the log.
     pub(super) fn look_at_log(&mut self) {
         let Some(due) = self.managers.as_ref().and_then(SimulatedManagers::log_due) else { return };
         let at = due.max(self.now);
@@ -245,14 +247,14 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// An epoch begins, if the one before has ended; and the next is drawn.
+    /// Begins an epoch, if the one before has ended; and draws the time of the next.
     pub(super) fn change(&mut self) -> Result<(), Violation> {
         if self.changes_every_ns == 0 {
             return Ok(());
         }
         let Some(managers) = &mut self.managers else { return Ok(()) };
         let count = managers.count();
-        // A move that is under way is given up, so that the next can begin.
+        // A move that is under way is cancelled, so that the next can begin.
         let ends = if managers.truth().moving.is_some() { &[true, false][..] } else { &[false] };
         for ends in ends {
             let Some(managers) = &mut self.managers else { return Ok(()) };

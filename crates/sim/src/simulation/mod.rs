@@ -1,5 +1,5 @@
-//! The simulation: one thing happens after another, in virtual time, and nothing but the seed decides
-//! which and when.
+//! The simulation: events happen one after another in virtual time, and the seed alone decides which and
+//! when.
 //!
 //! ```text
 //!   queue ──► what is due next ──► worker.step(local time, event) ──► effects
@@ -10,15 +10,15 @@
 //! ```
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | what is due next, and what a worker's step leads to |
+//! | `mod.rs` | the event loop, and the effects of a worker's step |
 //! | `seen.rs` | what checkers and the digest are shown |
-//! | `management.rs` | managers, and what nodes and they say to each other |
-//! | `failing.rs` | what goes wrong, and how it ends |
+//! | `management.rs` | managers, and the messages between nodes and them |
+//! | `failing.rs` | faults, and how they end |
 //! | `losing.rs` | a shard loses a majority of its voters |
-//! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
+//! | `interleaved.rs` | workers of a node that act within each other's steps |
 //! | `client_processes.rs` | clients outside, and their connections |
 //! | `persistence.rs` | storages that lag behind memory |
-//! | `late.rs` | copies of requests that come very late |
+//! | `late.rs` | copies of requests that arrive very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
@@ -65,28 +65,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many events at one instant are no progress any more.
+/// More events than this at one instant mean that time does not advance any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
 
-/// Nudges reach another worker of the node within this.
+/// The longest delay of a nudge to another worker of the node.
 const NUDGE_NS_MAX: u64 = 2_000;
 
-/// The world around a cluster.
+/// The environment of a cluster.
 #[derive(Debug, Clone)]
 pub struct SimulationWorld {
-    /// A clock for each node.
+    /// The clock of each node.
     pub clocks: Vec<NodeClock>,
-    /// How long messages take between datacenters: a row for each they come from.
+    /// Delays between datacenters: a row for each that messages come from.
     pub delays: Vec<Vec<Delay>>,
-    /// In which datacenter each client outside is; the first is client 0.
+    /// The datacenter of each client outside; the first is client 0.
     pub clients: Vec<usize>,
-    /// What work costs.
+    /// The prices of the workers' actions.
     pub cpu: Cpu,
-    /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
+    /// The longest time until a stream's promises and entries are durable, in nanoseconds; 0 if they are
+    /// durable at once.
     pub persistence_ns: u64,
-    /// What engines let be seen is judged by their rules.
+    /// Whether engines' observations are judged by their rules.
     pub is_judged: bool,
-    /// Who manages the cluster; `None` if its configuration never changes.
+    /// The managers' settings; `None` if the configuration never changes.
     pub managers: Option<ManagersPlan>,
 }
 
@@ -162,18 +163,18 @@ enum SimulationEvent<M> {
         client: u32,
     },
     Blow,
-    /// A fault that goes with one before.
+    /// A fault that an earlier fault has planned.
     Planned {
         scheduled_fault: ScheduledFault,
         until: Time,
     },
-    /// A node says something to a manager.
+    /// A message from a node arrives at a manager.
     ToManager {
         manager: u32,
         from: NodeId,
         message: ToManager,
     },
-    /// A manager says something to a node.
+    /// A message from a manager arrives at a node.
     ToNode {
         node: NodeId,
         message: ToNode,
@@ -181,41 +182,41 @@ enum SimulationEvent<M> {
     ManagerTimer {
         manager: u32,
     },
-    /// The managers' log has news.
+    /// The managers' log has events.
     Log,
     /// An epoch is to begin.
     Change,
-    /// A node that crashed starts again.
+    /// A crashed node restarts.
     Restart {
         node: NodeId,
         instance: u32,
         lost: bool,
     },
-    /// A manager that stopped starts again.
+    /// A stopped manager restarts.
     ManagerUp {
         manager: u32,
     },
-    /// An outage of the managers' log is over.
+    /// An outage of the managers' log ends.
     OutageOver,
-    /// A node crashes in the midst of a recovery.
-    Strike {
+    /// A node crashes during a recovery.
+    CrashInRecovery {
         node: NodeId,
     },
 }
 
-/// Something that [`Simulation::watch`] shows; `O` is what engines let be seen.
+/// An event that [`Simulation::watch`] reports; `O` is the engine's observation.
 #[derive(Debug)]
-pub enum Sighting<'a, O> {
-    /// A worker's engine did something.
+pub enum WatchedEvent<'a, O> {
+    /// An observation of the engine of a worker.
     Observed(WorkerPlace, &'a O),
-    /// The managers did something.
+    /// An effect of a command that the managers have applied.
     Applied(&'a Applied),
 }
 
-/// Is shown what happens, and when.
-pub type SightingWatcher<O> = Box<dyn FnMut(Time, Sighting<'_, O>)>;
+/// Called with an event and its true time.
+pub type EventWatcher<O> = Box<dyn FnMut(Time, WatchedEvent<'_, O>)>;
 
-/// A whole cluster in virtual time.
+/// A simulated cluster with its environment, in virtual time.
 pub struct Simulation<E: Simulated> {
     topology: Arc<Topology>,
     now: Time,
@@ -225,42 +226,42 @@ pub struct Simulation<E: Simulated> {
     outsiders: Vec<ConnectedProcess>,
     network: SimulatedNetwork,
     managers: Option<SimulatedManagers>,
-    /// When the managers' log is looked at next.
+    /// When the managers' log is polled next.
     log_at: Time,
     changes_every_ns: u64,
     recoveries: Recoveries,
-    /// Nodes whose memory was lost, and whether the managers know of the process that said so.
+    /// Nodes whose memory was lost, and whether the managers know the process that reported so.
     forgetful: BTreeMap<NodeId, bool>,
-    /// Which incarnation the managers knew of a node when its memory was lost last.
+    /// The incarnation that the managers knew of a node when its memory was last lost.
     forgot_after: BTreeMap<NodeId, Incarnation>,
-    /// Nodes that never come back.
+    /// Nodes that never restart.
     gone: BTreeSet<NodeId>,
     /// The shard that is lost for good.
     lost: Option<ShardId>,
-    /// Crashes that were put into recoveries.
-    strikes: u32,
+    /// The number of crashes placed within recoveries.
+    recovery_crashes: u32,
     fault_schedule: Option<FaultSchedule>,
     late: LateCopies,
-    /// Of a hundred messages of clients that have to be sent again, so many break their connection.
+    /// Percentage of lost messages of clients that break their connection.
     broken_percent: u32,
     random: Random,
     cpu: Cpu,
-    /// Changes of streams become durable within this; at once where it is nothing.
+    /// The longest time until changes of streams are durable, in nanoseconds; 0 if they are durable at once.
     persistence_ns: u64,
     checks: Option<Checks<E::Rules>>,
     effects: WorkerEffects<E::Message, E::Observation>,
     work: Work,
     coverage: Coverage,
     digest: Digest,
-    /// Every word of every message counts for the digest.
+    /// Whether every word of every message is added to the digest.
     is_thorough: bool,
     trace: Option<EventTrace>,
-    watcher: Option<SightingWatcher<E::Observation>>,
+    watcher: Option<EventWatcher<E::Observation>>,
     events_at_once: u64,
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// A cluster that starts at time zero, in this world.
+    /// A cluster that starts at time zero in the environment `world`.
     pub fn new(setup: &Setup<E::Options>, world: SimulationWorld, seed: u64) -> Simulation<E> {
         let root = Random::new(seed);
         let topology = Arc::clone(&setup.topology);
@@ -270,7 +271,7 @@ impl<E: Simulated> Simulation<E> {
         let options = world.managers.as_ref().map(|managed| managed.options.clone());
         let workers = topology.workers() as usize;
         let observations = world.is_judged.then(Vec::new);
-        // What a run on this thread that failed has left.
+        // Drops what a failed run on this thread may have left.
         drop(shoal_engine::interleave::take_back());
         let mut simulation = Simulation {
             now: Time::ZERO,
@@ -292,7 +293,7 @@ impl<E: Simulated> Simulation<E> {
             forgot_after: BTreeMap::new(),
             gone: BTreeSet::new(),
             lost: None,
-            strikes: 0,
+            recovery_crashes: 0,
             fault_schedule: None,
             late: LateCopies::new(root.fork(6)),
             broken_percent: 0,
@@ -318,23 +319,23 @@ impl<E: Simulated> Simulation<E> {
         simulation
     }
 
-    /// Lets every word of every message count for the digest.
+    /// Adds every word of every message to the digest.
     pub fn be_thorough(&mut self) {
         self.is_thorough = true;
     }
 
-    /// Keeps the last `lines` events in words, from now on.
+    /// Traces events from now on, and keeps the last `lines` lines.
     pub fn keep_trace(&mut self, lines: usize) {
         self.trace = Some(EventTrace::new(lines));
     }
 
-    /// The last events.
+    /// Takes the last events of the trace.
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().map_or_else(Vec::new, EventTrace::into_lines)
     }
 
-    /// Shows `watcher` what engines and managers do, from now on.
-    pub fn watch(&mut self, watcher: SightingWatcher<E::Observation>) {
+    /// Calls `watcher` with what engines and managers do from now on.
+    pub fn watch(&mut self, watcher: EventWatcher<E::Observation>) {
         self.watcher = Some(watcher);
         self.effects.observations.get_or_insert_default();
     }
@@ -344,7 +345,7 @@ impl<E: Simulated> Simulation<E> {
         self.now
     }
 
-    /// The true time, as clients can tell it.
+    /// The true time, shared with clients.
     pub fn true_time(&self) -> Rc<Cell<Time>> {
         Rc::clone(&self.true_time)
     }
@@ -354,19 +355,19 @@ impl<E: Simulated> Simulation<E> {
         &self.topology
     }
 
-    /// Clocks will keep no bound: leases are at risk, and nothing else.
+    /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         if let Some(checks) = &mut self.checks {
             checks.expect_wild_clocks();
         }
     }
 
-    /// What the checkers know.
+    /// The state of the checks; `None` if nothing is judged.
     pub fn checks(&self) -> Option<&Checks<E::Rules>> {
         self.checks.as_ref()
     }
 
-    /// Everything that happened so far in one number.
+    /// The digest of all events so far.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -378,7 +379,7 @@ impl<E: Simulated> Simulation<E> {
         coverage
     }
 
-    /// What was counted.
+    /// The counters of the run.
     pub fn metrics(&self) -> Metrics {
         let engines = self.cluster.counted();
         let asked_again = self.outsiders.iter().map(|outsider| outsider.asked_again);
@@ -395,13 +396,13 @@ impl<E: Simulated> Simulation<E> {
         self.cluster.store(node, shard)
     }
 
-    /// The database as tasks on this worker see it.
+    /// The database for tasks on this worker.
     pub fn local(&self, place: WorkerPlace) -> LocalDatabase {
         let worker = self.cluster.worker(self.cluster.worker_at(place));
-        worker.expect("nobody is sent to a node that is down").engine().local()
+        worker.expect("tasks run on nodes that are up").engine().local()
     }
 
-    /// How long this worker has worked so far.
+    /// The total cost of this worker's steps so far.
     pub fn worked(&self, place: WorkerPlace) -> Duration {
         self.cluster.simulated_workers[self.cluster.worker_at(place)].worked
     }
@@ -410,11 +411,11 @@ impl<E: Simulated> Simulation<E> {
     pub fn spawn(&mut self, place: WorkerPlace, task: Task) {
         let simulated_worker = self.cluster.worker_at(place);
         let worker = self.cluster.simulated_workers[simulated_worker].worker.as_mut();
-        worker.expect("nobody is sent to a node that is down").engine_mut().spawn(task);
+        worker.expect("tasks run on nodes that are up").engine_mut().spawn(task);
         self.nudge(simulated_worker, self.now);
     }
 
-    /// Transactions under way, on all workers.
+    /// Open transactions on all workers.
     pub fn pending(&self) -> usize {
         let workers = self
             .cluster
@@ -424,7 +425,7 @@ impl<E: Simulated> Simulation<E> {
         workers.map(|worker| worker.engine().pending()).sum()
     }
 
-    /// Where they are.
+    /// Workers with open transactions, and how many each has.
     pub fn pending_places(&self) -> Vec<(WorkerPlace, usize)> {
         let alive = |simulated_worker: &SimulatedWorker<E>| {
             Some((simulated_worker.place, simulated_worker.worker.as_ref()?.engine().pending()))
@@ -437,12 +438,12 @@ impl<E: Simulated> Simulation<E> {
             .collect()
     }
 
-    /// Makes a node slower than it could be: 100 is its full speed, 1000 a tenth of it.
+    /// Sets the time that a node needs, in percent of the usual time: 1000 makes it ten times slower.
     pub fn slow_down(&mut self, node: NodeId, percent: u64) {
         self.cluster.slowdown_percent[node.0 as usize] = percent;
     }
 
-    /// Lets everything happen up to and at `until`.
+    /// Runs all events that are due up to and at `until`.
     ///
     /// # Errors
     /// The first violation of a rule.
@@ -456,7 +457,7 @@ impl<E: Simulated> Simulation<E> {
             }
             self.events_at_once += 1;
             if self.events_at_once > EVENTS_AT_ONCE_MAX {
-                let what = "time stands still: events bring about events at the same instant";
+                let what = "virtual time does not advance: events cause events at the same instant";
                 return Err(Violation::new("progress", self.now, what));
             }
             self.happen(item)?;
@@ -553,7 +554,7 @@ impl<E: Simulated> Simulation<E> {
                 Ok(())
             }
             SimulationEvent::Planned { scheduled_fault, until } => {
-                self.fall_as_planned(scheduled_fault, until);
+                self.start_planned_fault(scheduled_fault, until);
                 Ok(())
             }
             SimulationEvent::ToManager { manager, from, message } => {
@@ -583,14 +584,14 @@ impl<E: Simulated> Simulation<E> {
                 self.end_outage();
                 Ok(())
             }
-            SimulationEvent::Strike { node } => {
+            SimulationEvent::CrashInRecovery { node } => {
                 self.strike(node);
                 Ok(())
             }
         }
     }
 
-    /// An event reaches a worker, which takes it when it can.
+    /// An event arrives at a worker, which takes it once it is free.
     fn reach(
         &mut self,
         simulated_worker: usize,
@@ -598,7 +599,7 @@ impl<E: Simulated> Simulation<E> {
     ) -> Result<(), Violation> {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         if state.worker.is_none() || !state.has_begun {
-            // There is no node to take it. One that begins looks around anyway.
+            // The node is down, so no worker is nudged. A process that starts checks for work anyway.
             state.nudged &= !matches!(event, WorkerEvent::Nudged);
             return Ok(());
         }
@@ -660,7 +661,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Persisted { .. }
             | WorkerEvent::Told { .. } => {}
         }
-        let worker = state.worker.as_mut().expect("only who lives takes a step");
+        let worker = state.worker.as_mut().expect("a worker that takes a step is up");
         times.into_iter().for_each(|times| worker.tell_times(times));
         worker.step(local, event, &mut self.effects);
         let acted = other.and_then(|other| self.end_interleaving(other));
@@ -771,8 +772,8 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Lets time pass until `done` holds, which is looked at now and then, or `patience` is over. Says
-    /// whether it does.
+    /// Lets time pass until `done` returns true, which is tested from time to time, or `patience` has passed.
+    /// Returns whether it did.
     ///
     /// # Errors
     /// The first violation of a rule.

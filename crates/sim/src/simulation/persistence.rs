@@ -1,4 +1,4 @@
-//! Storages that lag behind memory: what a stream has changed is durable some time later.
+//! Storages that lag behind memory: changes of a stream become durable some time later.
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
@@ -7,7 +7,7 @@ use shoal_node::WorkerEvent;
 use shoal_types::Time;
 
 impl<E: Simulated> Simulation<E> {
-    /// What the streams of a worker have changed becomes durable some time later, where storages are late.
+    /// Plans when the changes of a worker's streams become durable, where storages lag.
     pub(super) fn await_persistence(&mut self, simulated_worker: usize) {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {

@@ -1,7 +1,7 @@
 //! What checkers, coverage points and the digest are shown of a worker's step.
 
 use super::interleaved::OtherActed;
-use super::{Sighting, Simulation};
+use super::{Simulation, WatchedEvent};
 use crate::checks::Moment;
 use crate::observed::{Observed, Simulated};
 use crate::violation::Violation;
@@ -37,7 +37,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Shows the checkers what a step did, and what another worker did in the midst of it.
+    /// Shows the checkers the observations of a step, and those of another worker within it.
     pub(super) fn observe(
         &mut self,
         stepped: usize,
@@ -59,13 +59,13 @@ impl<E: Simulated> Simulation<E> {
                 trace.note(self.now, format_args!("  {place} {observation:?}"));
             }
             if let Some(watcher) = &mut self.watcher {
-                watcher(self.now, Sighting::Observed(place, &observation));
+                watcher(self.now, WatchedEvent::Observed(place, &observation));
             }
             observation.cover(&mut self.coverage);
             observation.digest(&mut self.digest);
             let fact = observation.recovery();
             let step = fact.and_then(|fact| self.recoveries.observe(place, fact));
-            self.may_strike(step);
+            self.may_crash_in_recovery(step);
             if verdict.is_ok() {
                 verdict = self.judge(simulated_worker, moment, &observation);
             }
@@ -75,7 +75,7 @@ impl<E: Simulated> Simulation<E> {
         self.judge_replies(stepped)
     }
 
-    /// Has the checkers judge what a worker's step answers to clients.
+    /// Judges the replies of a worker's step to clients.
     pub(super) fn judge_replies(&mut self, simulated_worker: usize) -> Result<(), Violation> {
         let moment =
             Moment { at: self.now, place: self.cluster.simulated_workers[simulated_worker].place };
@@ -94,8 +94,9 @@ impl<E: Simulated> Simulation<E> {
         Ok(())
     }
 
-    /// What the streams of a worker have accepted, and by which ballot; and which of them it has begun to
-    /// lead. A leader that has inherited an entry shows it: what it says is known by what it is.
+    /// Shows the checkers what a worker's streams have accepted, and under which ballot; and which of them
+    /// the worker has begun to lead. A leader shows the entries that it inherited: the checkers know their
+    /// facts by their bytes.
     pub(super) fn tell_what_is_accepted(
         &mut self,
         simulated_worker: usize,
@@ -132,11 +133,11 @@ impl<E: Simulated> Simulation<E> {
                 steps.extend(self.recoveries.prepares(shard, stream.ballot()));
             }
         }
-        steps.into_iter().for_each(|step| self.may_strike(Some(step)));
+        steps.into_iter().for_each(|step| self.may_crash_in_recovery(Some(step)));
         Ok(())
     }
 
-    /// Has the checkers judge an observation, and shows them the entry that it speaks of.
+    /// Judges an observation, after showing the checkers the entry that it is about.
     fn judge(
         &mut self,
         simulated_worker: usize,

@@ -1,4 +1,5 @@
-//! The demonstrations in small: what they promise holds, and holds exactly, for time is virtual.
+//! The demonstrations in their small size: every target is met, with the same numbers each time, since time
+//! is virtual.
 
 use shoal_sim::demonstrations::{
     Demonstration, DemonstrationOptions, ResultLine, ResultTable, Size, TargetVerdict, report,
@@ -10,13 +11,13 @@ fn show(demonstration: Demonstration) -> ResultTable {
     results.tables.remove(0)
 }
 
-/// The number that a cell begins with.
+/// The number at the beginning of a cell.
 fn number(cell: &str) -> f64 {
     let end = cell.find(' ').unwrap_or(cell.len());
     cell[..end].replace(',', "").parse().unwrap()
 }
 
-/// The lines of an engine, with only these columns.
+/// The cells of an engine's lines in these columns.
 fn columns<const N: usize>(
     table: &ResultTable,
     engine: &str,
@@ -32,7 +33,7 @@ fn a_commit_takes_one_round_trip() {
     let table = show(Demonstration::Latency);
     assert!(table.holds());
     assert_eq!(table.lines.iter().filter(|line| line.verdict == TargetVerdict::Met).count(), 4);
-    // The baseline has to ask the participants first.
+    // The baseline asks the participants first.
     let baseline = columns(&table, "two-phase-commit", ["transaction", "p50"]);
     for [_, p50] in baseline.iter().filter(|[transaction, _]| transaction == "writes, several") {
         assert!(number(p50) >= 100.0, "{p50}");
@@ -54,7 +55,7 @@ fn throughput_does_not_depend_on_the_distance() {
 }
 
 #[test]
-fn a_slow_shard_delays_only_those_who_touch_it() {
+fn a_slow_shard_delays_only_transactions_that_touch_it() {
     let table = show(Demonstration::SlowShard);
     assert!(table.holds());
     let p99 = |line: &ResultLine, at: usize| {
@@ -81,7 +82,7 @@ fn sparse_stamps_are_smaller_than_full_ones() {
             let [full, sparse] = [full, sparse].map(|line| number(&line[at]));
             assert!(sparse < full, "{}: {sparse} sparse, {full} full", heads[at]);
         }
-        // What a stamp keeps in full is bounded by nothing but the number of shards.
+        // The size of a full stamp is bounded only by the number of shards.
         assert!(number(&full[3]) < number(&full[2]));
     }
 }
@@ -95,12 +96,12 @@ fn a_failure_stops_only_the_shard_that_fails() {
         let line = table.lines.iter().find(|line| line.cells[0] == name);
         line.map(|line| line.verdict).unwrap()
     };
-    // The first line of each is that of transactions that do not touch the failed shard: with a clock
-    // for each shard they go on, and otherwise they do not.
+    // The first line of each form is that of transactions that do not touch the failed shard: with a clock
+    // for each shard they go on, with the other forms they stop.
     for name in ["mako", "one timestamp", "groups of 20 ms"] {
         assert_eq!(verdict(throughput, name), TargetVerdict::Met, "{name}");
     }
-    for name in ["mako", "mako, far heir"] {
+    for name in ["mako", "mako, far successor"] {
         assert_eq!(verdict(steps, name), TargetVerdict::Met, "{name}");
     }
     assert_eq!(again.lines.len(), 2);

@@ -1,5 +1,5 @@
-//! The simulator, from outside: its frame, its checkers, seeds, planted bugs, and what it shows. One program, since
-//! each takes long to build.
+//! Integration tests of the simulator: its event loop, its checkers, seeds, planted bugs, and the
+//! demonstrations. One binary, since each takes long to link.
 
 mod demonstrations;
 mod frame;

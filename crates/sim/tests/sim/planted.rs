@@ -1,5 +1,5 @@
-//! Every planted bug is caught at its recorded seed, or else within the seeds it is given; `shoal sim --faults` tells
-//! by which rule, and takes on those, too, for which a build without optimisation is too slow.
+//! Every planted bug is caught at its recorded seed, or else within its bound of seeds. `shoal sim --faults`
+//! also reports by which rule, and includes bugs for which a build without optimisation is too slow.
 
 use shoal_sim::planted::{self, PlantedBugCase};
 use shoal_sim::{ENGINES, RunOptions, SimulatedEngine};
@@ -10,9 +10,9 @@ fn every_planted_bug_is_caught() {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
         for planted in quick {
             let PlantedBugCase { name, bug, seed, within, caught_by, .. } = planted;
-            let orders = RunOptions { bug: Some(bug), trace_lines: 0, ..RunOptions::default() };
+            let options = RunOptions { bug: Some(bug), trace_lines: 0, ..RunOptions::default() };
             let caught = |seed| {
-                let failure = run(seed, orders).failure;
+                let failure = run(seed, options).failure;
                 failure.is_some_and(|failure| planted.is_caught_by(failure.violation.rule))
             };
             let missed =

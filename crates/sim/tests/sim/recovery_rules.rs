@@ -1,4 +1,4 @@
-//! The rules of recovery, broken by hand: a checker that cannot fail checks nothing.
+//! The rules of recovery, violated by hand-written observations: each has to be reported.
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
@@ -14,7 +14,7 @@ const S1: ShardId = ShardId(1);
 const W0: WorkerId = WorkerId(0);
 const EPOCH: Epoch = Epoch(1);
 
-/// A cluster of three nodes that all hold both shards, and what its checkers say.
+/// A cluster of three nodes that all hold both shards, and its checkers.
 struct Cluster {
     checks: Checks<MakoRules>,
 }
@@ -33,7 +33,7 @@ impl Cluster {
         self.checks.observe(moment(node), observation).map_err(|violation| violation.rule)
     }
 
-    /// Node 0 sees all of this, and it is as it should be.
+    /// Node 0 makes these observations, which are legal.
     fn sees(&mut self, observations: &[MakoObservation]) {
         for observation in observations {
             assert_eq!(self.see(0, observation), Ok(()), "{observation:?}");
@@ -51,7 +51,7 @@ impl Cluster {
         led.map_err(|violation| violation.rule)
     }
 
-    /// So many voters have accepted so much under a ballot.
+    /// These voters have accepted `length` entries under a ballot.
     fn accept(&mut self, shard: ShardId, voters: &[u32], ballot: Ballot, length: u64) {
         for voter in voters {
             self.checks.accepted(moment(*voter), shard, (ballot, length)).unwrap();
@@ -125,7 +125,7 @@ fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
     MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
 }
 
-/// Transaction 0 writes with clock 4, in entry 0, which is not yet accepted by anybody.
+/// Transaction 0 writes with clock 4, in entry 0, which no voter has accepted yet.
 fn written() -> Vec<MakoObservation> {
     let (transaction, shard, clock) = (id(0), S0, Clock(4));
     vec![
@@ -146,7 +146,7 @@ fn m4_what_was_accepted_under_another_ballot_is_not_durable() {
     cluster.sees(&written());
     cluster.append(b"entry", &appended(0, 4, &[], &[4]));
     cluster.accept(S0, &[0], ballot(1, 0), 1);
-    // The next leader has it from the last, and is alone with it so far.
+    // The next leader inherits the entry, and is the only one to have accepted it under its ballot.
     cluster.leads(S0, ballot(2, 1), 1, &[(0, Bytes::from_static(b"entry"))]).unwrap();
     cluster.accept(S0, &[1], ballot(2, 1), 1);
     assert_eq!(cluster.see(1, &watermark(4)), Err("M4"));
@@ -160,7 +160,7 @@ fn m4_what_a_new_leader_lacks_is_not_durable() {
     cluster.sees(&written());
     cluster.append(b"entry", &appended(0, 4, &[], &[4]));
     cluster.leads(S0, ballot(2, 1), 0, &[]).unwrap();
-    // The old one does not know yet, and its entry takes no other's place.
+    // The old leader does not know its successor yet, and its entry replaces no other.
     cluster.append(b"late", &appended(0, 9, &[], &[]));
     cluster.accept(S0, &[1, 2], ballot(2, 1), 1);
     assert_eq!(cluster.see(1, &watermark(4)), Err("M4"));
@@ -175,7 +175,7 @@ fn m4_a_new_leader_has_all_that_was_durable() {
 }
 
 #[test]
-fn m4_who_has_forgotten_has_no_vote_until_it_remembers() {
+fn m4_a_replica_without_memory_has_no_vote_until_it_has_caught_up() {
     let mut cluster = Cluster::new();
     cluster.append(b"entry", &appended(0, 4, &[], &[]));
     cluster.checks.forgets(NodeId(2));
@@ -187,7 +187,7 @@ fn m4_who_has_forgotten_has_no_vote_until_it_remembers() {
 }
 
 #[test]
-fn m7_nobody_acts_once_the_next_one_serves() {
+fn m7_no_former_leader_acts_once_the_next_one_serves() {
     let serves = MakoObservation::Serves { shard: S0, ballot: ballot(2, 1) };
     let acted = |epoch, node| MakoObservation::Acted { shard: S0, ballot: ballot(epoch, node) };
     let mut cluster = Cluster::new();
@@ -201,7 +201,7 @@ fn m7_nobody_acts_once_the_next_one_serves() {
 }
 
 #[test]
-fn m9_an_fvw_is_one() {
+fn m9_an_fvw_has_one_value() {
     let mut cluster = Cluster::new();
     assert_eq!(cluster.settle([0, 0]), Ok(()));
     assert_eq!(cluster.settle([0, 0]), Ok(()));
@@ -225,7 +225,7 @@ fn m9_nothing_is_reported_or_final_that_is_not_durable() {
     assert_eq!(cluster.settle([4, 0]), Ok(()));
 }
 
-/// Transaction 0 is durable, and its client knows.
+/// Transaction 0 is durable and acknowledged.
 fn committed() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.sees(&written());
@@ -244,7 +244,7 @@ fn m9_an_fvw_covers_what_was_told() {
 }
 
 #[test]
-fn m5_who_is_told_of_a_rollback_is_told_the_truth() {
+fn m5_a_client_is_told_of_a_rollback_only_if_there_was_one() {
     let rolled_back = MakoObservation::RolledBack { transaction: id(0), settled: true };
     let mut cluster = Cluster::new();
     cluster.sees(&written());
@@ -258,7 +258,7 @@ fn m5_who_is_told_of_a_rollback_is_told_the_truth() {
 #[test]
 fn a_transaction_is_covered_on_all_its_shards_or_none() {
     let mut cluster = Cluster::new();
-    // As if each piece were rolled back by its own clock.
+    // The case where each piece is rolled back by its own clock only.
     let alone = |clock| Stamp::local(EPOCH, Clock(clock));
     cluster.sees(&[installed(0, S0, alone(4)), installed(0, S1, alone(7))]);
     cluster.append(b"entry", &appended(0, 4, &[], &[4]));
@@ -278,7 +278,7 @@ fn what_was_rolled_back_is_not_in_the_model() {
     assert_eq!(newest(&cluster), Some((EPOCH, Clock(4))));
     cluster.settle([0, 0]).unwrap();
     assert_eq!(newest(&cluster), None);
-    // One that comes late, from a leader that has not heard, does not come back.
+    // A late install by a leader that has not learned of the end of the epoch does not enter the model.
     cluster.checks.crashed(NodeId(0));
     assert_eq!(cluster.see(0, &installed(0, S0, stamp(4, 0))), Ok(()));
     assert_eq!(newest(&cluster), None);

@@ -1,4 +1,4 @@
-//! Each rule, broken by hand: a checker that cannot fail checks nothing.
+//! Each rule, violated by hand-written observations: each has to be reported.
 
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
@@ -74,7 +74,7 @@ fn applied(clock: u64, won: bool) -> MakoObservation {
     MakoObservation::Applied { shard: S0, stamp, table: TableId(0), key, won }
 }
 
-/// Shows the checkers an observation, and the entry that it speaks of.
+/// Shows the checkers an observation, and the entry that it is about.
 fn observe(
     checks: &mut Checks<MakoRules>,
     moment: Moment,
@@ -86,7 +86,7 @@ fn observe(
     checks.observe(moment, observation)
 }
 
-/// A replica of shard 0 has accepted so many entries under this ballot.
+/// A replica of shard 0 has accepted this many entries under this ballot.
 fn accepts(
     checks: &mut Checks<MakoRules>,
     node: NodeId,
@@ -96,7 +96,7 @@ fn accepts(
     checks.accepted(moment, S0, accepted).map_err(|violation| violation.rule)
 }
 
-/// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
+/// The verdict of the checkers, with `accepted` entries of shard 0's stream on each of its three voters.
 fn verdict(accepted: [u64; 3], observations: &[MakoObservation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
     let mut checks = Checks::new(&topology);
@@ -163,7 +163,7 @@ fn m1_what_is_installed_carries_the_whole_stamp() {
     assert_eq!(verdict([0; 3], &kept), Ok(()));
     let pruned_by_a_reader = [&kept[..], &[read(1, bare, false)]].concat();
     assert_eq!(verdict([0; 3], &pruned_by_a_reader), Err("M1"), "served without it");
-    // Shard 1 is not durable, also if the piece itself is.
+    // Shard 1 is not durable, even if the piece itself is.
     let (key, bare) = (b"key".to_vec(), Stamp::local(EPOCH, Clock(4)));
     let half =
         MakoObservation::Applied { shard: S0, stamp: bare, table: TableId(0), key, won: true };
@@ -225,11 +225,11 @@ fn m4_a_replica_without_memory_counts_when_it_has_again_what_was_durable() {
 }
 
 #[test]
-fn m5_nobody_is_told_of_what_is_not_durable() {
+fn m5_no_client_is_told_of_what_is_not_durable() {
     let mut all = written(0, 4);
     all.push(told(0, stamp(4, 0)));
     assert_eq!(verdict([1, 0, 0], &all), Err("M5"));
-    // The engine's word for what it reveals is not enough.
+    // The stamp that the engine reports does not cover all that the transaction has read.
     let read_more = [read(1, stamp(4, 0), false), told(1, stamp(0, 0))];
     assert_eq!(verdict([0; 3], &read_more), Err("M5"), "not certified: its client is shown it");
     let reader = certified(1, stamp(4, 0), 0);
@@ -284,7 +284,7 @@ fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
     };
     assert_eq!((judge(&[], 4), judge(&[], 5)), (Ok(()), Err("M10")));
     assert_eq!(judge(&[copied], 9), Ok(()), "it has taken a copy");
-    // Shard 0 has lost what it had above 4.
+    // Shard 0 has lost what it had above clock 4.
     let mut last = VectorWatermark::new(EPOCH, 2);
     last.raise(S0, Clock(4));
     let mut checks = checks(&[appended(0, 4, &[])], 2);
@@ -295,7 +295,7 @@ fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
 }
 
 #[test]
-fn m8_nobody_reads_across_epochs_what_is_not_settled() {
+fn m8_no_transaction_reads_across_epochs_what_is_not_settled() {
     let later = Stamp::local(Epoch(2), Clock(1));
     let from_the_future = [read(1, later.clone(), false), certified(1, stamp(5, 0), 5)];
     assert_eq!(verdict([0; 3], &from_the_future), Err("M8"));
@@ -325,7 +325,7 @@ fn checks(observations: &[MakoObservation], accepted: usize) -> Checks<MakoRules
     checks
 }
 
-/// What is said of a reply to a client that asked for this.
+/// The verdict on these replies to a client that sent these requests.
 fn shown(
     checks: &mut Checks<MakoRules>,
     steps: &[(ClientRequest, ClientReply)],
@@ -366,7 +366,7 @@ fn m5_no_client_is_shown_what_is_not_durable() {
         assert_eq!(shown(&mut checks(&written(0, 4), accepted), &[get(0, b"value")]), verdict);
     }
     let mut seen = checks(&written(0, 4), 3);
-    assert_eq!(shown(&mut seen, &[get(0, b"other")]), Err("M5"), "nobody wrote that");
+    assert_eq!(shown(&mut seen, &[get(0, b"other")]), Err("M5"), "no transaction wrote that");
     let (key, value) = (Bytes::from_static(b"key"), Some(Bytes::from_static(b"own")));
     let put = Operation::Put { table: TableId(0), key, value };
     let own = [step(0, put.clone(), OperationResult::Done), get(1, b"own")];

@@ -1,11 +1,11 @@
-//! A fixed portion of seeds; `shoal_sim::run` takes any other.
+//! A fixed selection of seeds has to keep all rules.
 
 use shoal_mako::Mako;
 use shoal_sim::coverage::Coverage;
 use shoal_sim::{RunOptions, RunReport, SimulatedRegions, Subject, run};
 use shoal_two_phase_commit::TwoPhaseCommit;
 
-/// Seeds that found something once: docs/simulation.md says what.
+/// Seeds that once found a bug: docs/simulation.md describes them.
 const FOUND: [u64; 39] = [
     224, 449, 568, 711, 905, 1_015, 1_561, 1_761, 4_359, 10_578, 11_106, 12_166, 13_730, 13_771,
     14_094, 18_229, 20_021, 20_037, 21_374, 26_547, 29_662, 35_586, 37_921, 40_386, 100_160,
@@ -13,7 +13,7 @@ const FOUND: [u64; 39] = [
     3_019_396, 3_020_559, 6_003_150, 7_710_241,
 ];
 
-/// From here on some seeds have very unequal distances.
+/// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;
 
 fn seeds_keep_the_rules<E: Subject>(seeds: impl IntoIterator<Item = u64>) -> Coverage {
@@ -46,7 +46,7 @@ fn kept<E: Subject>(seed: u64, options: RunOptions) -> RunReport {
 #[test]
 fn seeds_keep_the_rules_of_mako() {
     let coverage = seeds_keep_the_rules::<Mako>((0..20).chain(FOUND));
-    assert!(coverage.settled > 0 && coverage.led > 0, "no epoch ended, or nobody took over");
+    assert!(coverage.settled > 0 && coverage.led > 0, "no epoch ended, or no leader was replaced");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn seeds_keep_the_rules_over_unequal_distances_and_between_regions() {
     seeds_keep_the_rules_in::<TwoPhaseCommit>(Some(SimulatedRegions::Three), 0..2);
 }
 
-/// From here on, in one of four seeds a node without replicas coordinates.
+/// From this seed on, in one of four a node without replicas coordinates.
 #[test]
 fn seeds_with_a_coordinator_without_replicas_keep_the_rules_of_mako() {
     let mut coordinated = 0;

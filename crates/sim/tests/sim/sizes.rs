@@ -18,19 +18,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than anything here takes.
+/// Longer than any run of this file.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a transaction writes.
+/// The writes of a transaction.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     keys: usize,
     value_bytes: usize,
-    /// It gives up in the end.
+    /// Whether it is rolled back at the end.
     gives_up: bool,
 }
 
-/// As many of the longest values as fit.
+/// As many of the longest values as a transaction may write.
 const LONG_VALUES: Size = Size {
     keys: TRANSACTION_BYTES_MAX / VALUE_BYTES_MAX - 1,
     value_bytes: VALUE_BYTES_MAX,
@@ -40,19 +40,19 @@ const LONG_VALUES: Size = Size {
 /// As many keys as a transaction may write.
 const MANY_KEYS: Size = Size { keys: TRANSACTION_WRITES_MAX, value_bytes: 1, gives_up: false };
 
-/// What a run has cost.
+/// The outcome and the cost of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Cost {
-    /// How it ended.
+    /// The outcome of the transaction.
     ended: Result<()>,
-    /// Epochs that have begun.
+    /// The number of epochs that have begun.
     epochs: u32,
     /// The most keys that one step has locked, validated, installed or rolled back.
     step_keys_most: u64,
 }
 
-/// Runs a transaction on shards of three replicas with slow processors, and says what it costs until it is durable and
-/// replayed.
+/// Runs a transaction on shards of three replicas with slow processors, and measures its cost until it is
+/// durable and replayed.
 fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
     let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
     let topology = Topology::compact(1, shards, 3, 0, 1)
@@ -70,7 +70,7 @@ fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
         clocks: vec![NodeClock::TRUE; topology.nodes().len()],
         delays: vec![vec![Delay { base_ns: 50_000, jitter_ns: 20_000 }]],
         clients: Vec::new(),
-        // A megabyte takes some ten milliseconds, and all of the transaction much more than a lease.
+        // A megabyte takes some ten milliseconds, and the whole transaction much longer than a lease.
         cpu: Cpu::MEASURED.with_bytes().with_keys().slower(10),
         persistence_ns: 0,
         is_judged: false,
@@ -98,7 +98,7 @@ fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
     let end = simulation.run_while_not(PATIENCE, |_| done.borrow().is_some());
     assert_eq!(end, Ok(true), "it never ends");
     let ended = done.borrow_mut().take().expect("it has ended");
-    // Followers have it in their stores.
+    // Now the followers have it in their stores.
     simulation.run_until(Time(simulation.now().0 + 5_000_000_000)).expect("no rule is judged");
     let epochs = epoch(&simulation) - before;
     Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
@@ -109,7 +109,7 @@ async fn fill(tx: &shoal_engine::CoordinatorTransaction, size: Size) -> Result<(
     for number in 0..size.keys {
         tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;
         if number % 4096 == 0 {
-            // Where it reads, it lets others have their turn.
+            // A read lets other transactions of the worker run.
             tx.get(TableId(0), &(number as u32).to_be_bytes()).await?;
         }
     }
@@ -119,12 +119,12 @@ async fn fill(tx: &shoal_engine::CoordinatorTransaction, size: Size) -> Result<(
     }
 }
 
-/// What one step may lock, install and roll back: each for one transaction at once.
+/// The most keys that one step may lock, install and roll back: each kind for one transaction.
 fn step_keys_max(options: &shoal_mako::MakoOptions) -> u64 {
     3 * options.limits.step_keys_max.max(options.part_writes_max) as u64
 }
 
-/// It costs no lease, and no step is long.
+/// The transaction costs no lease, and no step handles too many keys.
 fn passes(shards: u32, size: Size) {
     let options = shoal_mako::MakoOptions::default();
     let max = step_keys_max(&options);

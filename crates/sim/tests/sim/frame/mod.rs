@@ -1,4 +1,4 @@
-//! The frame of the simulator, with a toy for an engine: it repeats, it keeps time, it is quick.
+//! The event loop of the simulator, with a trivial engine: it is deterministic, keeps time, and is fast.
 
 mod toy;
 
@@ -106,14 +106,14 @@ fn timers_go_by_the_local_clock() {
     };
     let workers = 3 * 3 * 2;
     assert_eq!(timers(0), workers * 10_000);
-    // A clock that gains a millisecond a second has its timers go off that much more often.
+    // A clock that gains a millisecond a second fires timers that much more often.
     assert_eq!(timers(1000), workers * 10_010);
     assert_eq!(timers(-1000), workers * 9_990);
 }
 
 #[test]
 fn work_takes_the_time_it_costs() {
-    // Tokens that were taken: those that wait in front of a busy worker have only arrived.
+    // Tokens that were taken: those in the inbox of a busy worker have only arrived.
     let taken = |cpu: Cpu, slow: bool| {
         let options = Options { tokens: 50, timer: None };
         let mut simulation = simulation(options, cpu, NodeClock::TRUE, 1);
@@ -128,7 +128,7 @@ fn work_takes_the_time_it_costs() {
     let microseconds = Duration::from_micros;
     let (event, message, operation) = (microseconds(5), microseconds(3), microseconds(2));
     let cpu = Cpu { event, message, operation, ..Cpu::FREE };
-    // 18 workers, 10 µs a hop, 100 ms: so many at most, and nearly so many, for there is always one.
+    // 18 workers, 10 µs a hop, 100 ms: at most this many, and nearly as many, since each always has a token.
     let (most, found) = (180_000, taken(cpu, false));
     assert!((most * 9 / 10..=most).contains(&found), "{found}");
     let found = taken(cpu, true);

@@ -1,5 +1,5 @@
-//! A toy engine: tokens that hop from any worker to any other, and a timer that sends a new one where none has
-//! come by for a while.
+//! A trivial engine: tokens that hop from any worker to any other, and a timer that sends a new one where none has
+//! arrived for a while.
 
 use shoal_engine::engine::{EngineCounters, Setup, Task};
 use shoal_engine::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase, PlantedBug};
@@ -15,7 +15,7 @@ use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPla
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tokens that a worker sends off at first.
+/// Tokens that a worker sends at the start.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub tokens: u32,
@@ -34,11 +34,11 @@ pub struct Toy {
     shared: Arc<Shared>,
     random: Random,
     started: bool,
-    /// A token came by since the timer went off.
+    /// Whether a token has arrived since the timer fired.
     met: bool,
-    /// When the timer is to go off; every step has to ask for it again.
+    /// When the timer fires next; every step has to set it again.
     wake_at: Option<Time>,
-    /// What the transaction clock told last.
+    /// The times of the last event on the transaction clock.
     times: Option<EventTimes>,
     counters: EngineCounters,
 }
@@ -46,7 +46,7 @@ pub struct Toy {
 #[derive(Debug, Clone, Coded, Short)]
 pub struct Hop(pub u64);
 
-/// A toy lets nothing be seen.
+/// The engine makes no observations.
 #[derive(Debug, Clone)]
 pub enum Nothing {}
 
@@ -72,7 +72,7 @@ impl Observed for Nothing {
     }
 }
 
-/// A toy keeps no rules.
+/// There are no rules to judge.
 #[derive(Debug, Default)]
 pub struct NoRules;
 
@@ -143,7 +143,7 @@ impl Engine for Toy {
             assert!(before.now.time <= times.now.time, "{before:?} {times:?}");
         }
         assert!(times.arrived.time <= times.now.time, "{times:?}");
-        // The frame waited in front of a busy worker. There are no conflicts that this could be mistaken for.
+        // The frame waited in the inbox of a busy worker. This engine has no other conflicts to count.
         self.counters.conflicts += u64::from(times.arrived.time < times.now.time);
     }
 
@@ -196,11 +196,11 @@ impl Engine for Toy {
     }
 
     fn local(&self) -> LocalDatabase {
-        panic!("a toy has no data")
+        panic!("this engine has no data")
     }
 
     fn spawn(&mut self, _task: Task) {
-        panic!("a toy runs no tasks")
+        panic!("this engine runs no tasks")
     }
 
     fn renew(&mut self, _lease_end: Time) {}
