@@ -1,7 +1,7 @@
 //! A stream on one node: events go in, effects come out.
 //!
-//! This file is the front: it hands each event to the [`StreamReplica`] that every node is, or to the
-//! [`StreamLeader`] that one of them is besides, and asserts after each step what always holds.
+//! This file dispatches each event to the node's [`StreamReplica`], or to the [`StreamLeader`] that one node
+//! has in addition, and asserts the invariants after each step.
 
 use super::leader::{LeaderPhase, StreamLeader};
 use super::replica::StreamReplica;
@@ -10,146 +10,147 @@ use bytes::Bytes;
 use shoal_types::{Ballot, NodeId, Time};
 use std::collections::VecDeque;
 
-/// What happens to a stream.
+/// An input of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    /// This node is appointed to lead under `ballot`, which carries its name. A ballot that is lower
-    /// than a promise is answered by [`StreamEffect::Deposed`]; so is one that this node held before it
-    /// restarted, since it is not known what it proposed then.
+    /// This node is appointed to lead under `ballot`, which contains its id. If the ballot is lower than a
+    /// promise, or was held by this node before it restarted (its proposals of that time are unknown), the
+    /// answer is [`StreamEffect::Deposed`].
     Lead {
-        /// The appointment. No other has the same.
+        /// The ballot of the appointment, which no other appointment has.
         ballot: Ballot,
-        /// No other led since this node did: what it has queued is still to be appended. Otherwise that is
-        /// dropped.
+        /// Whether no other node has led since this node did: then its queued entries are still to be
+        /// appended; otherwise they are dropped.
         continues: bool,
     },
-    /// These replicate the stream from now on. Where other nodes vote than before, the leader here counts no more: an
-    /// appointment under a higher ballot follows, here or elsewhere. Learners come and go under the same ballot.
+    /// These nodes replicate the stream from now on. If the voters change, the leader on this node stops; an
+    /// appointment under a higher ballot follows, on this node or another. Learners change under the same
+    /// ballot.
     Members {
-        /// They. This node need not be one of them.
+        /// The new members, which need not include this node.
         members: StreamMembers,
     },
-    /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
+    /// The leader's owner appends an entry. Never refused: the owner checks [`Stream::has_room`] first.
     /// Dropped and counted if this node neither leads nor prepares to.
     Propose {
-        /// The bytes of the entry, which the log does not read.
+        /// The bytes of the entry, which are opaque to the log.
         entry: Bytes,
     },
-    /// A message came.
+    /// A message has arrived.
     Received {
         /// The sender.
         from: NodeId,
         /// The message.
         message: StreamMessage,
     },
-    /// The time of a [`StreamEffect::Timer`] has come. Too early does no harm.
+    /// The time of a [`StreamEffect::Timer`] has passed. An early call is legal.
     Timer,
-    /// The storage has persisted more.
+    /// The storage has persisted changes.
     Persisted,
-    /// A replica has begun a new process, perhaps without memory: what it said before is void.
+    /// A replica has begun a new process, perhaps without memory: its earlier acknowledgements are void.
     Reborn {
-        /// The replica in its new process.
+        /// The replica that restarted.
         replica: NodeId,
     },
-    /// Whether what this node promises and accepts counts, where it is a voter; at first it does. Not
-    /// after its memory was lost, until the configuration says so: it may have promised what it does
-    /// not know of. It holds what it is sent all the same.
+    /// Whether this node's promises and acceptances count, where it is a voter; at first they do. After a
+    /// loss of memory they do not, until the configuration allows it again: the node may have made promises
+    /// that it no longer has. It accepts entries all the same.
     Votes {
-        /// Whether it does.
+        /// Whether they count.
         votes: bool,
     },
-    /// The owner's state contains the entries before `before`, durably; they may go. Bounded by what
-    /// is decided.
+    /// The owner's state durably contains the entries before `before`, so they may be removed. Limited to
+    /// decided entries.
     Trim {
         /// The first entry to keep.
         before: LogLength,
     },
-    /// The owner's answer to [`StreamEffect::SnapshotWanted`]. Ignored if that is not so any more.
+    /// The owner's answer to [`StreamEffect::SnapshotWanted`]. Ignored if no replica needs it any more.
     Snapshot {
-        /// Who wanted it.
+        /// The replica that needs the snapshot.
         to: NodeId,
         /// The decided entries that `state` contains: from [`Stream::start`] to [`Stream::decided`].
         length: LogLength,
-        /// The bytes of the snapshot, which the log does not read.
+        /// The bytes of the snapshot, which are opaque to the log.
         state: Bytes,
     },
 }
 
-/// What a stream wants done. The order matters: earlier ones first.
+/// An effect of a step. Effects have to be applied in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEffect {
-    /// Send a message. It may get lost.
+    /// Send a message, which may be lost.
     Send {
         /// The receiver.
         to: NodeId,
         /// The message.
         message: StreamMessage,
     },
-    /// This node leads from now on. The first `length` entries are inherited: to be read by
-    /// [`Stream::entry`], and to be decided soon.
+    /// This node leads from now on. The first `length` entries are inherited: they can be read by
+    /// [`Stream::entry`], and will be decided soon.
     Leading {
         /// The appointment.
         ballot: Ballot,
-        /// What is inherited.
+        /// The number of inherited entries.
         length: LogLength,
     },
-    /// This node leads no more, or will not. What it proposed and is not decided may be lost or not.
+    /// This node leads no more, or its appointment failed. Its undecided proposals may be decided or lost.
     Deposed {
-        /// The higher ballot.
+        /// The higher ballot that deposed it.
         by: Ballot,
     },
-    /// The entries before `length` are decided, and will never change.
+    /// The first `length` entries are decided, and never change.
     Decided {
-        /// How many are.
+        /// The number of decided entries.
         length: LogLength,
     },
-    /// A replica needs entries that are trimmed here. Asked once; answer by [`StreamEvent::Snapshot`], any
-    /// time later.
+    /// A replica needs entries that are trimmed here. Requested once; the owner answers by
+    /// [`StreamEvent::Snapshot`] at any later time.
     SnapshotWanted {
-        /// Who needs it.
+        /// The replica that needs the snapshot.
         to: NodeId,
     },
-    /// A snapshot came: replace the owner's state by `state`. Its entries count as decided; no
-    /// [`StreamEffect::Decided`] tells of them.
+    /// A snapshot has arrived: replace the owner's state by `state`. Its entries are decided; no
+    /// [`StreamEffect::Decided`] reports them.
     Restored {
         /// The entries that `state` contains.
         length: LogLength,
-        /// The bytes of the snapshot, which the log does not read.
+        /// The bytes of the snapshot, which are opaque to the log.
         state: Bytes,
     },
-    /// Bring [`StreamEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
+    /// Deliver [`StreamEvent::Timer`] at this time. It replaces an earlier timer.
     Timer {
-        /// The time at which to come back.
+        /// When the timer fires.
         at: Time,
     },
 }
 
-/// What a stream has dropped, since there was nothing better to do with it.
+/// Counts of dropped inputs and of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamCounters {
     /// Messages that no correct node sends.
     pub bad_messages: u64,
-    /// Messages about what is over: to a leader that is none any more, or of an older ballot.
+    /// Messages that are obsolete: to a former leader, or of an older ballot.
     pub late_messages: u64,
     /// Proposals to a node that did not lead, and those still queued when it was deposed.
     pub dropped_proposals: u64,
-    /// Messages sent again after silence.
+    /// Messages sent again to a replica that did not answer in time.
     pub retries: u64,
 }
 
-/// One replicated sequence, as one node sees it. See the [module](super).
+/// One node's part of a replicated sequence. See the [crate](super) for the protocol.
 #[derive(Debug)]
 pub struct Stream<S: StreamStorage = MemoryStorage> {
     replica: StreamReplica<S>,
     leader: Option<Box<StreamLeader>>,
-    /// What waited to be appended when other nodes became the voters: an appointment that continues takes it over.
+    /// Proposals that were queued when the voters changed: an appointment with `continues` takes them over.
     queue: VecDeque<Bytes>,
     timer: Option<Time>,
-    /// As far as the owner knows of decisions.
+    /// The number of decided entries that were reported to the owner.
     announced: LogLength,
 }
 
-/// What only ever grows.
+/// Values that never decrease.
 struct MonotonicMarks {
     promised: Ballot,
     start: LogLength,
@@ -160,7 +161,7 @@ impl<S: StreamStorage> Stream<S> {
     /// The stream on node `me`, continuing from what `storage` holds.
     ///
     /// # Panics
-    /// If `members` names no voter, or a node twice; if `options` stands still.
+    /// If `members` names no voter, or a node twice; if `options` allow no progress.
     pub fn new(
         me: NodeId,
         members: StreamMembers,
@@ -174,7 +175,8 @@ impl<S: StreamStorage> Stream<S> {
         Stream { replica, leader: None, queue: VecDeque::new(), timer: None, announced }
     }
 
-    /// Same state, same event: same effects. They are added to `effects`. `now` never decreases.
+    /// Handles an event and appends the effects to `effects`. Deterministic: the same state and event give
+    /// the same effects. `now` must never decrease.
     pub fn step(&mut self, now: Time, event: StreamEvent, effects: &mut Vec<StreamEffect>) {
         let before = self.marks();
         match event {
@@ -197,7 +199,7 @@ impl<S: StreamStorage> Stream<S> {
                 self.on_snapshot_taken(now, to, length, state, effects);
             }
         }
-        // A snapshot tells of its entries by itself.
+        // A snapshot reports its entries to the owner by itself.
         self.announced = self.announced.max(self.replica.restored);
         let decided = self.decided();
         if decided > self.announced {
@@ -208,49 +210,48 @@ impl<S: StreamStorage> Stream<S> {
         self.assert_invariants(&before);
     }
 
-    /// How much is known to be decided here.
+    /// The number of entries that are known to be decided here.
     pub fn decided(&self) -> LogLength {
         self.replica.storage.decided()
     }
 
-    /// How much is held or trimmed here, decided or not.
+    /// The number of entries that are held or trimmed here, decided or not.
     pub fn accepted(&self) -> LogLength {
         self.replica.storage.log().length()
     }
 
-    /// The first entry still held.
+    /// The index of the first entry still held.
     pub fn start(&self) -> LogLength {
         self.replica.storage.log().start()
     }
 
-    /// The entry of this index, if it is held. Undecided ones may still change, except on their leader.
+    /// The entry of this index, if it is held. An undecided one may still change, except on its leader.
     pub fn entry(&self, index: u64) -> Option<&Bytes> {
         self.replica.storage.log().entry(index)
     }
 
-    /// Whether this node leads, and is done preparing.
+    /// Whether this node leads and has finished preparing.
     pub fn is_leading(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.is_leading())
     }
 
-    /// The highest ballot promised here. Its node is the leader, as far as this one knows.
+    /// The highest ballot promised here. Its node is the leader, as far as this node knows.
     pub fn ballot(&self) -> Ballot {
         self.replica.storage.promised()
     }
 
-    /// What every voter and learner has accepted, and is decided: no replica will ask for it. The leader
-    /// knows best; others know what it told them.
+    /// The number of decided entries that every voter and learner has accepted: no replica requests them
+    /// again. The leader knows the exact number; other nodes know what it last sent them.
     pub fn replicated_everywhere(&self) -> LogLength {
         self.replica.everywhere.min(self.decided())
     }
 
-    /// Entries that were proposed here, and inherited ones, that are not decided. 0 if this node does
-    /// not lead.
+    /// The number of proposed and inherited entries that are not decided; 0 if this node does not lead.
     pub fn unacknowledged(&self) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.unacknowledged(&self.replica))
     }
 
-    /// Whether this node leads and a proposal would go out at once.
+    /// Whether this node leads and a proposal would be sent at once.
     pub fn has_room(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_room(&self.replica))
     }
@@ -260,34 +261,34 @@ impl<S: StreamStorage> Stream<S> {
         self.replica.storage.accepted_ballot()
     }
 
-    /// Whether this node leads, and `peer` has accepted, under its ballot, all that it inherited.
+    /// Whether this node leads, and `peer` has accepted under its ballot all entries that it inherited.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))
     }
 
-    /// How much each other replica is known to have accepted. Nothing if this node does not lead.
+    /// The number of entries that each other replica is known to have accepted; empty if this node does not
+    /// lead.
     pub fn acknowledged(&self) -> impl Iterator<Item = (NodeId, LogLength)> + '_ {
         let leader = self.leader.iter().filter(|leader| leader.is_leading());
         leader.flat_map(|leader| leader.peers.iter().map(|peer| (peer.id, peer.acked)))
     }
 
-    /// What was dropped so far.
+    /// Counts of dropped inputs and of retries so far.
     pub fn counters(&self) -> StreamCounters {
         self.replica.counters
     }
 
-    /// What a storage did meanwhile is its own business; this is to ask it.
+    /// The storage, for its owner to query.
     pub fn storage(&self) -> &S {
         &self.replica.storage
     }
 
-    /// For the owner of the storage: to let it know what has become durable. [`StreamEvent::Persisted`]
-    /// should follow.
+    /// The storage, for its owner to make changes durable. [`StreamEvent::Persisted`] has to follow.
     pub fn storage_mut(&mut self) -> &mut S {
         &mut self.replica.storage
     }
 
-    /// Ends the stream and keeps its storage, as a restart does.
+    /// Ends the stream and returns its storage, as for a restart.
     pub fn into_storage(self) -> S {
         self.replica.storage
     }
@@ -301,7 +302,7 @@ impl<S: StreamStorage> Stream<S> {
     ) {
         assert_eq!(ballot.node, self.replica.me, "the ballot of another: {ballot}");
         if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
-            return; // Said twice.
+            return; // A repeat of the current appointment.
         }
         let promised = self.replica.storage.promised();
         if ballot <= promised {
@@ -320,8 +321,8 @@ impl<S: StreamStorage> Stream<S> {
         self.leader = Some(Box::new(leader));
     }
 
-    /// Votes that were given to the leader of other voters are not counted among these: it stops, and the next appointment
-    /// begins with their promises.
+    /// Votes that the leader received from former voters do not count among the new ones: it stops, and the
+    /// next appointment begins with the promises of the new voters.
     fn on_members(&mut self, now: Time, members: StreamMembers, effects: &mut Vec<StreamEffect>) {
         members.check();
         if members == self.replica.members {
@@ -397,7 +398,7 @@ impl<S: StreamStorage> Stream<S> {
         }
     }
 
-    /// The best replica sends a snapshot to this node, which prepares to lead.
+    /// The best replica has sent a snapshot to this node, which prepares to lead.
     fn on_snapshot_fetched(
         &mut self,
         now: Time,
@@ -455,10 +456,10 @@ impl<S: StreamStorage> Stream<S> {
         if std::mem::replace(&mut self.replica.votes, votes) == votes || !votes {
             return;
         }
-        // What was said before did not count.
+        // Acknowledgements that were sent before did not count.
         match &mut self.leader {
             Some(leader) => leader.on_own_vote(&mut self.replica, now, effects),
-            None => self.replica.say_again(effects),
+            None => self.replica.acknowledge_again(effects),
         }
     }
 
@@ -469,7 +470,7 @@ impl<S: StreamStorage> Stream<S> {
         }
     }
 
-    /// One timer is on its way while anybody is waited for.
+    /// Sets a timer while an answer is awaited.
     fn arm(&mut self, effects: &mut Vec<StreamEffect>) {
         if self.timer.is_some() {
             return;
