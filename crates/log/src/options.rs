@@ -100,7 +100,7 @@ impl StreamOptions {
     pub(super) fn check(&self) {
         assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
         assert!(self.window_bytes <= self.window_bytes_max, "a window that would shrink: {self:?}");
-        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries need a pause between them: {self:?}");
     }
 }
 
