@@ -1,7 +1,7 @@
 //! A stream on one node: events go in, effects come out.
 //!
-//! This file is the front: it hands each event to the [`StreamReplica`] that every node is, or to the
-//! [`StreamLeader`] that one of them is besides, and asserts after each step what always holds.
+//! This file dispatches each event to the node's [`StreamReplica`], or to the [`StreamLeader`] that one node
+//! has in addition, and asserts the invariants after each step.
 
 use super::events::{StreamCounters, StreamEffect, StreamEvent};
 use super::leader::{LeaderPhase, StreamLeader};
@@ -16,14 +16,14 @@ use std::collections::VecDeque;
 pub struct Stream<S: StreamStorage = MemoryStorage> {
     replica: StreamReplica<S>,
     leader: Option<Box<StreamLeader>>,
-    /// What waited to be appended when other nodes became the voters: an appointment that continues takes it over.
+    /// Proposals that were queued when the voters changed: an appointment with `continues` takes them over.
     queue: VecDeque<Bytes>,
     timer: Option<Time>,
-    /// As far as the owner knows of decisions.
+    /// The number of decided entries that were reported to the owner.
     announced: LogLength,
 }
 
-/// What only ever grows.
+/// Values that never decrease.
 struct MonotonicMarks {
     promised: Ballot,
     start: LogLength,
@@ -34,7 +34,7 @@ impl<S: StreamStorage> Stream<S> {
     /// The stream on node `me`, continuing from what `storage` holds.
     ///
     /// # Panics
-    /// If `members` names no voter, or a node twice; if `options` stands still.
+    /// If `members` names no voter, or a node twice; if `options` allow no progress.
     pub fn new(
         me: NodeId,
         members: StreamMembers,
@@ -48,7 +48,8 @@ impl<S: StreamStorage> Stream<S> {
         Stream { replica, leader: None, queue: VecDeque::new(), timer: None, announced }
     }
 
-    /// Same state, same event: same effects. They are added to `effects`. `now` never decreases.
+    /// Handles an event and appends the effects to `effects`. Deterministic: the same state and event give
+    /// the same effects. `now` must never decrease.
     pub fn step(&mut self, now: Time, event: StreamEvent, effects: &mut Vec<StreamEffect>) {
         let before = self.marks();
         match event {
@@ -71,7 +72,7 @@ impl<S: StreamStorage> Stream<S> {
                 self.on_snapshot_taken(now, to, length, state, effects);
             }
         }
-        // A snapshot tells of its entries by itself.
+        // A snapshot reports its entries to the owner by itself.
         self.announced = self.announced.max(self.replica.restored);
         let decided = self.decided();
         if decided > self.announced {
@@ -82,49 +83,48 @@ impl<S: StreamStorage> Stream<S> {
         self.assert_invariants(&before);
     }
 
-    /// How much is known to be decided here.
+    /// The number of entries that are known to be decided here.
     pub fn decided(&self) -> LogLength {
         self.replica.storage.decided()
     }
 
-    /// How much is held or trimmed here, decided or not.
+    /// The number of entries that are held or trimmed here, decided or not.
     pub fn accepted(&self) -> LogLength {
         self.replica.storage.log().length()
     }
 
-    /// The first entry still held.
+    /// The index of the first entry still held.
     pub fn start(&self) -> LogLength {
         self.replica.storage.log().start()
     }
 
-    /// The entry of this index, if it is held. Undecided ones may still change, except on their leader.
+    /// The entry of this index, if it is held. An undecided one may still change, except on its leader.
     pub fn entry(&self, index: u64) -> Option<&Bytes> {
         self.replica.storage.log().entry(index)
     }
 
-    /// Whether this node leads, and is done preparing.
+    /// Whether this node leads and has finished preparing.
     pub fn is_leading(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.is_leading())
     }
 
-    /// The highest ballot promised here. Its node is the leader, as far as this one knows.
+    /// The highest ballot promised here. Its node is the leader, as far as this node knows.
     pub fn ballot(&self) -> Ballot {
         self.replica.storage.promised()
     }
 
-    /// What every voter and learner has accepted, and is decided: no replica will ask for it. The leader
-    /// knows best; others know what it told them.
+    /// The number of decided entries that every voter and learner has accepted: no replica requests them
+    /// again. The leader knows the exact number; other nodes know what it last sent them.
     pub fn replicated_everywhere(&self) -> LogLength {
         self.replica.everywhere.min(self.decided())
     }
 
-    /// Entries that were proposed here, and inherited ones, that are not decided. 0 if this node does
-    /// not lead.
+    /// The number of proposed and inherited entries that are not decided; 0 if this node does not lead.
     pub fn unacknowledged(&self) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.unacknowledged(&self.replica))
     }
 
-    /// Whether this node leads and a proposal would go out at once.
+    /// Whether this node leads and a proposal would be sent at once.
     pub fn has_room(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_room(&self.replica))
     }
@@ -134,34 +134,34 @@ impl<S: StreamStorage> Stream<S> {
         self.replica.storage.accepted_ballot()
     }
 
-    /// Whether this node leads, and `peer` has accepted, under its ballot, all that it inherited.
+    /// Whether this node leads, and `peer` has accepted under its ballot all entries that it inherited.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))
     }
 
-    /// How much each other replica is known to have accepted. Nothing if this node does not lead.
+    /// The number of entries that each other replica is known to have accepted; empty if this node does not
+    /// lead.
     pub fn acknowledged(&self) -> impl Iterator<Item = (NodeId, LogLength)> + '_ {
         let leader = self.leader.iter().filter(|leader| leader.is_leading());
         leader.flat_map(|leader| leader.peers.iter().map(|peer| (peer.id, peer.acked)))
     }
 
-    /// What was dropped so far.
+    /// Counts of dropped inputs and of retries so far.
     pub fn counters(&self) -> StreamCounters {
         self.replica.counters
     }
 
-    /// What a storage did meanwhile is its own business; this is to ask it.
+    /// The storage, for its owner to query.
     pub fn storage(&self) -> &S {
         &self.replica.storage
     }
 
-    /// For the owner of the storage: to let it know what has become durable. [`StreamEvent::Persisted`]
-    /// should follow.
+    /// The storage, for its owner to make changes durable. [`StreamEvent::Persisted`] has to follow.
     pub fn storage_mut(&mut self) -> &mut S {
         &mut self.replica.storage
     }
 
-    /// Ends the stream and keeps its storage, as a restart does.
+    /// Ends the stream and returns its storage, as for a restart.
     pub fn into_storage(self) -> S {
         self.replica.storage
     }
@@ -175,7 +175,7 @@ impl<S: StreamStorage> Stream<S> {
     ) {
         assert_eq!(ballot.node, self.replica.me, "the ballot of another: {ballot}");
         if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
-            return; // Said twice.
+            return; // A repeat of the current appointment.
         }
         let promised = self.replica.storage.promised();
         if ballot <= promised {
@@ -194,8 +194,8 @@ impl<S: StreamStorage> Stream<S> {
         self.leader = Some(Box::new(leader));
     }
 
-    /// Votes that were given to the leader of other voters are not counted among these: it stops, and the next appointment
-    /// begins with their promises.
+    /// Votes that the leader received from former voters do not count among the new ones: it stops, and the
+    /// next appointment begins with the promises of the new voters.
     fn on_members(&mut self, now: Time, members: StreamMembers, effects: &mut Vec<StreamEffect>) {
         members.check();
         if members == self.replica.members {
@@ -271,7 +271,7 @@ impl<S: StreamStorage> Stream<S> {
         }
     }
 
-    /// The best replica sends a snapshot to this node, which prepares to lead.
+    /// The best replica has sent a snapshot to this node, which prepares to lead.
     fn on_snapshot_fetched(
         &mut self,
         now: Time,
@@ -329,10 +329,10 @@ impl<S: StreamStorage> Stream<S> {
         if std::mem::replace(&mut self.replica.votes, votes) == votes || !votes {
             return;
         }
-        // What was said before did not count.
+        // Acknowledgements that were sent before did not count.
         match &mut self.leader {
             Some(leader) => leader.on_own_vote(&mut self.replica, now, effects),
-            None => self.replica.say_again(effects),
+            None => self.replica.acknowledge_again(effects),
         }
     }
 
@@ -343,7 +343,7 @@ impl<S: StreamStorage> Stream<S> {
         }
     }
 
-    /// One timer is on its way while anybody is waited for.
+    /// Sets a timer while an answer is awaited.
     fn arm(&mut self, effects: &mut Vec<StreamEffect>) {
         if self.timer.is_some() {
             return;

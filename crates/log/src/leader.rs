@@ -1,13 +1,13 @@
-//! The part of a stream that one node is besides: the leader, from its appointment on. Here it
-//! prepares and adopts; `replicate.rs` has what it does then.
+//! The leader of a stream, from its appointment on. This file prepares and adopts a sequence; `replicate.rs`
+//! replicates after that.
 //!
 //! ```text
 //! Prepare ─► all    a majority of the voters has promised: adopt the best sequence among theirs and
 //!                   the leader's own. What it lacks of that came with the promises, or is fetched
 //!                   from the best replica, by entries or as a snapshot
 //! ```
-//! The leader's own sequence is a candidate even where it has no vote: a replica that accepted under a
-//! ballot has the whole base of it, and with that all that was chosen before.
+//! The leader's own sequence is a candidate even if the leader has no vote: a replica that accepted under a
+//! ballot has the whole base of that ballot, and with it all entries decided before.
 
 use super::replica::{FETCH_MESSAGES_MAX, Position, StreamReplica};
 use super::replica_progress::{AcceptedBody, PromiseBody, ReplicaProgress};
@@ -32,25 +32,25 @@ impl AdoptedPrefix {
     }
 }
 
-/// How far the leader is.
+/// The phase of a leadership.
 #[derive(Debug)]
 pub(super) enum LeaderPhase {
-    /// It waits for a majority, or for the sequence it will adopt.
+    /// Waiting for a majority of promises, or for the sequence to adopt.
     Preparing {
-        /// What came of that sequence.
-        stage: AdoptedPrefix,
-        /// Whether its own promise is persisted and the others were asked.
+        /// The entries of that sequence that were received.
+        prefix: AdoptedPrefix,
+        /// Whether the leader's own promise is persisted and the others were asked.
         asked: bool,
-        /// When it asked last.
+        /// When the others were last asked.
         asked_at: Time,
-        /// What it fetches.
+        /// The current request for entries.
         fetching: Option<Fetching>,
     },
-    /// It leads.
+    /// Leading: entries are appended and decided.
     Leading {
-        /// The ballot of the sequence it adopted,
+        /// The ballot of the adopted sequence.
         adopted: Ballot,
-        /// and its length.
+        /// The length of the adopted sequence.
         base: LogLength,
     },
 }
@@ -58,26 +58,26 @@ pub(super) enum LeaderPhase {
 /// A round of entries that are asked for.
 #[derive(Debug)]
 pub(super) struct Fetching {
-    /// The replica.
+    /// The replica that is asked.
     at: NodeId,
-    /// The first of them.
+    /// The index of the first requested entry.
     from: LogLength,
-    /// In how many messages.
+    /// The number of messages of the answer.
     messages: u64,
-    /// Where those begin that have come.
+    /// The indices at which the received messages begin.
     came: Vec<LogLength>,
 }
 
 impl Fetching {
-    /// A message of this replica, with entries from `from` on. What brings nothing new, since another
-    /// replica was faster, counts all the same: nothing else will come for it.
+    /// Records a message of this replica with entries from `from` on. One whose entries another replica sent
+    /// earlier counts too: no other message answers that part of the request.
     fn note(&mut self, at: NodeId, from: LogLength) {
-        if at == self.at && from >= self.from && !self.is_over() && !self.came.contains(&from) {
+        if at == self.at && from >= self.from && !self.is_complete() && !self.came.contains(&from) {
             self.came.push(from);
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.came.len() as u64 >= self.messages
     }
 }
@@ -87,15 +87,15 @@ pub(super) struct StreamLeader {
     pub ballot: Ballot,
     pub phase: LeaderPhase,
     pub peers: Vec<ReplicaProgress>,
-    /// The highest round of those that are members no longer: they may come back.
-    round_gone: u64,
+    /// The highest round of former members: they may be members again.
+    round_of_former: u64,
     /// Whether this node is a voter.
     voter: bool,
     /// Whether it is a voter or a learner.
     pub is_member: bool,
     /// Proposals that wait for the window.
     pub queue: VecDeque<Bytes>,
-    /// What the voters have accepted; kept to be filled again and again.
+    /// The lengths that the voters have accepted; kept to reuse its memory.
     pub tally: Vec<LogLength>,
     faults: StreamPlantedBugs,
 }
@@ -117,7 +117,7 @@ impl StreamLeader {
             .iter()
             .map(|id| ReplicaProgress::new(*id, false, 0, now, &replica.options));
         let phase = LeaderPhase::Preparing {
-            stage: AdoptedPrefix::default(),
+            prefix: AdoptedPrefix::default(),
             asked: false,
             asked_at: now,
             fetching: None,
@@ -126,7 +126,7 @@ impl StreamLeader {
             ballot,
             phase,
             peers: voters.chain(learners).filter(|peer| peer.id != me).collect(),
-            round_gone: 0,
+            round_of_former: 0,
             voter: members.voters.contains(&me),
             is_member: members.all().any(|id| id == me),
             queue,
@@ -135,12 +135,12 @@ impl StreamLeader {
         }
     }
 
-    /// Whether this node's own word counts for the majority.
+    /// Whether this node's own acceptances count for the majority.
     pub fn votes<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         self.voter && replica.votes
     }
 
-    /// Whether `peer` has accepted all that was inherited.
+    /// Whether `peer` has accepted all inherited entries.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
         let LeaderPhase::Leading { base, .. } = self.phase else { return false };
         self.peers.iter().any(|it| {
@@ -152,7 +152,8 @@ impl StreamLeader {
         matches!(self.phase, LeaderPhase::Leading { .. })
     }
 
-    /// The own promise is persisted: ask the others. Or the own accepts are: count them.
+    /// The storage has persisted more: if it is the leader's own promise, asks the others; if it is acceptances,
+    /// counts them.
     pub fn on_persisted<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -171,7 +172,7 @@ impl StreamLeader {
         }
     }
 
-    /// A replica has forgotten, perhaps, what it said: it is asked from the beginning.
+    /// A replica may have lost its memory: it is asked from the beginning.
     pub fn on_reborn<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -194,7 +195,7 @@ impl StreamLeader {
         effects.push(self.prepare(replica, reborn));
     }
 
-    /// The own word counts from now on.
+    /// The leader's own vote counts from now on.
     pub fn on_own_vote<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -208,7 +209,7 @@ impl StreamLeader {
         }
     }
 
-    /// Learners have come or gone.
+    /// The learners have changed.
     pub fn follow_members<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -219,11 +220,11 @@ impl StreamLeader {
         self.is_member = members.all().any(|id| id == replica.me);
         let is_member = |peer: &ReplicaProgress| members.all().any(|id| id == peer.id);
         let gone = self.peers.iter().filter(|peer| !is_member(peer)).map(|peer| peer.round);
-        self.round_gone = gone.fold(self.round_gone, u64::max);
+        self.round_of_former = gone.fold(self.round_of_former, u64::max);
         self.peers.retain(is_member);
         let is_new = |id: &NodeId| *id != replica.me && self.peers.iter().all(|it| it.id != *id);
         let new: Vec<NodeId> = members.learners.iter().copied().filter(is_new).collect();
-        let round = self.round_gone;
+        let round = self.round_of_former;
         self.peers.extend(
             new.iter().map(|id| ReplicaProgress::new(*id, false, round, now, &replica.options)),
         );
@@ -269,7 +270,7 @@ impl StreamLeader {
         }
     }
 
-    /// An answer to the leader of some ballot.
+    /// Handles an answer to the leader of some ballot.
     pub fn on_answer<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -283,7 +284,7 @@ impl StreamLeader {
             return;
         };
         if message.ballot() != self.ballot {
-            // A higher one with our name would be another process of ours; there is none.
+            // A higher ballot with our id would come from another process of this node; there is none.
             let counters = &mut replica.counters;
             let late = message.ballot() < self.ballot;
             *(if late { &mut counters.late_messages } else { &mut counters.bad_messages }) += 1;
@@ -334,10 +335,10 @@ impl StreamLeader {
         let peer = &mut self.peers[place];
         let fits = from.checked_add(entries.len()).is_some_and(|end| end <= position.accepted);
         if peer.greeted {
-            replica.counters.late_messages += 1; // A repeat of what it said before we led.
+            replica.counters.late_messages += 1; // A repeat from before this node led.
             return;
         }
-        // One that lives anew may have joined us in the process before.
+        // A replica that restarted may have moved to our ballot in its former process.
         let joined = position.ballot == self.ballot
             && matches!(self.phase, LeaderPhase::Leading { .. })
             && position.accepted <= replica.accepted();
@@ -347,14 +348,14 @@ impl StreamLeader {
             return;
         }
         match &mut self.phase {
-            LeaderPhase::Preparing { stage, asked, asked_at, fetching } => {
+            LeaderPhase::Preparing { prefix, asked, asked_at, fetching } => {
                 peer.promise = Some(position);
                 *asked_at = now;
                 let asked_for = fetching.as_ref().is_some_and(|fetching| fetching.at == peer.id);
-                // Of two sequences the one of the higher ballot is worth keeping; but what is
-                // fetched was chosen by all that is known by now.
-                if peer.voter && (position.ballot >= stage.ballot || asked_for) {
-                    stage_entries(replica, stage, position.ballot, from, entries);
+                // Of two sequences the one of the higher ballot is kept; but requested entries are kept too,
+                // since they were requested by all that is known so far.
+                if peer.voter && (position.ballot >= prefix.ballot || asked_for) {
+                    keep_entries(replica, prefix, position.ballot, from, entries);
                 }
                 if let Some(fetching) = fetching {
                     fetching.note(peer.id, from);
@@ -381,14 +382,14 @@ impl StreamLeader {
         effects: &mut Vec<StreamEffect>,
     ) {
         match &mut self.phase {
-            LeaderPhase::Preparing { stage, asked_at, fetching, .. } => {
+            LeaderPhase::Preparing { prefix, asked_at, fetching, .. } => {
                 if !self.peers.iter().any(|peer| peer.id == from) {
                     replica.counters.bad_messages += 1;
                     return;
                 }
                 *asked_at = now;
-                // Begins before the snapshot, and so ended where entries were missing.
-                *stage = AdoptedPrefix::default();
+                // The kept prefix begins before the snapshot, and so ended at a gap.
+                *prefix = AdoptedPrefix::default();
                 *fetching = None;
                 replica.restore(length, state, effects);
                 self.try_adopt(replica, now, effects);
@@ -397,7 +398,8 @@ impl StreamLeader {
         }
     }
 
-    /// Leads, if a majority has promised and the best sequence is here; else fetches that.
+    /// Begins to lead if a majority has promised and the best sequence is complete here; else fetches the
+    /// rest.
     fn try_adopt<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -405,7 +407,7 @@ impl StreamLeader {
         effects: &mut Vec<StreamEffect>,
     ) {
         let own_votes = usize::from(self.votes(replica));
-        let LeaderPhase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
+        let LeaderPhase::Preparing { prefix, fetching, .. } = &mut self.phase else { return };
         let promises = self.peers.iter().filter(|peer| peer.counts() && peer.promise.is_some());
         let (members, promised) = (&replica.members, promises.count() + own_votes);
         let faulty = self.faults.prepare_at_majority && members.is_majority(promised);
@@ -416,8 +418,8 @@ impl StreamLeader {
         let asked = fetching.as_ref().map(|fetching| fetching.at);
         let (best, at) = best_of(&self.peers, own, asked, self.faults);
         if best.accepted < own.decided {
-            // A majority does not know what was decided: voters have lost their storage. Leading
-            // on would undo decisions; not leading keeps them.
+            // A majority does not know what was decided: voters have lost their storage. Leading on would
+            // undo decisions; refusing keeps them.
             replica.counters.bad_messages += 1;
             return;
         }
@@ -426,20 +428,21 @@ impl StreamLeader {
         };
         let shares = own.ballot == best.ballot || self.faults.adopt_onto_own;
         let sure = if shares { own.accepted } else { own.decided };
-        let staged = stage.ballot == best.ballot && stage.end() > sure;
-        let covered = if staged { stage.end() } else { sure };
+        let has_prefix = prefix.ballot == best.ballot && prefix.end() > sure;
+        let covered = if has_prefix { prefix.end() } else { sure };
         if covered >= best.accepted {
             let sure = sure.min(best.accepted);
-            let mut entries = if staged { std::mem::take(&mut stage.entries) } else { Vec::new() };
-            if staged {
-                entries.drain(..entries.len().min(sure.beyond(stage.from) as usize));
+            let mut entries =
+                if has_prefix { std::mem::take(&mut prefix.entries) } else { Vec::new() };
+            if has_prefix {
+                entries.drain(..entries.len().min(sure.beyond(prefix.from) as usize));
             }
             entries.truncate(best.accepted.beyond(sure) as usize);
             return self.adopt(replica, now, best, sure, entries, effects);
         }
         let before = fetching.as_ref().filter(|fetching| fetching.at == at);
-        if before.is_some_and(|fetching| !fetching.is_over()) {
-            return; // On its way, or lost; then the timer sees to it.
+        if before.is_some_and(|fetching| !fetching.is_complete()) {
+            return; // In flight, or lost: then the timer repeats it.
         }
         let messages = before.map_or(1, |it| (it.messages * 2).min(FETCH_MESSAGES_MAX));
         *fetching = Some(Fetching { at, from: covered, messages, came: Vec::new() });
@@ -448,7 +451,7 @@ impl StreamLeader {
         effects.push(StreamEffect::Send { to: at, message });
     }
 
-    /// Takes over the best sequence, which is the own one up to `from` and then `entries`.
+    /// Adopts the best sequence, which is the leader's own up to `from` followed by `entries`.
     fn adopt<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -462,7 +465,7 @@ impl StreamLeader {
         replica.storage.replace(self.ballot, from, entries);
         let base = replica.accepted();
         assert_eq!(base, best.accepted, "adopted something else: {best:?}, {replica:?}");
-        // What any of them knew to be decided is in the sequence.
+        // Every entry that one of them knows to be decided is in the sequence.
         let promises = self.peers.iter().filter_map(|peer| peer.promise);
         let known = promises.map(|promise| promise.decided).max().unwrap_or_default().min(base);
         if known > replica.storage.decided() {
@@ -479,7 +482,7 @@ impl StreamLeader {
         self.pump(replica, now, effects);
     }
 
-    /// The time of the timer has come.
+    /// The timer has fired.
     pub fn on_timer<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -491,7 +494,7 @@ impl StreamLeader {
                 if !*asked || now < *asked_at + replica.options.retry_after {
                     return;
                 }
-                // The best replica fell silent: perhaps there is a majority without it.
+                // The best replica did not answer in time: there may be a majority without it.
                 if let Some(silent) = fetching.take() {
                     self.peers.iter_mut().filter(|peer| peer.id == silent.at).for_each(|peer| {
                         peer.promise = None;
@@ -505,10 +508,10 @@ impl StreamLeader {
         }
     }
 
-    /// When some replica will have been silent for too long.
+    /// The time at which some replica has not answered for too long.
     pub fn due(&self, options: &StreamOptions) -> Option<Time> {
         let since = match &self.phase {
-            // The storage comes first, and says so.
+            // The promise of the leader itself is not persisted yet; the storage reports it.
             LeaderPhase::Preparing { asked: false, .. } => None,
             LeaderPhase::Preparing { asked_at, .. } => Some(*asked_at),
             LeaderPhase::Leading { .. } => {
@@ -540,8 +543,9 @@ impl StreamLeader {
     }
 }
 
-/// The position to adopt: of the highest ballot, the longest. And whose it is, if not the own: of several,
-/// the one that was `asked`, so that two who have the same are not asked in turns.
+/// The position to adopt: the longest of the highest ballot; and the replica that has it, if not this node.
+/// Of several replicas, it is the one that was `asked`, so that two with the same position are not asked in
+/// turns.
 fn best_of(
     peers: &[ReplicaProgress],
     own: Position,
@@ -568,29 +572,30 @@ fn best_of(
     best
 }
 
-/// Keeps what continues the own sequence towards that of `ballot`.
-fn stage_entries<S: StreamStorage>(
+/// Keeps entries that extend the leader's own sequence towards that of `ballot`.
+fn keep_entries<S: StreamStorage>(
     replica: &StreamReplica<S>,
-    stage: &mut AdoptedPrefix,
+    prefix: &mut AdoptedPrefix,
     ballot: Ballot,
     from: LogLength,
     entries: Vec<Bytes>,
 ) {
     let own = replica.position();
     let sure = if own.ballot == ballot { own.accepted } else { own.decided };
-    // What does not reach beyond the own sequence is none; a snapshot may have overtaken it.
-    if ballot == stage.ballot && stage.end() > sure {
-        if from <= stage.end() {
-            let known = stage.end().beyond(from) as usize;
-            stage.entries.extend(entries.into_iter().skip(known));
+    // Entries that do not extend the own sequence are dropped; a snapshot may have covered them.
+    if ballot == prefix.ballot && prefix.end() > sure {
+        if from <= prefix.end() {
+            let known = prefix.end().beyond(from) as usize;
+            prefix.entries.extend(entries.into_iter().skip(known));
         }
     } else if from <= sure {
-        *stage = AdoptedPrefix { ballot, from, entries };
+        *prefix = AdoptedPrefix { ballot, from, entries };
     }
 }
 
-/// A replica has promised: where to go on from. Its sequence is a beginning of ours as far as it is
-/// decided, and if it is of the ballot we adopted, or has `joined` us, as a whole.
+/// A replica has promised: determines where streaming to it begins. Its sequence is a prefix of ours as far
+/// as it is decided; and as a whole, if it is of the ballot that we adopted, or the replica has `joined`
+/// ours.
 fn begin_streaming(
     peer: &mut ReplicaProgress,
     promise: Position,

@@ -4,7 +4,7 @@
 //!  leader      Prepare ─► replicas ─► Promise      once, at the appointment: who accepted what?
 //!              adopt the longest sequence of the highest ballot among a majority of the voters
 //!              Append  ─► replicas ─► Accepted     pipelined, as far as the window goes
-//!              Decide  ─► replicas                 if there is no Append to say it
+//!              Decide  ─► replicas                 if there is no Append to carry it
 //!
 //!  index       0 ...... start ........ decided ...... accepted
 //!              | trimmed  |  held, never  | held, may    |

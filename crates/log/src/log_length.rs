@@ -1,4 +1,4 @@
-//! Lengths: how many entries of the sequence.
+//! Lengths of the sequence, in entries.
 
 use shoal_types::wire::{Coded, Short};
 use std::fmt;
@@ -13,13 +13,13 @@ impl LogLength {
     /// The length of a log without entries.
     pub const ZERO: LogLength = LogLength(0);
 
-    /// That many entries more; `None` where there is no such length.
+    /// This length plus `entries`; `None` if it overflows.
     #[must_use]
     pub fn checked_add(self, entries: usize) -> Option<LogLength> {
         self.0.checked_add(entries as u64).map(LogLength)
     }
 
-    /// How many entries this is more than `shorter`; none, if it is not.
+    /// By how many entries this length exceeds `shorter`; 0 if it does not.
     #[must_use]
     pub fn beyond(self, shorter: LogLength) -> u64 {
         self.0.saturating_sub(shorter.0)

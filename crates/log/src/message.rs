@@ -1,8 +1,8 @@
-//! What leaders and replicas tell each other.
+//! The messages between leaders and replicas.
 //!
-//! Every message names the ballot it belongs to. A replica that has promised a higher one answers
-//! [`StreamMessage::Rejected`]; a leader ignores answers to any ballot but its own. So messages may come
-//! late by any time.
+//! Every message carries the ballot that it belongs to. A replica that has promised a higher one answers
+//! [`StreamMessage::Rejected`]; a leader ignores answers to any ballot but its own. So a message may arrive
+//! arbitrarily late.
 
 use super::LogLength;
 use bytes::Bytes;
@@ -53,7 +53,8 @@ pub enum StreamMessage {
         /// As much as fits of what the leader lacks; none where the leader lacks nothing.
         #[coded(short)]
         entries: Vec<Bytes>,
-        /// Whether it counts for the majority: not where memory is lost, and with it other promises.
+        /// Whether the promise counts for the majority: not if the replica has lost its memory, and with it
+        /// other promises.
         votes: bool,
     },
     /// A leader that prepares, to the replica whose sequence it is going to adopt: send me more of it.
@@ -128,7 +129,7 @@ pub enum StreamMessage {
         /// questions this was said.
         #[coded(short)]
         round: u64,
-        /// Whether it counts for the majority.
+        /// Whether the acceptance counts for the majority.
         votes: bool,
     },
     /// The leader to a replica, when entries were decided and nothing is to be appended. May be lost:
@@ -156,7 +157,7 @@ pub enum StreamMessage {
         /// The entries that the state contains.
         #[coded(short)]
         length: LogLength,
-        /// The owner's; opaque.
+        /// The owner's state, opaque to the log.
         state: Bytes,
     },
     /// A replica to a leader that is deposed without knowing: a higher ballot was promised. A repeat

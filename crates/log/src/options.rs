@@ -1,4 +1,4 @@
-//! Who replicates a stream, and how eagerly.
+//! The members of a stream, and its limits and timeouts.
 
 use crate::planted;
 use shoal_types::NodeId;
@@ -7,12 +7,12 @@ use std::time::Duration;
 /// The replicas of a stream. The leader need not be one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamMembers {
-    /// They accept and have a vote: a majority of them decides.
+    /// Replicas that accept entries and vote: a majority of them decides.
     pub voters: Vec<NodeId>,
-    /// They accept and have none.
+    /// Replicas that accept entries and do not vote.
     pub learners: Vec<NodeId>,
-    /// A leader prepares at all voters instead of a majority of them: they are what is left of more, and what was decided
-    /// before may be known to a single one.
+    /// Whether a leader prepares at all voters instead of a majority: where the voters are the survivors of a
+    /// larger group, a decided entry may be held by a single one of them.
     pub all_promise: bool,
 }
 
@@ -28,20 +28,20 @@ impl StreamMembers {
         count > self.voters.len() / 2
     }
 
-    /// Whether a leader that was promised by `count` voters knows all that was decided.
+    /// Whether a leader with the promises of `count` voters knows all that was decided.
     #[must_use]
     pub fn prepares(&self, count: usize) -> bool {
         if self.all_promise { count == self.voters.len() } else { self.is_majority(count) }
     }
 
-    /// Whether the same nodes vote.
+    /// Whether the voters are the same nodes.
     pub(super) fn has_voters_of(&self, other: &StreamMembers) -> bool {
         let votes = |node: &NodeId| other.voters.contains(node);
         self.voters.len() == other.voters.len() && self.voters.iter().all(votes)
     }
 
     pub(super) fn check(&self) {
-        assert!(!self.voters.is_empty(), "nobody would vote: {self:?}");
+        assert!(!self.voters.is_empty(), "there are no voters: {self:?}");
         let mut all: Vec<_> = self.all().collect();
         all.sort_unstable();
         all.dedup();
@@ -50,30 +50,34 @@ impl StreamMembers {
     }
 }
 
-/// How a stream paces itself.
+/// The limits and timeouts of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamOptions {
     /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
     /// received. More hides longer round trips and costs memory. Default 4096.
     pub window_entries: u64,
-    /// The same in bytes: so much may be sent to a replica in one step, and be under way to one that is slow, where it
-    /// waits before what is sent there next. One entry may always fly, however large. Default 16 MiB.
+    /// The same in bytes: the most that is sent to a replica in one step, and that is in flight to a slow
+    /// one, where it delays what is sent next. One entry may always be in flight, however large. Default 16
+    /// MiB.
     pub window_bytes: u64,
-    /// The window of a replica that receives what fills it within `retry_after` doubles, up to so many bytes: a leader
-    /// that writes much, far from its replicas, has as much under way in a round trip. Default 64 MiB.
+    /// The window of a replica that receives a full one within `retry_after` doubles, up to this many bytes:
+    /// a leader that writes much, far from its replicas, has as much in flight in a round trip. Default 64
+    /// MiB.
     pub window_bytes_max: u64,
-    /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
-    /// interleave better with others. Default 1 MiB.
+    /// Bytes of entries in one message; a single larger entry is sent alone. Smaller messages interleave
+    /// better with others. Default 1 MiB.
     pub message_bytes_max: u64,
-    /// Silence after which a replica is asked again. Must exceed the round trip, or everything is
-    /// sent twice; more makes recovery from loss slower. Default 200 ms.
+    /// Time without an answer after which a replica is asked again. Must exceed the round trip, or everything
+    /// is sent twice; a longer time makes recovery from loss slower. Default 200 ms.
     pub retry_after: Duration,
-    /// The owner cuts the sequence when so many entries are in every replica: more make cuts rarer. Default 256.
+    /// The owner trims the sequence when this many entries are in every replica: more make trims rarer.
+    /// Default 256.
     pub trim_entries: u64,
-    /// It also cuts what some replica lacks, if the sequence has more than so many bytes: who comes back late
-    /// gets a snapshot. Less saves memory while a replica is away. Default 64 MiB.
+    /// The owner also trims entries that some replica lacks if the sequence exceeds this many bytes: a
+    /// replica that comes back late receives a snapshot. Less saves memory while a replica is away. Default
+    /// 64 MiB.
     pub retain_bytes: u64,
-    /// Planted bugs, for tests of the tests. Default none.
+    /// Planted bugs, for tests of the checkers. Default none.
     pub faults: StreamPlantedBugs,
 }
 
@@ -96,16 +100,16 @@ impl StreamOptions {
     pub(super) fn check(&self) {
         assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
         assert!(self.window_bytes <= self.window_bytes_max, "a window that would shrink: {self:?}");
-        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries need a pause between them: {self:?}");
     }
 }
 
 planted! {
-    /// Bugs planted on purpose: each must be caught by some check.
+    /// Bugs planted on purpose: each must be caught by a check.
     pub struct StreamPlantedBugs {
         /// The leader counts what a learner accepted as a vote (breaks rule M4).
         pub count_learner: bool,
-        /// A replica promises a ballot and does not remember it.
+        /// A replica promises a ballot and does not store the promise.
         pub forget_promise: bool,
         /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
         pub adopt_shortest: bool,
@@ -121,7 +125,7 @@ planted! {
         pub vote_while_empty: bool,
         /// A leader takes what a replica acknowledged in a former process for what it has.
         pub keep_former_acks: bool,
-        /// A replica without memory is called full as soon as anything was sent to it.
+        /// A replica without memory is reported as caught up as soon as anything was sent to it.
         pub caught_up_early: bool,
         /// A leader prepares at a majority where all voters have to promise.
         pub prepare_at_majority: bool,

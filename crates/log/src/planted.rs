@@ -1,7 +1,8 @@
-//! Planted bugs: each disarms one rule, so that tests and the simulator can prove that their checkers see the loss of it.
+//! Planted bugs: each disables one rule, so that tests and the simulator can prove that their checkers
+//! notice.
 //!
-//! Without the feature `planted`, which only tests and `shoal/planted` ask for, a set of bugs has no size, and each of its
-//! fields is the constant `false`: the compiler drops what stands behind it.
+//! Without the feature `planted`, which only tests and `shoal/planted` enable, a set of bugs has no size, and
+//! each of its fields is the constant `false`: the compiler drops the code behind it.
 
 /// Declares a set of bugs: a struct of booleans, which may all be set with the feature `planted` of the crate that declares
 /// them.

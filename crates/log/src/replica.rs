@@ -1,13 +1,13 @@
-//! The part of a stream that every node is: it promises, accepts, and learns what is decided.
+//! The part of a stream that every node has: it promises, accepts, and learns what is decided.
 //!
 //! ```text
 //!               sure                 next          until
 //!  own sequence  |  the leader's, in order |  hole  |  early
 //! ```
-//! Entries that come before their turn wait in the [`PendingAppends`], so that overtaking costs no resend;
-//! and so do all entries while the replica has not yet got the leader's base and keeps its own
-//! sequence. *Sure* is the beginning that its own sequence shares with the leader's: what is
-//! decided, or all, if the leader adopted the same ballot.
+//! Entries that arrive early wait in the [`PendingAppends`], so that reordering costs no resend; and so do
+//! all entries while the replica lacks part of the leader's base and keeps its own sequence. *Sure* is the
+//! prefix that its own sequence shares with the leader's: the decided entries, or all, if the leader adopted
+//! the same ballot.
 
 use super::events::StreamCounters;
 use super::{LogLength, StreamEffect, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
@@ -27,12 +27,12 @@ pub(super) struct Position {
     pub decided: LogLength,
 }
 
-/// What came from the leader and is not in the log yet.
+/// Entries that were received from the leader and are not in the log yet.
 #[derive(Debug, Default)]
 struct PendingAppends {
-    /// While the base is incomplete: where the leader's entries begin, and what came in order.
+    /// While the base is incomplete: where the leader's entries begin, and those received in order.
     joining: Option<Joining>,
-    /// What came before its turn, by the length before it.
+    /// Entries received early, by the length before them.
     early: BTreeMap<LogLength, Vec<Bytes>>,
     early_entries: u64,
     early_bytes: u64,
@@ -51,7 +51,7 @@ impl Joining {
     }
 }
 
-/// The body of an `Append`.
+/// The fields of an `Append`.
 struct AppendBody {
     adopted: Ballot,
     base: LogLength,
@@ -66,22 +66,22 @@ pub(super) struct StreamReplica<S> {
     pub options: StreamOptions,
     pub storage: S,
     pub counters: StreamCounters,
-    /// What all replicas have, by the leader's word.
+    /// The number of entries that all replicas have, as the leader reported.
     pub everywhere: LogLength,
-    /// The length of the last snapshot that came.
+    /// The length of the last snapshot received.
     pub restored: LogLength,
     inbox: PendingAppends,
-    /// What the leader of the promised ballot says is decided.
+    /// The number of decided entries, as the leader of the promised ballot reported.
     told: LogLength,
-    /// The length last acknowledged to that leader.
+    /// The length that was last acknowledged to that leader.
     acknowledged: LogLength,
-    /// Its last question after silence.
+    /// The round of its last question.
     round: u64,
-    /// A promise to be answered when it is persisted.
+    /// A promise that is sent once it is persisted.
     owed: Option<(NodeId, Ballot, Position)>,
-    /// Who waits for a snapshot that this node's owner was asked for, while another leads.
+    /// The preparing leader that waits for a snapshot of this node's owner.
     wanted_by: Option<NodeId>,
-    /// What this node says counts, where it is a voter: it remembers all that it promised.
+    /// Whether this node's answers count, where it is a voter: it still has all its promises.
     pub votes: bool,
 }
 
@@ -122,7 +122,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// What may be told of the own sequence: accepted under its ballot, and persisted.
+    /// The acceptances that may be acknowledged: accepted under the sequence's ballot, and persisted.
     pub fn persisted(&self) -> LogLength {
         let persisted = self.storage.persisted();
         if persisted.accepted_ballot == self.storage.accepted_ballot() {
@@ -132,12 +132,12 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Whether the sequence is the promised leader's.
+    /// Whether the node has moved to the promised leader's sequence.
     fn has_joined(&self) -> bool {
         self.storage.accepted_ballot() == self.storage.promised()
     }
 
-    /// Promises `ballot`; what came from lower ones and is not accepted is void.
+    /// Promises `ballot`; entries received under lower ballots and not accepted are dropped.
     pub fn promise(&mut self, ballot: Ballot) {
         assert!(ballot > self.storage.promised(), "promise {ballot} after: {self:?}");
         self.storage.promise(ballot);
@@ -149,7 +149,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         self.wanted_by = None;
     }
 
-    /// A message to replicas, from the node that leads or prepares to.
+    /// Handles a message to replicas, from the node that leads or prepares to.
     pub fn on_message(
         &mut self,
         from: NodeId,
@@ -179,7 +179,7 @@ impl<S: StreamStorage> StreamReplica<S> {
             StreamMessage::Prepare { accepted_ballot, accepted, decided, .. } => {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
                 self.owed = Some((from, ballot, position));
-                self.pay(effects);
+                self.send_owed_promise(effects);
             }
             StreamMessage::Fetch { accepted_ballot, from: first, messages, .. } => {
                 self.on_fetch(from, ballot, accepted_ballot, first, messages, effects);
@@ -216,18 +216,18 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// More is persisted: what was held back may be said.
+    /// More is persisted: sends the answers that waited for it.
     pub fn on_persisted(&mut self, effects: &mut Vec<StreamEffect>) {
-        self.pay(effects);
-        // A leader that was deposed, or restarted, has no replica to tell.
+        self.send_owed_promise(effects);
+        // A leader that was deposed, or restarted, has no leader to report to.
         let led_by_another = self.storage.promised().node != self.me;
         if led_by_another && self.has_joined() && self.persisted() > self.acknowledged {
             self.answer(effects);
         }
     }
 
-    /// Tells the leader again how far this node is: from now on it counts.
-    pub fn say_again(&mut self, effects: &mut Vec<StreamEffect>) {
+    /// Sends the leader this node's progress again: from now on it counts.
+    pub fn acknowledge_again(&mut self, effects: &mut Vec<StreamEffect>) {
         let promised = self.storage.promised();
         if promised.node == self.me || promised == Ballot::default() {
             return;
@@ -240,8 +240,8 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Answers a `Prepare`, once the promise is persisted.
-    fn pay(&mut self, effects: &mut Vec<StreamEffect>) {
+    /// Answers a `Prepare` once the promise is persisted.
+    fn send_owed_promise(&mut self, effects: &mut Vec<StreamEffect>) {
         let Some((to, ballot, leader)) = self.owed else { return };
         let forget = self.options.faults.forget_promise;
         if self.storage.persisted().promised < ballot && !forget {
@@ -269,7 +269,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         effects: &mut Vec<StreamEffect>,
     ) {
         if self.has_joined() {
-            self.counters.late_messages += 1; // The leader has long got what it asked for.
+            self.counters.late_messages += 1; // The leader has received what it asked for.
         } else if accepted_ballot != self.storage.accepted_ballot() || first > self.accepted() {
             self.counters.bad_messages += 1;
         } else if first >= self.storage.log().start() {
@@ -285,7 +285,8 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// A promise with what is held from `from` on, as much as fits. Says how far that goes.
+    /// Sends a promise with the entries from `from` on, as many as fit. Returns the index after the last of
+    /// them.
     fn send_promise(
         &self,
         to: NodeId,
@@ -336,14 +337,14 @@ impl<S: StreamStorage> StreamReplica<S> {
         self.join();
     }
 
-    /// The beginning of the own sequence that is also the leader's.
+    /// The length of the prefix that the own sequence shares with the leader's.
     fn sure(&self, adopted: Ballot, base: LogLength) -> LogLength {
         let same = self.storage.accepted_ballot() == adopted || self.options.faults.keep_undecided;
         let shared = if same { self.accepted().min(base) } else { LogLength::ZERO };
         shared.max(self.storage.decided())
     }
 
-    /// The first entry of the leader's that has not come.
+    /// The index of the leader's first entry that was not received.
     fn next(&self) -> LogLength {
         match &self.inbox.joining {
             _ if self.has_joined() => self.accepted(),
@@ -352,7 +353,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Keeps entries that came before their turn, within the window.
+    /// Keeps entries that arrived early, within the window.
     fn keep_early(&mut self, prev: LogLength, entries: Vec<Bytes>) {
         let bytes: u64 = entries.iter().map(|entry| entry.len() as u64).sum();
         let count = entries.len() as u64;
@@ -370,7 +371,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Moves early entries whose turn has come.
+    /// Moves early entries that continue the sequence.
     fn drain_early(&mut self) {
         loop {
             let next = self.next();
@@ -388,7 +389,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Moves to the leader's ballot, if its base is complete: in one step.
+    /// Moves to the leader's ballot in one step, if its base is complete.
     fn join(&mut self) {
         let early = self.options.faults.join_early;
         let is_whole = |joining: &mut Joining| joining.base <= joining.next() || early;
@@ -407,7 +408,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Installs a snapshot, if it brings anything.
+    /// Installs a snapshot, if it covers more than is decided here.
     pub fn restore(&mut self, length: LogLength, state: Bytes, effects: &mut Vec<StreamEffect>) {
         if length > self.storage.decided() {
             self.storage.restore(length);
@@ -415,14 +416,14 @@ impl<S: StreamStorage> StreamReplica<S> {
             if self.has_joined() {
                 self.drain_early();
             } else {
-                // What came so far began before it; it is sent again if it is needed.
+                // Pending entries begin before the snapshot; they are sent again if they are needed.
                 self.inbox = PendingAppends::default();
             }
             effects.push(StreamEffect::Restored { length, state });
         }
     }
 
-    /// Tells the leader how far this replica is; unless the storage will call soon to say more.
+    /// Reports this replica's progress to the leader, unless the storage will soon report more.
     fn answer(&mut self, effects: &mut Vec<StreamEffect>) {
         let ballot = self.storage.promised();
         let length = if self.has_joined() { self.persisted() } else { LogLength::ZERO };
@@ -445,7 +446,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// The owner's snapshot, for a leader that prepares.
+    /// The owner's snapshot, for a preparing leader.
     pub fn on_snapshot_taken(
         &mut self,
         to: NodeId,

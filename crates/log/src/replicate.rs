@@ -1,4 +1,4 @@
-//! What a leader does once it leads: append, count, decide, and look after those who lag.
+//! Replication by a leader that has prepared: append, count, decide, and bring lagging peers up to date.
 //!
 //! ```text
 //! log      decided ....................... accepted | queue
@@ -6,9 +6,9 @@
 //! a peer        acked ... received ... sent
 //!                         | in flight  |
 //! ```
-//! Everything new goes out at once, in one message for each peer, with what is decided. A peer that
-//! reports a hole gets just that filled; one that stays silent is asked from where it was, one
-//! message at a time, until it answers.
+//! New entries are sent at once, in one message for each peer, with the number of decided ones. A peer that
+//! reports a hole is sent just that; one that does not answer in time is asked from its last known position,
+//! one message at a time, until it answers.
 
 use super::leader::{LeaderPhase, StreamLeader};
 use super::replica::StreamReplica;
@@ -56,8 +56,8 @@ impl StreamLeader {
         }
     }
 
-    /// Moves everything as far as it can: from the queue into the log, from accepted to decided, and
-    /// from here to the peers.
+    /// Moves entries as far as possible: from the queue into the log, from accepted to decided, and from here
+    /// to the peers.
     pub fn pump<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -82,13 +82,13 @@ impl StreamLeader {
             let behind = peer.promise.is_none()
                 || peer.acked < replica.accepted()
                 || peer.knows < replica.storage.decided()
-                // Until its word counts: it might have got lost that it does.
+                // Until its vote counts: the message that enables it may have been lost.
                 || (peer.voter && !peer.votes);
             peer.waiting_since = behind.then(|| peer.waiting_since.unwrap_or(now));
         }
     }
 
-    /// May more be appended? What is not decided yet fits into the largest window of a peer.
+    /// Whether another entry may be appended: the undecided ones fit into the largest window of a peer.
     fn window_is_open<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         let (log, decided) = (replica.storage.log(), replica.storage.decided());
         let flying = log.length().beyond(decided);
@@ -149,8 +149,8 @@ impl StreamLeader {
             return;
         };
         if next < peer.acked {
-            // It lacks what it acknowledged: it said this before. Or it has lost its memory; then
-            // it says nothing newer, and is believed when this answers the last question.
+            // The peer reports less than it acknowledged. Either the answer is older, or the peer has lost
+            // its memory: the latter is believed only if this answers the last question.
             if !peer.silent || round < peer.round {
                 replica.counters.late_messages += 1;
                 return;
@@ -159,7 +159,7 @@ impl StreamLeader {
             peer.knows = decided;
         }
         if peer.silent && round == peer.round && next < peer.received {
-            // The answer to the last question: the snapshot that it was given got lost, or was refused.
+            // The answer to the last question: the snapshot that was sent to it was lost or refused.
             (peer.received, peer.sent) = (next, next);
         }
         if length > peer.acked || next > peer.received || decided > peer.knows || peer.silent {
@@ -177,7 +177,7 @@ impl StreamLeader {
         self.pump(replica, now, effects);
     }
 
-    /// The owner made the snapshot that a peer needs.
+    /// The owner has made the snapshot that a peer needs.
     pub fn on_snapshot_taken<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -203,7 +203,7 @@ impl StreamLeader {
         self.pump(replica, now, effects);
     }
 
-    /// Asks those who have been silent for too long, each with one message.
+    /// Asks peers that have not answered in time, each with one message.
     pub fn retry<S: StreamStorage>(
         &mut self,
         replica: &mut StreamReplica<S>,
@@ -222,18 +222,19 @@ impl StreamLeader {
             if peer.promise.is_none() {
                 effects.push(prepare);
             } else if peer.snapshot_wanted {
-                continue; // It waits for our owner, not for a message.
+                continue; // It waits for our owner's snapshot, not for a message.
             } else if peer.received < replica.storage.log().start() {
                 want_snapshot(peer, peer.received, now, &replica.options, effects);
             } else {
-                // What is only not known to be decided keeps no replica from streaming.
+                // A replica that only lacks the number of decided entries is still streamed to.
                 peer.silent = peer.acked < replica.accepted();
                 peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;
                 peer.window = FlightWindow::new(&replica.options);
                 let (log, accepted) = (replica.storage.log(), replica.accepted());
                 let end = log.fit(peer.sent, accepted, replica.options.message_bytes_max);
-                // What is long may still be on its way, and be overtaken by nothing: it is asked for first.
+                // A long message may still be in flight, and is not sent twice at once: the peer is asked
+                // first.
                 let is_long = log.bytes_between(peer.sent, end) > RESENT_BYTES_MAX;
                 let until = if is_long { peer.sent } else { accepted };
                 send_append(peer, head, replica, until, effects);
@@ -243,11 +244,11 @@ impl StreamLeader {
     }
 }
 
-/// More bytes are not sent again to a peer that is silent before it says that it lacks them: one that is only slow would
-/// get them twice, and be the slower for it.
+/// More bytes than this are not sent again to a peer that does not answer before it reports that it lacks
+/// them: a slow one would receive them twice, and become slower.
 const RESENT_BYTES_MAX: u64 = 64 << 10;
 
-/// Sends what is new for a peer, as far as its window goes.
+/// Sends a peer its new entries, as far as its window allows.
 fn stream_to<S: StreamStorage>(
     peer: &mut ReplicaProgress,
     head: AppendHeader,
@@ -265,7 +266,7 @@ fn stream_to<S: StreamStorage>(
     while peer.sent < log.length() {
         let room = options.window_entries.saturating_sub(peer.sent.beyond(received));
         let full = log.bytes_between(received, peer.sent) >= peer.window.bytes;
-        // No step is long: the rest follows when some of this is acknowledged.
+        // Limits the step: the rest follows when some of this is acknowledged.
         let enough = log.bytes_between(first, peer.sent) >= options.window_bytes;
         if room == 0 || (full && peer.sent > received) || (enough && peer.sent > first) {
             break;
@@ -290,7 +291,7 @@ fn stream_to<S: StreamStorage>(
     }
 }
 
-/// One message with what fits of the entries from `peer.sent` to before `until`.
+/// Sends one message with the entries from `peer.sent` to before `until`, as many as fit.
 fn send_append<S: StreamStorage>(
     peer: &mut ReplicaProgress,
     head: AppendHeader,

@@ -1,8 +1,8 @@
-//! What a replica must not forget, behind a trait: memory here, disks elsewhere.
+//! The durable state of a replica, behind a trait: in memory here, on disks elsewhere.
 //!
-//! The entries still held are always in memory, as a [`EntryLog`]; a storage on disk writes its changes
-//! behind, in the order they were made, and tells by [`StreamStorage::persisted`] how far it came.
-//! Nothing is acknowledged that is not persisted: no promise and no accept.
+//! The entries still held are always in memory, as an [`EntryLog`]. A storage on disk writes its changes
+//! later, in the order in which they were made, and reports its progress by [`StreamStorage::persisted`]. No
+//! promise and no acceptance is acknowledged before it is persisted.
 
 use super::LogLength;
 use bytes::Bytes;
@@ -10,43 +10,44 @@ use shoal_types::Ballot;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What would be found after a crash, as far as anybody may be told of it.
+/// The state that a crash would leave, as far as it may be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Persisted {
-    /// The promise.
+    /// The highest promised ballot.
     pub promised: Ballot,
-    /// The ballot of the sequence.
+    /// The ballot of the accepted sequence.
     pub accepted_ballot: Ballot,
-    /// Its length. Within one ballot a sequence only grows.
+    /// The length of that sequence. Within one ballot a sequence only grows.
     pub accepted: LogLength,
 }
 
-/// The state of one acceptor. Changes become durable in the order of the calls, so that a crash
-/// leaves a state that once was.
+/// The state of one acceptor. Changes become durable in the order of the calls, so that a crash leaves a
+/// state that existed.
 pub trait StreamStorage: fmt::Debug {
     /// The highest ballot promised.
     fn promised(&self) -> Ballot;
     /// The ballot under which the sequence was accepted.
     fn accepted_ballot(&self) -> Ballot;
-    /// How much of the sequence is known to be decided. May be forgotten in part: it is told again.
+    /// The number of entries known to be decided. A crash may lose the latest value: the leader sends it
+    /// again.
     fn decided(&self) -> LogLength;
     /// The entries still held.
     fn log(&self) -> &EntryLog;
-    /// What is durable. Behind the above by what is still on its way.
+    /// The durable state, which lags behind the above by the writes in progress.
     fn persisted(&self) -> Persisted;
 
-    /// Remembers a promise.
+    /// Stores a promise.
     fn promise(&mut self, ballot: Ballot);
     /// Appends an entry, under the ballot of the sequence.
     fn append(&mut self, entry: Bytes);
     /// In one step: cuts the sequence to `from`, appends `entries`, and moves it to `ballot`.
     fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>);
-    /// Remembers how much is decided.
+    /// Stores the number of decided entries.
     fn decide(&mut self, decided: LogLength);
-    /// Forgets the entries before `before`. The owner's state already has them, durably.
+    /// Removes the entries before `before`. The owner's state durably contains them.
     fn trim(&mut self, before: LogLength);
-    /// A snapshot takes the place of the entries before `length`, which are decided; what is held
-    /// beyond stays, and the ballot of the sequence too. The owner makes the state durable first.
+    /// Replaces the entries before `length`, which are decided, by a snapshot; later entries and the ballot
+    /// of the sequence stay. The owner makes the state durable first.
     fn restore(&mut self, length: LogLength);
 }
 
@@ -54,14 +55,14 @@ pub trait StreamStorage: fmt::Debug {
 #[derive(Clone, Default)]
 pub struct EntryLog {
     start: LogLength,
-    /// The sum of the sizes before `start`, from some beginning.
+    /// The sum of the sizes before `start`, up to a constant.
     start_bytes: u64,
-    /// Each entry, with the sum of sizes up to and with it.
+    /// Each entry, with the sum of the sizes up to and including it.
     entries: VecDeque<(Bytes, u64)>,
 }
 
 impl EntryLog {
-    /// The first entry still held.
+    /// The index of the first entry still held.
     #[must_use]
     pub fn start(&self) -> LogLength {
         self.start
@@ -81,8 +82,8 @@ impl EntryLog {
         self.entries.get(place).map(|(entry, _)| entry)
     }
 
-    /// The sizes of the entries from `from` to before `until`, in bytes. Both must be held, or be an
-    /// end.
+    /// The size of the entries from `from` to before `until`, in bytes. Both must be indices of held entries,
+    /// or the end.
     #[must_use]
     #[inline]
     pub fn bytes_between(&self, from: LogLength, until: LogLength) -> u64 {
@@ -96,8 +97,8 @@ impl EntryLog {
         }
     }
 
-    /// The end of as many entries from `from` as have `bytes_max` bytes together, before `until`; at
-    /// least of one, if there is one.
+    /// The end of the longest range of entries from `from`, before `until`, that has at most `bytes_max`
+    /// bytes; it has at least one entry, if there is one.
     #[must_use]
     pub fn fit(&self, from: LogLength, until: LogLength, bytes_max: u64) -> LogLength {
         if self.bytes_between(from, until) <= bytes_max {
@@ -108,7 +109,7 @@ impl EntryLog {
         LogLength((self.start.0 + within).clamp(from.0 + 1, until.0))
     }
 
-    /// The first entry of those at the end that have at most `bytes_max` together.
+    /// The index from which the last entries have at most `bytes_max` bytes together.
     #[must_use]
     pub fn tail(&self, bytes_max: u64) -> LogLength {
         let end = self.entries.back().map_or(self.start_bytes, |(_, sum)| *sum);
@@ -119,7 +120,7 @@ impl EntryLog {
         LogLength(self.start.0 + self.entries.partition_point(|(_, sum)| *sum < limit) as u64 + 1)
     }
 
-    /// Entries from `from` to before `until`, for a message. Nothing is copied but the references.
+    /// The entries from `from` to before `until`, for a message. Only references are copied.
     #[must_use]
     pub fn entries(&self, from: LogLength, until: LogLength) -> Vec<Bytes> {
         let places = (from.0 - self.start.0) as usize..(until.0 - self.start.0) as usize;
@@ -134,13 +135,13 @@ impl EntryLog {
         self.entries.push_back((entry, sum));
     }
 
-    /// Forgets the entries from `length` on.
+    /// Removes the entries from `length` on.
     pub fn truncate(&mut self, length: LogLength) {
         assert!(self.start <= length && length <= self.length(), "cut to {length}: {self:?}");
         self.entries.truncate((length.0 - self.start.0) as usize);
     }
 
-    /// Forgets the entries before `before`.
+    /// Removes the entries before `before`.
     pub fn trim(&mut self, before: LogLength) {
         assert!(before <= self.length(), "trim to {before}, which does not exist: {self:?}");
         while self.start < before {
@@ -150,7 +151,7 @@ impl EntryLog {
         }
     }
 
-    /// Begins at `length`, and keeps what is held beyond.
+    /// Lets the log begin at `length`, and keeps later entries.
     pub fn restore(&mut self, length: LogLength) {
         if length <= self.length() {
             self.trim(length);
@@ -160,7 +161,7 @@ impl EntryLog {
     }
 }
 
-/// Short: a log can be long.
+/// Prints the bounds only, since a log can be long.
 impl fmt::Debug for EntryLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Log({}..{})", self.start, self.length())
@@ -182,7 +183,7 @@ struct StorageState {
     log: EntryLog,
 }
 
-/// What is on its way from memory to a medium.
+/// A change that is not durable yet.
 #[derive(Debug, Clone, Default)]
 struct DelayedWrites {
     durable: StorageState,
@@ -220,20 +221,20 @@ impl StorageState {
 }
 
 impl MemoryStorage {
-    /// The storage of a replica that has seen nothing yet.
+    /// The storage of a new replica.
     #[must_use]
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
     }
 
-    /// The same; a change becomes durable only when [`persist`](MemoryStorage::persist) says so. For simulations of
+    /// The same; a change becomes durable only by [`persist`](MemoryStorage::persist). For simulations of
     /// disks.
     #[must_use]
     pub fn late() -> MemoryStorage {
         MemoryStorage { seen: StorageState::default(), late: Some(Box::default()) }
     }
 
-    /// How many changes are not durable yet.
+    /// The number of changes that are not durable yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.late.as_ref().map_or(0, |late| late.pending.len())
@@ -246,7 +247,7 @@ impl MemoryStorage {
         late.pending.drain(..count).for_each(|change| late.durable.apply(change));
     }
 
-    /// What a crash leaves.
+    /// Drops the changes that are not durable, as a crash does.
     pub fn crash(&mut self) {
         if let Some(late) = &mut self.late {
             late.pending.clear();

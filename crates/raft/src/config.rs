@@ -1,4 +1,4 @@
-//! What the library is told of our types, and how patient it is.
+//! The types with which the library is used, and its timeouts.
 
 use crate::member::LogMember;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 openraft::declare_raft_types!(
-    /// Commands go in and nothing comes back: what they do, they do to each manager's machine.
+    /// Commands have no response: each manager's state machine applies them.
     pub Types:
         D = Command,
         R = (),
@@ -18,41 +18,44 @@ openraft::declare_raft_types!(
         SnapshotData = Bytes,
 );
 
-/// A replica, as the library numbers it: see [`LogMember`].
+/// The library's number of a replica: see [`LogMember`].
 pub type Number = u64;
 /// An entry of the log.
 pub type Entry = openraft::Entry<Types>;
-/// The place of an entry, and the leader that made it.
+/// The index of an entry, and the leader that made it.
 pub type LogId = openraft::LogId<Number>;
-/// The leader that a replica follows, or the candidate it has voted for.
+/// The leader that a replica follows, or the candidate that it has voted for.
 pub type Vote = openraft::Vote<Number>;
-/// Who votes and who learns.
+/// The voters and the learners.
 pub type Membership = openraft::Membership<Number, ()>;
-/// Why a replica cannot go on.
+/// A failure of storage, which stops the replica.
 pub type StorageError = openraft::StorageError<Number>;
-/// The library.
+/// The library's handle.
 pub type Raft = openraft::Raft<Types>;
 
-/// Terms of Raft end here; at ten elections a second that takes six years. Half of what [`Term`] has
-/// room for, so that our own terms do not exceed it, on any input.
+/// The greatest term of Raft; at ten elections a second it is reached after six years. It is half of the
+/// range of [`Term`], so that our own terms cannot overflow, on any input.
 pub const RAFT_TERM_MAX: u64 = 1 << 31;
 
-/// How patient the replicas are.
+/// The timeouts and limits of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaftOptions {
-    /// A leader waits so long for an answer, more than a round trip and a write to disk take, and shows itself after one
-    /// and a half of it at the latest. Default 50 ms.
+    /// The time that a leader waits for an answer, longer than a round trip and a write to disk; it sends a
+    /// heartbeat every one and a half of it at the latest. Default 50 ms.
     pub heartbeat: Duration,
-    /// A follower that has not heard the leader for `election_max`, and then for a random time from
-    /// here to there, wants to lead. More than a heartbeat. With the defaults that is mostly
-    /// over before the leases of the nodes run out, which the last leader granted. Default 100 ms.
+    /// A follower that has received nothing from the leader for `election_max`, and then for a random time
+    /// from `election_min` to `election_max`, becomes a candidate. Longer than a heartbeat. With the defaults
+    /// a new leader is mostly elected before the nodes' leases run out, which the last leader granted.
+    /// Default 100 ms.
     pub election_min: Duration,
-    /// See there. Default 200 ms.
+    /// The longest random time of an election: see `election_min`. Default 200 ms.
     pub election_max: Duration,
-    /// After so many entries the log is compacted: a snapshot takes the place of those before. Fewer keep the log
-    /// shorter, and write the manager's state more often. Default 10,000, which is some ten minutes of ticks.
+    /// The number of entries after which the log is compacted: a snapshot replaces the entries before. Fewer
+    /// keep the log shorter, and write the manager's state more often. Default 10,000, which is some ten
+    /// minutes of ticks.
     pub snapshot_every: u64,
-    /// So many of the entries in a snapshot are kept, for replicas that are a little behind. Default 1000.
+    /// The number of entries in a snapshot that are kept all the same, for replicas that are a little behind.
+    /// Default 1000.
     pub entries_kept: u64,
 }
 
@@ -70,7 +73,7 @@ impl Default for RaftOptions {
 
 impl RaftOptions {
     /// # Panics
-    /// If the times are not each longer than the one before.
+    /// If the times do not increase in the order of the fields.
     pub(crate) fn config(&self) -> Arc<openraft::Config> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let config = openraft::Config {
@@ -84,16 +87,16 @@ impl RaftOptions {
             purge_batch_size: 1,
             ..openraft::Config::default()
         };
-        assert!(self.snapshot_every > 0, "snapshots would never rest: {self:?}");
-        assert!(config.heartbeat_interval > 0, "heartbeats would never rest: {self:?}");
+        assert!(self.snapshot_every > 0, "snapshots need a pause between them: {self:?}");
+        assert!(config.heartbeat_interval > 0, "heartbeats need a pause between them: {self:?}");
         Arc::new(config.validate().unwrap_or_else(|error| panic!("{error}: {self:?}")))
     }
 }
 
-/// The manager's term: Raft's, and within that the node. The library lets several members lead in
-/// one term of Raft, one after another, each with a higher number than the one before; so their votes
-/// cannot be split for ever. Together the two are never the same for two leaders: of two volumes of a
-/// node, the later becomes a member in a term that is not below the earlier's last, and leads only above it.
+/// The manager's term: Raft's term, and within that the node. The library lets several members lead in one
+/// term of Raft, one after another, each with a higher number than the one before; so votes cannot be split
+/// for ever. The pair is different for any two leaders: of two volumes of a node, the later becomes a member
+/// in a term that is not below the earlier's last, and leads only in a higher one.
 pub fn term(leader: LeaderId<Number>) -> Term {
     let raft_term = u32::try_from(leader.term).expect("terms are checked where they come in");
     Term(u64::from(raft_term) << 32 | u64::from(node_id(leader.node_id).0))

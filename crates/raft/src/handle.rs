@@ -1,4 +1,4 @@
-//! The replica's side for all but the manager's owner: sockets and operators.
+//! A handle of a replica, for the server's sockets and for operators' commands.
 
 use crate::code::{self, RaftRequest, RaftResponse};
 use crate::config::{self, Number, Raft};
@@ -18,21 +18,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// A learner votes when so few entries are missing.
+/// A learner becomes a voter when it lacks at most this many entries.
 const LEARNER_LAG_MAX: u64 = 64;
 
-/// Why a request from another replica has no answer.
+/// Why a replica does not answer a request of another.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RequestRefusal {
-    /// No correct replica sends that.
+    /// The request is malformed: no correct replica sends it.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It was for another replica: addresses have changed, or a volume was lost.
+    /// The request was for another replica: addresses have changed, or a volume was lost.
     #[error("a request for {to} came to {here}")]
     Misdirected {
         /// The replica that it was for.
         to: LogMember,
-        /// Who got it.
+        /// The replica that received it.
         here: LogMember,
     },
     /// This replica has stopped.
@@ -40,60 +40,60 @@ pub enum RequestRefusal {
     Stopped(#[from] Stopped),
 }
 
-/// Why the members are not changed, or not for certain. To ask again is harmless.
+/// Why the members are not changed, or it is unknown whether they are. Repeating the request is harmless.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChangeError {
-    /// Only a cluster of 1, 3 or 5 survives as many failures as it can.
+    /// Only 1, 3 or 5 members make the best use of their number.
     #[error("1, 3 or 5 managers, not {0}")]
     Count(usize),
-    /// Ask the leader.
+    /// This replica does not lead: the leader has to be asked.
     #[error("this manager does not lead; {}", known(*leader))]
     NotLeading {
         /// The leader, if it is known.
         leader: Option<NodeId>,
     },
-    /// Another change is not finished. It will be, while a majority lives.
+    /// Another change is in progress. It completes while a majority is up.
     #[error("the members are changing already; ask again later")]
     InProgress,
-    /// This replica is to begin a cluster that it is no member of.
+    /// This replica cannot begin a cluster of which it is no member.
     #[error("{0} is not among the first managers")]
     NotMember(LogMember),
     /// The library refuses, for a reason of its own.
     #[error("the members cannot change: {0}")]
     Refused(String),
-    /// This replica has stopped. What it was asked may still happen.
+    /// This replica has stopped. The change may still happen.
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
 
 fn known(leader: Option<NodeId>) -> String {
-    leader.map_or_else(|| "nobody is known to".to_owned(), |leader| format!("{leader} does"))
+    leader.map_or_else(|| "no leader is known".to_owned(), |leader| format!("{leader} does"))
 }
 
-/// What a replica knows of itself and the others.
+/// The state of a replica, and what it knows of the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RaftStatus {
-    /// Who leads, as far as is known here.
+    /// The leader, as far as this replica knows.
     pub leader: Option<NodeId>,
-    /// And in which term.
+    /// The leader's term.
     pub term: Option<Term>,
-    /// Who the members are, by the last list that came here; it may not be committed yet.
+    /// The members by the last list that this replica has received; it may not be committed yet.
     pub members: LogMembers,
-    /// How many entries this replica has.
+    /// The number of entries that this replica has.
     pub entries: u64,
-    /// How many of them it knows to be committed.
+    /// The number of those that it knows to be committed.
     pub committed: u64,
 }
 
-/// A handle of a replica; its clones are the same.
+/// A handle of a replica. Clones refer to the same replica.
 #[derive(Clone)]
 pub struct RaftHandle {
     me: LogMember,
     raft: Raft,
     committed: watch::Receiver<Committed>,
-    /// A list of this process had this replica as a member.
+    /// Whether some member list in this process had this replica as a member.
     was_member: Arc<AtomicBool>,
-    /// Those of the manager's machine, of which a snapshot is.
+    /// The options of the manager's state machine, which snapshots are decoded with.
     options: ManagerOptions,
     tally: Arc<CounterCells>,
 }
@@ -115,13 +115,13 @@ impl RaftHandle {
         RaftHandle { me, raft, committed, was_member: Arc::default(), options, tally }
     }
 
-    /// Which volume this is, on which node.
+    /// The volume and the node of this replica.
     #[must_use]
     pub fn me(&self) -> LogMember {
         self.me
     }
 
-    /// Whether this replica was never told anything: its volume is as it was made.
+    /// Whether this replica has neither log nor vote: its volume is as it was made.
     ///
     /// # Errors
     /// [`Stopped`] if the replica has stopped.
@@ -132,11 +132,11 @@ impl RaftHandle {
 
     /// Answers a request that another replica has sent over its [`Transport`](crate::Transport).
     ///
-    /// That others are who they say has to be known already. One that lies in well-formed bytes may
-    /// break anything, as in every Raft.
+    /// Senders have to be authenticated already. A sender that lies in well-formed bytes may break anything,
+    /// as in every Raft.
     ///
     /// # Errors
-    /// [`RequestRefusal`] if there is no answer. The request may be dropped.
+    /// [`RequestRefusal`] if there is no answer. The caller may drop the request.
     pub async fn serve(&self, request: &[u8]) -> Result<Bytes, RequestRefusal> {
         let (to, request) =
             code::decode::<(LogMember, RaftRequest)>(request).inspect_err(|_| {
@@ -165,11 +165,12 @@ impl RaftHandle {
         Ok(code::encode(&response.map_err(|error| self.stopped(&error))?))
     }
 
-    /// Begins a cluster of these members, of which this is one; the others are told. One that has begun already
-    /// keeps what it has. Once for a cluster, with members that are [new](RaftHandle::is_new).
+    /// Begins a cluster of these members, of which this is one; the others receive the log from it. A member
+    /// that has begun already keeps its log. To be called once for a cluster, with members that are
+    /// [new](RaftHandle::is_new).
     ///
     /// # Errors
-    /// [`ChangeError`] if they cannot be a cluster, or this replica has stopped.
+    /// [`ChangeError`] if they cannot form a cluster, or this replica has stopped.
     pub async fn initialise(&self, members: &BTreeSet<LogMember>) -> Result<(), ChangeError> {
         check(members)?;
         let begun = self.raft.initialize(numbers(members)).await;
@@ -180,14 +181,14 @@ impl RaftHandle {
         }
     }
 
-    /// Makes these the members, and no others. One that is new has to run with empty storage; it learns
-    /// the log first, and votes after that. Who is no member any more may be stopped.
+    /// Makes these the only members. A new one has to run with empty storage; it receives the log first, and
+    /// votes after that. A replica that is no member any more may be stopped.
     ///
-    /// Waits for as long as a new one cannot be reached; giving up and asking again, for the same or
-    /// something else, is harmless.
+    /// Waits as long as a new member cannot be reached. Dropping the future and asking again, for the same or
+    /// other members, is harmless.
     ///
     /// # Errors
-    /// [`ChangeError`] if the change was not seen to be made.
+    /// [`ChangeError`] if the change is not known to be made.
     pub async fn change_members(&self, members: &BTreeSet<LogMember>) -> Result<(), ChangeError> {
         check(members)?;
         for member in members {
@@ -202,7 +203,7 @@ impl RaftHandle {
         let learners: BTreeSet<_> =
             now.iter().flat_map(openraft::Membership::learner_ids).collect();
         if !learners.is_empty() {
-            // Left over from changes that were given up.
+            // Learners left over from earlier changes that were given up.
             let goes = ChangeMembers::RemoveNodes(learners);
             let gone = self.raft.change_membership(goes, false).await;
             gone.map_err(|error| self.unchanged(error))?;
@@ -210,8 +211,8 @@ impl RaftHandle {
         Ok(())
     }
 
-    /// Waits until a learner has nearly all there is. (The library would wait for one that is only a
-    /// bounded number of entries behind, and so not at all while there are few.)
+    /// Waits until a learner has nearly all entries. (The library would accept one that is behind by a fixed
+    /// number of entries, and so would not wait at all while there are few.)
     async fn learned(&self, member: Number) -> Result<(), ChangeError> {
         let mut metrics = self.raft.metrics();
         let done = metrics.wait_for(|metrics| {
@@ -224,7 +225,7 @@ impl RaftHandle {
         if leads { Ok(()) } else { Err(ChangeError::NotLeading { leader }) }
     }
 
-    /// How many entries of a leader a learner has, if this replica leads and knows of it.
+    /// The number of the leader's entries that a learner has, if this replica leads and the learner is known.
     #[must_use]
     pub fn learned_by(&self, learner: LogMember) -> Option<u64> {
         let metrics = self.raft.metrics();
@@ -233,11 +234,11 @@ impl RaftHandle {
         Some(has.map_or(0, |last| last.index + 1))
     }
 
-    /// [Changes](RaftHandle::change_members) the members of one node for another. The outgoing may be dead. Where both are
-    /// of the same node, that has lost a volume and made another.
+    /// [Changes](RaftHandle::change_members) the members: `incoming` takes the place of the member on
+    /// `outgoing`, which may be down. Both are of the same node if that has lost a volume and made another.
     ///
     /// # Errors
-    /// [`ChangeError`] if the change was not seen to be made.
+    /// [`ChangeError`] if the change is not known to be made.
     pub async fn replace(&self, outgoing: NodeId, incoming: LogMember) -> Result<(), ChangeError> {
         let voters = self.status().members.voters.into_iter();
         let mut members: BTreeSet<LogMember> =
@@ -246,7 +247,7 @@ impl RaftHandle {
         self.change_members(&members).await
     }
 
-    /// What this replica knows of the others, which may be late.
+    /// What this replica knows of itself and the others, which may be outdated.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
         let metrics = self.raft.metrics();
@@ -261,36 +262,37 @@ impl RaftHandle {
         }
     }
 
-    /// Who the members are, by the last list that is known here to be committed. There is none at first.
+    /// The members by the last list that is known here to be committed; `None` before the first.
     #[must_use]
     pub fn members(&self) -> Option<LogMembers> {
         let members = self.committed.borrow().members.clone();
         (members.version > 0).then_some(members)
     }
 
-    /// Whether this replica was a member, and is none any more by `newest`, which is committed. Who was dropped is
-    /// not told so by the log. To be asked again and again: what was in the log before may be gone from it later.
+    /// Whether this replica was a member, and is none any more by `newest`, which is committed. The log does
+    /// not report that to a dropped replica. To be called repeatedly: the lists of this process may be
+    /// compacted away later.
     #[must_use]
     pub fn is_dropped(&self, newest: &LogMembers) -> bool {
         let own = self.status().members;
         if own.contains(self.me) {
             self.was_member.store(true, Ordering::Relaxed);
         }
-        // A replica that learns reads lists first that do not have it yet.
+        // A learning replica reads old lists first, which do not have it yet.
         own.version <= newest.version
             && !newest.contains(self.me)
             && self.was_member.load(Ordering::Relaxed)
     }
 
-    /// What was dropped so far.
+    /// Counts of what was dropped so far.
     #[must_use]
     pub fn counters(&self) -> RaftCounters {
         self.tally.counters()
     }
 
-    /// Ends this process of the replica, and waits for that.
+    /// Stops this process of the replica, and waits until it has stopped.
     pub async fn stop(&self) {
-        // An error says that a task has panicked; then it has stopped, too.
+        // An error reports that a task has panicked; then the replica has stopped too.
         let _ = self.raft.shutdown().await;
     }
 

@@ -1,18 +1,19 @@
-//! Since when a leader is sure that it led: what others have acknowledged lately.
+//! The time at which a leader last led for certain, by what others have acknowledged lately.
 //!
-//! A replica that accepts a leader's request follows it in that moment, by its vote. If a majority accepted requests
-//! that were *sent* at a time t or later, then the leader of a later term was elected after t: one of its voters is
-//! in that majority, and would have refused a former leader after that vote. The leader itself counts while its own
-//! vote, as it is kept, is for itself. This is what a read through the leader asks for (Ongaro, *Consensus*, §6.4);
-//! the heartbeats that are sent anyway answer it.
+//! A replica that accepts a leader's request follows that leader at that moment, by its vote. If a majority
+//! accepted requests that were *sent* at a time t or later, then the leader of a later term was elected after
+//! t: one of its voters is in that majority, and would have refused the former leader after that vote. The
+//! leader itself counts while its stored vote is for itself. A read through the leader needs this evidence
+//! (Ongaro, *Consensus*, §6.4), and the regular heartbeats provide it.
 //!
-//! The majority is one of the members that the library says when the times are read, or of both lists during a change. A
-//! list that follows is made only when the one before is committed, and the library has said so by then: so the
-//! majorities of two lists in a row meet. Who answers that the logs do not match has accepted the leader as well.
+//! The majority is one of the member list that the library has when the times are read, or of both lists
+//! during a change. The next list is made only when the one before is committed, and the library has reported
+//! it by then: so majorities of two consecutive lists intersect. A replica that answers that the logs do not
+//! match has accepted the leader too.
 //!
-//! All times here are of one clock, [`Transport::now`](crate::Transport::now), which goes on while the machine is
-//! suspended. A clock that stood still meanwhile would make an old acknowledgement look recent, and the leader sure of
-//! a time at which another one led.
+//! All times here are of one clock, [`Transport::now`](crate::Transport::now), which continues while the
+//! machine is suspended. A clock that stops meanwhile would make an old acknowledgement look recent, and the
+//! leader certain of a time at which another one led.
 
 use crate::config::{Membership, Number, Vote};
 use openraft::LeaderId;
@@ -21,21 +22,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// What the ways to others, the storage and the replica share. A copy is the same.
+/// State shared by the network paths, the storage and the replica. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct LeadershipEvidence {
     state: Arc<Mutex<EvidenceState>>,
-    /// A replica has acknowledged something.
+    /// Notified when a replica has acknowledged a request.
     pub news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct EvidenceState {
-    /// The vote as it is kept: the leader that this replica follows, or the candidate it has voted for.
+    /// The stored vote: the leader that this replica follows, or the candidate that it has voted for.
     vote: Option<LeaderId<Number>>,
-    /// How many acknowledgements there were.
+    /// The number of acknowledgements so far.
     count: u64,
-    /// Of the leader that this replica was last: who acknowledged requests, and when the last of those was sent.
+    /// For the last leadership of this replica: when the last acknowledged request to each other replica was
+    /// sent.
     acknowledged: Option<(LeaderId<Number>, BTreeMap<Number, Time>)>,
 }
 
@@ -44,12 +46,12 @@ impl LeadershipEvidence {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This is about to be kept, and no other knows of it yet.
+    /// This vote is about to be stored, and no other replica has learned of it yet.
     pub fn votes(&self, vote: &Vote) {
         self.state().vote = Some(vote.leader_id);
     }
 
-    /// A request of this replica was accepted by another, sent at that time under that vote.
+    /// Another replica has accepted a request of this one, which was sent at `sent` under `vote`.
     pub fn acknowledges(&self, by: Number, vote: &Vote, sent: Time) {
         let mut state = self.state();
         let leader = vote.leader_id;
@@ -66,12 +68,13 @@ impl LeadershipEvidence {
         self.news.notify_one();
     }
 
-    /// How many acknowledgements there were.
+    /// The number of acknowledgements so far.
     pub fn count(&self) -> u64 {
         self.state().count
     }
 
-    /// When the replica `me` led for certain under the vote that it leads by, as far as is known `now`.
+    /// The last time at which the replica `me` led for certain under its current vote, as far as is known
+    /// `now`.
     pub fn since(
         &self,
         me: Number,

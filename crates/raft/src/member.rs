@@ -1,4 +1,4 @@
-//! Who takes part in the log: not a node, but what a node keeps of it.
+//! The members of the log: volumes, not nodes.
 
 use crate::config::Number;
 use shoal_types::NodeId;
@@ -21,9 +21,9 @@ impl fmt::Display for Volume {
 /// it is another member, and nothing that the former had promised is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct LogMember {
-    /// Where it is.
+    /// The node that has the volume.
     pub node: NodeId,
-    /// Which of those that were ever there.
+    /// The volume, of those that the node ever had.
     pub volume: Volume,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for LogMember {
 }
 
 impl LogMember {
-    /// As the library numbers it. Numbers are in the order of the nodes.
+    /// The library's number of the member. Numbers are in the order of the nodes.
     pub(crate) fn number(self) -> Number {
         u64::from(self.node.0) << 32 | u64::from(self.volume.0)
     }
@@ -47,11 +47,11 @@ impl LogMember {
 /// Who the members are, as the log says at one place.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct LogMembers {
-    /// Later lists have a higher one; 0 is that of no list at all.
+    /// Increases with every list; 0 if there was no list yet.
     pub version: u64,
-    /// Who votes, ascending; while that changes, both those before and those after.
+    /// The voters, ascending; during a change, both the old and the new ones.
     pub voters: Vec<LogMember>,
-    /// Who only learns, on the way to a vote, ascending.
+    /// The learners, which become voters later, ascending.
     pub learners: Vec<LogMember>,
 }
 
@@ -68,13 +68,13 @@ impl LogMembers {
         }
     }
 
-    /// The nodes of those who vote.
+    /// The nodes of the voters.
     #[must_use]
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.voters.iter().map(|member| member.node).collect()
     }
 
-    /// Whether this one votes or learns.
+    /// Whether this member is a voter or a learner.
     #[must_use]
     pub fn contains(&self, member: LogMember) -> bool {
         self.voters.contains(&member) || self.learners.contains(&member)

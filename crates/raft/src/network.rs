@@ -1,4 +1,4 @@
-//! The way to other replicas: what a caller with sockets has to do, and what the library sees of it.
+//! The network to other replicas: the transport that the caller implements, and its adapter for the library.
 
 use crate::code::{self, RaftRequest, RaftResponse};
 use crate::config::{Number, Types, Vote};
@@ -24,35 +24,34 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Nothing came back. The request may have arrived, or may still.
+/// No answer has arrived. The request may have arrived, or may arrive later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no answer from {to}")]
 pub struct Unreachable {
-    /// The sender.
+    /// The replica that was asked.
     pub to: NodeId,
 }
 
 /// Carries requests to other replicas, and their answers back.
 ///
-/// Anything may get lost, come late or out of order, and be told twice. A call is given up by
-/// dropping its future; there is no need for a timeout inside.
+/// Messages may be lost, late, out of order, or repeated. A call is given up by dropping its future; an
+/// implementation needs no timeout.
 pub trait Transport: Send + Sync + 'static {
-    /// Brings `request` to [`RaftHandle::serve`](crate::RaftHandle::serve) of `to`, and its answer back. If
-    /// that refuses, there is no answer. No request is longer than [`REQUEST_BYTES_MAX`] and one
-    /// entry.
+    /// Delivers `request` to [`RaftHandle::serve`](crate::RaftHandle::serve) of `to`, and returns the answer.
+    /// If that refuses, there is no answer. A request has at most [`REQUEST_BYTES_MAX`] bytes plus one entry.
     fn call(
         &self,
         to: NodeId,
         request: Bytes,
     ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send;
 
-    /// The time, by the clock whose times [`RaftReplica::exchange`](crate::RaftReplica::exchange) is given. It goes on while
-    /// the machine is suspended, and never goes back.
+    /// The time, by the same clock as the times that [`RaftReplica::exchange`](crate::RaftReplica::exchange)
+    /// is given. It continues while the machine is suspended, and never goes back.
     fn now(&self) -> Time;
 }
 
-/// The same, for any implementation. The library is generic over its network and large: with one type for all of
-/// them it is compiled once, and here.
+/// A [`Transport`] of any type. The library is generic over its network and large: with one type for all
+/// transports it is compiled once, in this crate.
 trait DynTransport: Send + Sync {
     fn carry(&self, to: NodeId, request: Bytes) -> CarriedReply<'_>;
     fn read_clock(&self) -> Time;
@@ -70,10 +69,10 @@ impl<T: Transport> DynTransport for T {
     }
 }
 
-/// Makes the way to each replica.
+/// Makes the path to each replica.
 pub struct ReplicaNetwork {
     transport: Arc<dyn DynTransport>,
-    /// How long to leave alone who was not reached.
+    /// The pause before a replica that was not reached is tried again.
     pause: Duration,
     lead: LeadershipEvidence,
     tally: Arc<CounterCells>,
@@ -104,7 +103,7 @@ impl RaftNetworkFactory<Types> for ReplicaNetwork {
     }
 }
 
-/// The way to one replica.
+/// The path to one replica.
 pub struct ReplicaPath {
     to: LogMember,
     transport: Arc<dyn DynTransport>,
@@ -127,7 +126,7 @@ impl ReplicaPath {
         })
     }
 
-    /// An answer to something else than was asked.
+    /// The answer is of another kind than the request.
     fn crossed(&self) -> Unanswered {
         self.tally.malformed.fetch_add(1, Ordering::Relaxed);
         unreachable(&Unreachable { to: self.to.node })
@@ -139,7 +138,7 @@ fn unreachable(error: &(impl std::error::Error + 'static)) -> Unanswered {
 }
 
 impl RaftNetwork<Types> for ReplicaPath {
-    /// Sends what fits into one request, and says how far that was.
+    /// Sends as many entries as fit into one request, and reports how many those were.
     async fn append_entries(
         &mut self,
         mut append: AppendEntriesRequest<Types>,
@@ -183,7 +182,7 @@ impl RaftNetwork<Types> for ReplicaPath {
         }
     }
 
-    /// Sends it in one request: the library asks again if no answer comes.
+    /// Sends the snapshot in one request: the library repeats it if no answer arrives.
     async fn full_snapshot(
         &mut self,
         vote: Vote,

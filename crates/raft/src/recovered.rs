@@ -1,7 +1,9 @@
-//! A log that begins with a machine, and one member: what is left of a log whose majority of members is lost.
+//! A new log with a given state and one member, after a majority of a log's members was lost.
 //!
-//! It is another log, of another volume. Members of the former one find nothing in it that is theirs: what they ask the
-//! lost volume is not answered, and the list that this log begins with is later than any of theirs, and without them. Lists and
+//! It is another log, of another volume. Members of the former log take no part in it: requests for the lost
+//! volumes are not answered, and the member list with which this log begins is later than any of theirs, and
+//! without them. Lists and generations are ordered alike: the first entry of such a log has the number of its
+//! generation.
 //! generations come in the same order: the first entry of such a log has the number of its generation.
 
 use crate::code;
@@ -15,12 +17,12 @@ use shoal_types::wire;
 use std::collections::BTreeSet;
 use std::io;
 
-/// Writes a log into empty storage: it begins with `machine`, and `member` is its only member. Returns that list, whose
-/// version is that of the machine's generation. Later than `version`, the last one that is known of the former logs, whose
-/// entries are no more than that.
+/// Writes a log into empty storage, which begins with `machine` and has `member` as its only member. Returns
+/// its member list, whose version is that of the machine's generation. That is later than `version`, the last
+/// one known of the former logs, whose entries are no more than that.
 ///
 /// # Errors
-/// If it cannot be written, if no term is left, or if the generation is not later.
+/// If the storage cannot be written, if no term is left, or if the generation is not later than `version`.
 ///
 /// # Panics
 /// If the storage is not empty.
@@ -32,7 +34,7 @@ pub fn begin_with(
 ) -> io::Result<LogMembers> {
     assert!(storage.last()?.is_none() && storage.cell(Cell::Volume)?.is_none(), "there is a log");
     let number = member.number();
-    // The machine knows the last term that was taken, and takes none but later ones.
+    // The machine has the last term that a manager took, and accepts only later ones.
     let term = (machine.term().0 >> 32) + 1;
     if term >= RAFT_TERM_MAX {
         return Err(io::Error::other("its terms are at their end"));
@@ -115,7 +117,7 @@ mod tests {
         let storage = InMemoryDisk::new();
         let late = begin_with(&storage, member, &machine, u64::MAX).expect_err("too late");
         assert!(late.to_string().contains("later managers"), "{late}");
-        // The managers of a later generation may know of fewer entries.
+        // The managers of a later generation may know fewer entries.
         let listed = begin_with(&storage, member, &machine, 900).expect("memory");
         assert_eq!(listed.voters, [member]);
         assert!(listed.version > before.version && before.version > 900_000);

@@ -1,4 +1,4 @@
-//! One replica of the log: its start, and the side that the manager's owner holds.
+//! One replica of the log: its start, and its interface to the manager's owner.
 
 use crate::config::{self, Entry, Number, Raft, RaftOptions};
 use crate::handle::RaftHandle;
@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-/// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
+/// The replica has stopped: on request, or because its storage failed. It can be started again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the manager's log has stopped on {node}: {reason}")]
 pub struct Stopped {
-    /// The node that hosts the replica.
+    /// The node of the replica.
     pub node: NodeId,
-    /// What made it stop.
+    /// Why it stopped.
     pub reason: String,
 }
 
@@ -34,20 +34,20 @@ impl Stopped {
     }
 }
 
-/// What a replica has dropped.
+/// Counts of what a replica has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RaftCounters {
     /// Requests and answers that no correct replica sends.
     pub malformed: u64,
     /// Requests for another replica.
     pub misdirected: u64,
-    /// Proposals that were too long, or too many at once.
+    /// Proposals that were too long, or exceeded the limit of waiting ones.
     pub proposals_dropped: u64,
-    /// Snapshots that were too long to be sent to a replica that needs one.
+    /// Snapshots that were needed by a replica and too long to be sent.
     pub snapshots_too_long: u64,
 }
 
-/// The same, while it is counted.
+/// The same counts, shared by the replica's tasks.
 #[derive(Debug, Default)]
 pub struct CounterCells {
     pub malformed: AtomicU64,
@@ -67,26 +67,27 @@ impl CounterCells {
     }
 }
 
-/// The replica's side for the owner of a `Manager<Mailbox>`.
+/// The replica's interface to the owner of a `Manager<Mailbox>`.
 ///
-/// The owner waits for [`news`](RaftReplica::news) beside its other events; after every step of the
-/// manager, and at news, it calls [`exchange`](RaftReplica::exchange); if there was something, it steps the
-/// manager with `Event::Log`.
+/// The owner waits for [`news`](RaftReplica::news) beside its other events. After every step of the manager,
+/// and on news, it calls [`exchange`](RaftReplica::exchange); if that returns true, it steps the manager with
+/// `Event::Log`.
 ///
-/// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
+/// Invariant: the commands delivered, after those in the state that was delivered first, are a prefix of the
+/// committed ones.
 #[derive(Debug)]
 pub struct RaftReplica {
     node: NodeId,
     store: LogStore,
-    /// Those of the manager's machine.
+    /// The options of the manager's state machine.
     options: manager::ManagerOptions,
-    /// The first entry that was not told yet.
+    /// The index of the first entry that was not delivered yet.
     next: u64,
-    /// The leader that made the last entry that was told.
+    /// The leader that made the last delivered entry.
     told: Option<LeaderId<Number>>,
-    /// What was said last of its leading.
+    /// The term in which this replica leads, as last reported to the manager.
     term: Option<Term>,
-    /// How many acknowledgements of others that takes into account.
+    /// The number of acknowledgements that were taken into account.
     acknowledged: u64,
     lead: LeadershipEvidence,
     committed: watch::Receiver<Committed>,
@@ -95,25 +96,25 @@ pub struct RaftReplica {
     tally: Arc<CounterCells>,
 }
 
-/// What the library is to do.
+/// A command for the library.
 enum ReplicaCommand {
     Propose(Command),
-    /// Ask the others whether it leads.
+    /// Ask the other replicas whether this one still leads.
     Ask,
 }
 
-/// Begins a process of a replica, in the runtime that this is called from. `storage` is what its former
-/// process left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
-/// that its node has been. `first` is the manager's machine before the first command of the log.
+/// Starts a process of a replica, on the runtime of the caller. `storage` is what its former process left; if
+/// it is empty, it becomes the volume `new`, drawn at random, which is a new member. `first` is the manager's
+/// state before the first command of the log.
 ///
-/// Such a one does nothing until it is [initialised](RaftHandle::initialise), or others make it
-/// [a member](RaftHandle::change_members).
+/// A new volume does nothing until it is [initialised](RaftHandle::initialise), or others make it [a
+/// member](RaftHandle::change_members).
 ///
 /// # Errors
-/// [`Stopped`] if the storage cannot be read, or does not have the whole log.
+/// [`Stopped`] if the storage cannot be read, or lacks a part of the log.
 ///
 /// # Panics
-/// If the options make no sense.
+/// If the options contradict each other.
 pub async fn start(
     node: NodeId,
     new: Volume,
@@ -133,7 +134,7 @@ pub async fn start(
 type StartedReplica<'a> =
     Pin<Box<dyn Future<Output = Result<(RaftReplica, RaftHandle), Stopped>> + Send + 'a>>;
 
-/// The same, in a box, so that all of the library is compiled here.
+/// The same as a boxed future, so that the library is compiled in this crate.
 fn begin<'a>(
     place: (NodeId, Volume),
     plan: (&'a RaftOptions, StateMachine),
@@ -188,8 +189,8 @@ async fn begin_here(
     Ok((replica, handle))
 }
 
-/// Brings proposals into the library, until the replica or the library is gone. What comes to one
-/// that does not lead gets lost there.
+/// Proposes commands to the library, until the replica or the library has ended. A replica that does not lead
+/// loses them.
 async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc<CounterCells>) {
     let metrics = raft.metrics();
     while let Some(want) = wants.recv().await {
@@ -199,7 +200,7 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
             }
             continue;
         };
-        // A leader without a majority would take any number.
+        // A leader without a majority would accept any number.
         let uncommitted = {
             let metrics = metrics.borrow();
             let committed = metrics.last_applied.map_or(0, |last| last.index + 1);
@@ -214,12 +215,13 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
 }
 
 impl RaftReplica {
-    /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
-    /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
-    /// there is `news` until it is told. `now` is the manager's clock, read just before.
+    /// Takes the manager's proposals, and delivers committed commands, the leader, and since when its lead is
+    /// certain. Returns true if there is something new for the manager. Reads the storage, and waits for
+    /// nothing else. A long log is delivered in several calls, with `news` in between. `now` is the manager's
+    /// clock, read just before.
     ///
     /// # Errors
-    /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
+    /// [`Stopped`] if nothing will be delivered any more. Then the replica does not lead either.
     pub fn exchange(&mut self, now: Time, mailbox: &mut CarriedLog) -> Result<bool, Stopped> {
         self.take_proposals(mailbox);
         let news = self.tell(now, mailbox);
@@ -229,11 +231,10 @@ impl RaftReplica {
         news
     }
 
-    /// Waits until there is something to exchange, or the replica has stopped. May be given up and
-    /// called again at any time.
+    /// Waits until there is something to exchange, or the replica has stopped. Cancel-safe.
     pub async fn news(&mut self) {
         while !self.has_news() {
-            // An error says that it is gone, which is news.
+            // An error means that the sender is gone, which is news too.
             let _ = tokio::select! {
                 changed = self.committed.changed() => changed,
                 changed = self.metrics.changed() => changed,
@@ -250,7 +251,7 @@ impl RaftReplica {
             }
         }
         if std::mem::take(&mut mailbox.asks) {
-            // Where there is no room, a proposal asks the same.
+            // If the queue is full, the proposals in it have the same effect.
             let _ = self.wants.try_send(ReplicaCommand::Ask);
         }
     }
@@ -264,7 +265,7 @@ impl RaftReplica {
         let before = (self.next, self.term, self.acknowledged);
         let (mut end, mut entries) = self.read_on()?;
         if entries.first().is_none_or(|entry| entry.log_id.index != self.next) && self.next < end {
-            // Compacted since, or never here: the snapshot covers what is missing.
+            // Compacted since, or never received: the snapshot has the missing entries.
             self.restore(mailbox)?;
             (end, entries) = self.read_on()?;
         }
@@ -286,14 +287,14 @@ impl RaftReplica {
         Ok(before != (self.next, self.term, self.acknowledged))
     }
 
-    /// The next committed entries, as far as the log has them, and where they should end.
+    /// The next committed entries, as many as the log has, and the index before which they should end.
     fn read_on(&self) -> Result<(u64, Vec<Entry>), Stopped> {
         let end = self.end().min(self.next.saturating_add(TOLD_AT_ONCE_MAX));
         let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
         Ok((end.max(self.next), entries))
     }
 
-    /// Puts the machine of the snapshot, in place of all that was committed before.
+    /// Delivers the state of the snapshot, which replaces all commands committed before it.
     fn restore(&mut self, mailbox: &mut CarriedLog) -> Result<(), Stopped> {
         let snapshot = self.store.snapshot().map_err(|error| self.stopped(&error))?;
         let last = snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
@@ -309,7 +310,7 @@ impl RaftReplica {
         Ok(())
     }
 
-    /// When it led for certain; rather too early than too late.
+    /// The last time at which this replica led for certain; rather too early than too late.
     fn led(&self, now: Time) -> Option<Time> {
         self.term?;
         let metrics = self.metrics.borrow();
@@ -321,13 +322,13 @@ impl RaftReplica {
         Stopped::new(self.node, reason)
     }
 
-    /// The end of what is committed.
+    /// The index after the last committed entry.
     fn end(&self) -> u64 {
         self.committed.borrow().last.map_or(0, |last| last.index + 1)
     }
 
-    /// The term in which this replica leads, once an entry of that was told: then all that former
-    /// leaders committed was told before.
+    /// The term in which this replica leads, once an entry of that term was delivered: then all entries that
+    /// former leaders committed were delivered before.
     fn leads(&self) -> Option<Term> {
         let metrics = self.metrics.borrow();
         let leader = metrics.vote.leader_id;
@@ -346,7 +347,8 @@ impl RaftReplica {
             || self.is_gone()
     }
 
-    /// Whether the library has ended, maybe without a word: nothing else changes what is watched.
+    /// Whether the library has ended, possibly without a notification: nothing else changes the watched
+    /// values.
     fn is_gone(&self) -> bool {
         self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
     }

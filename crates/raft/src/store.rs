@@ -1,7 +1,7 @@
-//! What the library sees of [`RaftStorage`]: its log, and its state machine.
+//! The adapters of [`RaftStorage`] for the library: its log, and its state machine.
 //!
-//! That a command is committed means that the state machine passes it, and that the [`RaftReplica`](crate::RaftReplica)
-//! reads it from the log. Where the log begins with a snapshot, the replica reads that first.
+//! A committed command is applied by the state machine here, and read from the log by the
+//! [`RaftReplica`](crate::RaftReplica). Where the log begins with a snapshot, the replica reads that first.
 
 use crate::code::{self, Foreign};
 use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
@@ -49,7 +49,7 @@ impl LogStore {
         self.storage.set_cell(cell, &code::encode(value))
     }
 
-    /// Which volume this is: `new`, if there is nothing yet.
+    /// The identity of the volume; an empty storage becomes `new`.
     pub fn volume(&self, new: Volume) -> io::Result<Volume> {
         if let Some(volume) = self.storage.cell(Cell::Volume)? {
             return wire::decode(&volume).map_err(damaged);
@@ -71,15 +71,15 @@ impl LogStore {
         self.set_cell(Cell::Snapshot, image)
     }
 
-    /// Up to where the log is gone.
+    /// The last index that was purged from the log.
     pub fn purged(&self) -> io::Result<Option<LogId>> {
         self.cell(Cell::Purged)
     }
 
-    /// Before a new process begins: if the former one led, it does so no more. The library would go on
-    /// leading in the same term; but the manager counts on one process for a term, since its clock and
-    /// what it heard belong to that. So the replica votes for itself in the next term, as it may at
-    /// any time, and is no leader of that.
+    /// Ends the leadership of the former process before a new one begins. The library would continue to lead
+    /// in the same term; but the manager requires one process for a term, since its clock and its received
+    /// messages belong to the process. So the replica votes for itself in the next term, as it may at any
+    /// time, and does not lead in that.
     pub fn resign(&self, me: Number) -> io::Result<()> {
         let vote = self.cell::<Vote>(Cell::Vote)?;
         if let Some(vote) = vote.filter(|vote| vote.committed && vote.leader_id.node_id == me) {
@@ -93,7 +93,7 @@ fn damaged(error: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// What the library is told when storage fails: it stops.
+/// The error that makes the library stop when storage fails.
 fn failed(subject: ErrorSubject<Number>, verb: ErrorVerb, error: &io::Error) -> StorageError {
     StorageIOError::new(subject, verb, AnyError::new(error)).into()
 }
@@ -192,7 +192,7 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn purge(&mut self, until: LogId) -> Result<(), StorageError> {
         let purge = || {
-            // In this order: entries that are there still, though purged, do no harm.
+            // In this order: entries that are purged and still there do no harm.
             self.set_cell(Cell::Purged, &until)?;
             self.storage.purge(until.index + 1)
         };
@@ -200,25 +200,26 @@ impl RaftLogStorage<Types> for LogStore {
     }
 }
 
-/// What is committed: how far the log, and who the members are.
+/// The committed index, and the committed member list.
 #[derive(Debug, Clone, Default)]
 pub struct Committed {
     pub last: Option<LogId>,
     pub members: LogMembers,
 }
 
-/// What a snapshot holds: the manager's machine as it was after an entry, and the members then.
+/// The contents of a snapshot: the manager's state after an entry, and the member list at that entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSnapshot {
     pub meta: SnapshotMeta<Number, ()>,
     pub machine: Bytes,
 }
 
-/// The library's state machine: how far the log is committed, who was a member then, and a machine of the
-/// manager that has applied so much. A process begins it with the snapshot that its log begins with.
+/// The library's state machine: the committed index, the member list at that index, and a state machine of
+/// the manager that has applied the log up to it. A process begins with the snapshot with which its log
+/// begins.
 ///
-/// The manager's owner has a machine of its own, which is told the same commands. This one is only ever
-/// written down: so the owner never waits for a snapshot.
+/// The manager's owner has another state machine, which applies the same commands. This one only serves to
+/// write snapshots: so the owner never waits for one.
 #[derive(Debug)]
 pub struct CommittedMachine {
     store: LogStore,
@@ -229,7 +230,8 @@ pub struct CommittedMachine {
 }
 
 impl CommittedMachine {
-    /// And where it can be watched. `first` is the machine before the first command.
+    /// The state machine and a watch on its progress. `first` is the manager's state before the first
+    /// command.
     ///
     /// # Errors
     /// If the stored snapshot cannot be read.
@@ -322,7 +324,7 @@ impl RaftStateMachine<Types> for CommittedMachine {
         machine: Box<Bytes>,
     ) -> Result<(), StorageError> {
         let image = MachineSnapshot { meta: meta.clone(), machine: *machine };
-        // Stored first: once it is told, the replica may read it.
+        // Stored first: once it is announced, the replica may read it.
         self.store.set_snapshot(&image).map_err(|error| write_failed(&error))?;
         self.restore(&image).map_err(|error| read_failed(&damaged(error)))
     }
@@ -336,7 +338,7 @@ impl RaftStateMachine<Types> for CommittedMachine {
     }
 }
 
-/// Stores a snapshot that was taken.
+/// Builds a snapshot of a state that was copied.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     store: LogStore,
@@ -369,7 +371,7 @@ mod tests {
 
     struct InMemory;
 
-    /// The machine of a small cluster at its beginning.
+    /// The state of a small cluster before the first command.
     fn first() -> StateMachine {
         let topology = Topology::symmetric(3, 1, 1, 0, 1);
         StateMachine::new(topology.into(), manager::ManagerOptions::default())
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn who_led_before_a_restart_does_not_lead_after_it() {
+    fn a_leader_before_a_restart_does_not_lead_after_it() {
         let store = LogStore::new(InMemoryDisk::new(), LeadershipEvidence::default());
         let votes = [
             (Vote::new_committed(4, 1), Vote::new(5, 1)),

@@ -1,8 +1,7 @@
-//! A few nodes, the messages between them, and what must hold.
+//! A few nodes, the messages between them, and the checks.
 //!
-//! The owners of the streams are played here too: their state is the list of the entries decided,
-//! and a snapshot is that list. Each check returns its complaint, so that a planted bug can be
-//! caught by it.
+//! The owners of the streams are simulated too: their state is the list of decided entries, and a snapshot is
+//! that list. Each check returns an error, so that a planted bug can be caught by it.
 
 use bytes::Bytes;
 use shoal_log::{
@@ -14,7 +13,7 @@ use shoal_types::{Ballot, Epoch, NodeId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub from: NodeId,
@@ -37,11 +36,11 @@ pub struct Cluster {
     pub nodes: BTreeMap<NodeId, Node>,
     pub members: StreamMembers,
     pub deliveries: Vec<Delivery>,
-    /// What happened, a line for each effect.
+    /// The effects so far, one line for each.
     pub trace: Vec<String>,
-    /// Every entry that any node has ever called decided.
+    /// Every entry that some node has reported as decided.
     pub truth: Vec<Bytes>,
-    /// Under which ballot each was decided first.
+    /// The ballot under which each was decided first.
     decided_under: Vec<Ballot>,
     options: StreamOptions,
     led: BTreeMap<Ballot, NodeId>,
@@ -51,7 +50,7 @@ pub fn ballot(epoch: u32, node: NodeId) -> Ballot {
     Ballot { epoch: Epoch(epoch), node }
 }
 
-/// Entries as one state, and back. Entries of tests have no commas.
+/// Encodes entries as one state, or decodes them. Entries of tests have no commas.
 pub fn state_of(entries: &[Bytes]) -> Bytes {
     Bytes::from(entries.iter().map(|entry| words(entry) + ",").collect::<String>())
 }
@@ -101,7 +100,7 @@ impl Cluster {
         self.nodes.get_mut(&id).expect("a node of this cluster")
     }
 
-    /// Crashes a node; it keeps what its disk has.
+    /// Crashes a node; the durable part of its disk stays.
     pub fn crash(&mut self, id: NodeId) {
         let node = self.node(id);
         if let Some(stream) = node.stream.take() {
@@ -113,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a node again, with what its disk had, or with nothing.
+    /// Restarts a node with its disk, or with an empty one.
     pub fn restart(&mut self, id: NodeId, empty: Option<MemoryStorage>) -> Result<(), String> {
         let Some(kept) = self.node(id).disk.take() else { return Ok(()) };
         let stream = self.stream(id, empty.unwrap_or(kept));
@@ -124,7 +123,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets a node take a step, does what it wants done, and checks.
+    /// Lets a node take a step, applies its effects, and checks.
     pub fn step(&mut self, id: NodeId, event: StreamEvent) -> Result<(), String> {
         let now = self.now;
         let Some(stream) = &mut self.node(id).stream else { return Ok(()) };
@@ -178,8 +177,8 @@ impl Cluster {
         Err(format!("decided entry {index} is {truth:?}, and {entry:?} on {id}"))
     }
 
-    /// At most one leader has a ballot, and it inherits all that was decided under lower ones. (Under
-    /// higher ones more may be decided already, if it took its time.)
+    /// Checks that at most one leader has a ballot, and that it inherits all that was decided under lower
+    /// ones. (More may be decided already under higher ones, if it prepared slowly.)
     fn check_leader(
         &mut self,
         id: NodeId,
@@ -198,8 +197,8 @@ impl Cluster {
         held.try_for_each(|index| self.check_entry(id, index, stream.entry(index)))
     }
 
-    /// Decided prefixes agree. What is new was decided by a leader, and a majority of the voters has
-    /// it under that leader's ballot, or a later one.
+    /// Checks that decided prefixes agree, and that a newly decided entry was decided by a leader, and a
+    /// majority of the voters has it under that leader's ballot, or a later one.
     fn check_decided(
         &mut self,
         id: NodeId,
@@ -234,13 +233,13 @@ impl Cluster {
         Err(format!("{id} decided {length} entries without a majority of the voters (M4)"))
     }
 
-    /// Hands over a message.
+    /// Delivers a message.
     pub fn deliver(&mut self, delivery: Delivery) -> Result<(), String> {
         let Delivery { from, to, message } = delivery;
         self.step(to, StreamEvent::Received { from, message })
     }
 
-    /// Delivers everything, in order, until nothing is on its way.
+    /// Delivers all messages in order, until none is in flight.
     pub fn settle(&mut self) -> Result<(), String> {
         for _ in 0..20_000 {
             if self.deliveries.is_empty() {
@@ -249,10 +248,10 @@ impl Cluster {
             let delivery = self.deliveries.remove(0);
             self.deliver(delivery)?;
         }
-        Err("they never stop talking".to_owned())
+        Err("messages never end".to_owned())
     }
 
-    /// Moves the time, and wakes those whose timer has come.
+    /// Advances the time, and fires the timers that are due.
     pub fn wait(&mut self, span: Duration) -> Result<(), String> {
         self.now = self.now + span;
         let ids: Vec<_> = self.nodes.keys().copied().collect();
@@ -265,7 +264,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The owner of `id` answers those who want a snapshot.
+    /// The owner of `id` answers requests for snapshots.
     pub fn give_snapshots(&mut self, id: NodeId) -> Result<(), String> {
         for to in std::mem::take(&mut self.node(id).wanted) {
             self.give_snapshot(id, to)?;
@@ -281,7 +280,7 @@ impl Cluster {
         self.step(id, StreamEvent::Snapshot { to, length, state })
     }
 
-    /// The disk of `id` gets on, and says so.
+    /// The disk of `id` persists changes, and reports that.
     pub fn persist(&mut self, id: NodeId, changes: usize) -> Result<(), String> {
         if let Some(stream) = &mut self.node(id).stream {
             stream.storage_mut().persist(changes);

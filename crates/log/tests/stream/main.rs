@@ -1,8 +1,8 @@
-//! The replicated sequence from outside: scenarios, random runs, planted bugs, speed.
+//! Tests of the replicated sequence as a whole: scenarios, random runs, planted bugs, speed.
 //!
-//! [`cluster`] has the nodes, the network and the checks. [`scripts`] runs the folder
-//! `stream_scripts/`, whose files are scenarios with their traces. [`random`] draws everything from
-//! a seed, and plants bugs. [`members`] changes who replicates it. [`nonsense`] says what no correct node says.
+//! [`cluster`] has the nodes, the network and the checks. [`scripts`] runs the folder `stream_scripts/`,
+//! whose files are scenarios with their traces. [`random`] draws everything from a seed, and plants bugs.
+//! [`members`] changes the members. [`nonsense`] sends messages that no correct node sends.
 
 mod cluster;
 mod members;

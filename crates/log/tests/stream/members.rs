@@ -1,5 +1,5 @@
-//! Other nodes replicate a stream than at its beginning: learners come and go under one ballot, voters with the next; and
-//! the nodes that are left of a lost majority become the voters.
+//! The members of a stream change: learners under one ballot, voters with the next; and the survivors of a
+//! lost majority become the voters.
 
 use crate::cluster::{Cluster, ballot};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ fn members(voters: &[u32], learners: &[u32]) -> StreamMembers {
 }
 
 impl Cluster {
-    /// All nodes hear who replicates the stream from now on.
+    /// Reports the new members to all nodes.
     fn follow(&mut self, members: &StreamMembers) -> Result<(), String> {
         self.members = members.clone();
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -34,7 +34,7 @@ impl Cluster {
         self.step(id, StreamEvent::Propose { entry: Bytes::from_static(entry.as_bytes()) })
     }
 
-    /// Only what goes from and to these nodes arrives.
+    /// Delivers only messages among these nodes.
     fn settle_among(&mut self, ids: &[u32]) -> Result<(), String> {
         while let Some(delivery) = (!self.deliveries.is_empty()).then(|| self.deliveries.remove(0))
         {
@@ -71,8 +71,8 @@ fn learners_come_and_go_under_one_ballot() -> Result<(), String> {
     Ok(())
 }
 
-/// A leader of former voters counts none of their votes among the new ones; what it has queued is appended under the
-/// ballot by which it goes on.
+/// A leader of former voters does not count their votes among the new ones; its queued entries are appended
+/// under the ballot of its next appointment.
 #[test]
 fn other_voters_need_another_ballot() -> Result<(), String> {
     let options = StreamOptions { window_entries: 1, ..StreamOptions::default() };
@@ -90,7 +90,7 @@ fn other_voters_need_another_ballot() -> Result<(), String> {
     Ok(())
 }
 
-/// Of five voters 4 and 5 are left, of which 5 alone knows what was decided with the lost ones.
+/// Of five voters 4 and 5 are left, of which only 5 knows what was decided with the lost ones.
 fn survive(faults: StreamPlantedBugs) -> Result<(), String> {
     let options = StreamOptions { faults, ..StreamOptions::default() };
     let mut cluster = Cluster::new(members(&[1, 2, 3, 4, 5], &[]), &[], options, false);

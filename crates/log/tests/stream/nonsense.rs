@@ -1,5 +1,5 @@
-//! Messages that no correct node sends, among those that they do: nothing that comes from outside
-//! stops a node. What is decided may then be anything; that is what ballots are trusted for.
+//! Messages that no correct node sends, among correct ones: no message from outside stops a node. What is
+//! decided may then be wrong: ballots are trusted.
 
 use crate::cluster::{Cluster, Delivery, ballot};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use shoal_log::{LogLength, Stream, StreamEvent, StreamMembers, StreamMessage, St
 use shoal_types::{Ballot, NodeId, Random};
 use std::time::Duration;
 
-/// Small numbers, so that they collide; now and then one that is beyond all bounds.
+/// Small numbers, so that they collide; sometimes one beyond all bounds.
 fn length(random: &mut Random) -> LogLength {
     let bound = if random.chance(1, 50) { u64::MAX / 4 } else { 8 };
     LogLength(random.below(bound))
@@ -84,8 +84,8 @@ fn run(seed: u64) {
     let mut cluster = Cluster::new(members, &[], options, false);
     for _ in 0..300 {
         let id = NodeId(random.range_inclusive(1, 4) as u32);
-        // Checks may complain: decisions are forged here.
-        let _complaint = match random.below(10) {
+        // Checks may report errors: decisions are forged here.
+        let _error = match random.below(10) {
             0 => {
                 let epoch = random.below(4) as u32;
                 cluster.step(id, StreamEvent::Lead { ballot: ballot(epoch, id), continues: true })
@@ -99,7 +99,7 @@ fn run(seed: u64) {
                 cluster.deliver(delivery)
             }
             _ => {
-                // Mostly in the name of the ballot's node, or in answer to it; others are not listened to.
+                // Mostly from the ballot's node, or as an answer to it; others are ignored.
                 let known = cluster.up(id).map(Stream::ballot).unwrap_or_default();
                 let forged = any_ballot(&mut random);
                 let ballot = if random.chance(1, 2) { known } else { forged };
@@ -113,7 +113,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn nonsense_stops_nobody() {
+fn nonsense_stops_no_node() {
     for seed in 0..2000 {
         let result = std::panic::catch_unwind(|| run(seed));
         assert!(result.is_ok(), "seed {seed}");

@@ -1,5 +1,5 @@
-//! Everything drawn from a seed: members, options, disks, a network that loses, repeats, reorders
-//! and delays, crashes, and leaders that come and go or work at the same time. Then the faults end,
+//! Runs drawn from a seed: members, options, disks, a network that loses, repeats, reorders and delays,
+//! crashes, and leaders that are appointed one after another or work at the same time. Then the faults end,
 //! and every replica must catch up.
 //!
 //! `STREAM_SEED=N cargo test -p shoal-log --test stream random` runs one seed and shows what
@@ -14,10 +14,10 @@ use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Letters on their way; more get lost.
-const LETTERS_MAX: usize = 200;
+/// The most messages in flight; more are lost.
+const MESSAGES_MAX: usize = 200;
 
-/// How hostile a run is.
+/// The state and the faults of a run.
 #[derive(Debug)]
 struct NetworkFaults {
     loss: u64,
@@ -102,14 +102,14 @@ impl Run {
 
     fn deliver(&mut self) -> Result<(), String> {
         let deliveries = &mut self.cluster.deliveries;
-        while deliveries.len() > LETTERS_MAX {
+        while deliveries.len() > MESSAGES_MAX {
             let lost = self.random.below(deliveries.len() as u64) as usize;
             deliveries.remove(lost);
         }
         if deliveries.is_empty() {
             return Ok(());
         }
-        // Without reordering, links still are of different speed.
+        // Even without reordering, links have different speeds.
         let place = self.random.below(deliveries.len() as u64) as usize;
         let (from, to) = (deliveries[place].from, deliveries[place].to);
         let same = |delivery: &crate::cluster::Delivery| delivery.from == from && delivery.to == to;
@@ -140,7 +140,7 @@ impl Run {
         self.cluster.restart(id, None)
     }
 
-    /// One act of anybody.
+    /// One random action of some node.
     fn act(&mut self) -> Result<(), String> {
         let id = self.any_node();
         match self.random.below(100) {
@@ -174,8 +174,8 @@ impl Run {
         }
     }
 
-    /// Faults end: every replica is up, messages arrive, disks work, owners answer.
-    fn calm_down(&mut self) -> Result<(), String> {
+    /// Ends the faults: every replica is up, messages arrive, disks write, owners answer.
+    fn end_faults(&mut self) -> Result<(), String> {
         let ids: Vec<_> = self.cluster.nodes.keys().copied().collect();
         for round in 0..400 {
             for id in &ids {
@@ -200,10 +200,10 @@ impl Run {
         let leader = self.cluster.nodes.values().find_map(|node| {
             node.stream.as_ref().filter(|s| s.is_leading() && s.ballot().epoch.0 == self.epoch)
         });
-        let Some(leader) = leader else { return Err("nobody leads in the end".to_owned()) };
+        let Some(leader) = leader else { return Err("none leads in the end".to_owned()) };
         let all = LogLength(self.cluster.truth.len() as u64);
         for id in self.cluster.members.all() {
-            let stream = self.cluster.up(id).expect("everybody is up");
+            let stream = self.cluster.up(id).expect("every replica is up");
             if (stream.decided(), stream.accepted()) != (all, all) {
                 let (decided, accepted) = (stream.decided(), stream.accepted());
                 return Err(format!("{id} ends with {decided} of {accepted}; {all} are decided"));
@@ -223,10 +223,10 @@ impl Run {
         for _ in 0..acts {
             self.act()?;
         }
-        self.calm_down()
+        self.end_faults()
     }
 
-    /// Counts what happened, so that we know that it did.
+    /// Counts which paths were reached.
     fn count_probes(&mut self) {
         for (reach, mark) in [
             ("deposed", "is deposed"),
@@ -252,13 +252,13 @@ impl Run {
     }
 }
 
-/// What a run of `seed` complains of, and the run itself. A panic is a complaint too.
+/// The error of a run of `seed`, and the run itself. A panic is an error too.
 fn outcome(seed: u64, faults: StreamPlantedBugs, acts: u64) -> (Result<(), String>, Run) {
     let mut run = Run::new(seed, faults);
     let result = catch_unwind(AssertUnwindSafe(|| run.run(acts)));
     let result = result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        Err(format!("panic: {}", text.unwrap_or_else(|| "without words".to_owned())))
+        Err(format!("panic: {}", text.unwrap_or_else(|| "without a message".to_owned())))
     });
     (result, run)
 }
@@ -267,7 +267,7 @@ fn from_environment(name: &str) -> Option<u64> {
     env::var(name).ok()?.parse().ok()
 }
 
-fn fail(seed: u64, complaint: &str, run: &Run) -> ! {
+fn fail(seed: u64, error: &str, run: &Run) -> ! {
     let trace = &run.cluster.trace;
     let shown = from_environment("STREAM_TRACE").unwrap_or(60) as usize;
     for line in &trace[trace.len().saturating_sub(shown)..] {
@@ -276,7 +276,7 @@ fn fail(seed: u64, complaint: &str, run: &Run) -> ! {
     for delivery in run.cluster.deliveries.iter().take(10) {
         eprintln!("on its way: {} → {} {}", delivery.from, delivery.to, show(&delivery.message));
     }
-    panic!("STREAM_SEED={seed}: {complaint} ({:?})", run.network_faults);
+    panic!("STREAM_SEED={seed}: {error} ({:?})", run.network_faults);
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn random_runs_keep_the_sequence() {
     let mut decided = 0;
     for seed in seeds {
         let (result, mut run) = outcome(seed, StreamPlantedBugs::default(), 1200);
-        if let Err(complaint) = result {
-            fail(seed, &complaint, &run);
+        if let Err(error) = result {
+            fail(seed, &error, &run);
         }
         assert_eq!(run.bad_messages(), 0, "STREAM_SEED={seed}: correct nodes sent bad messages");
         if seed % 20 == 0 {
@@ -309,18 +309,17 @@ fn random_runs_keep_the_sequence() {
     assert!(one || unreached.is_empty(), "never happened: {unreached:?}");
 }
 
-/// Seeds until a check or an assertion sees the planted bug; that none leads in the end, or
-/// one lags, is no proof of it.
+/// The number of seeds until a check or an assertion notices the planted bug; that none leads at the end, or
+/// one lags, does not prove it.
 fn seeds_until_caught(faults: StreamPlantedBugs) -> u64 {
     for seed in 0..300 {
-        let (Err(complaint), _) = outcome(seed, faults, 1200) else { continue };
-        println!("{faults:?}: seed {seed}: {complaint}");
-        if !["in the end", "ends with", "still waits"].iter().any(|words| complaint.contains(words))
-        {
+        let (Err(error), _) = outcome(seed, faults, 1200) else { continue };
+        println!("{faults:?}: seed {seed}: {error}");
+        if !["in the end", "ends with", "still waits"].iter().any(|words| error.contains(words)) {
             return seed + 1;
         }
     }
-    panic!("nobody sees {faults:?}");
+    panic!("no check catches {faults:?}");
 }
 
 #[test]
@@ -341,9 +340,9 @@ fn the_shortest_sequence_is_caught() {
     assert!(seeds_until_caught(faults) <= 50);
 }
 
-/// A stream does not grow with what is over: messages of an hour ago find nothing to do.
+/// Obsolete messages leave no state behind: one that arrives an hour late has no effect.
 #[test]
-fn a_letter_that_comes_an_hour_late_changes_nothing() {
+fn a_message_that_comes_an_hour_late_changes_nothing() {
     let (result, mut run) = outcome(3, StreamPlantedBugs::default(), 600);
     assert_eq!(result, Ok(()));
     let mut old = Vec::new();

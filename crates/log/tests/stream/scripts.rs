@@ -25,7 +25,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What words of these scripts mean.
+/// How these scripts' words are parsed.
 trait StreamWords {
     fn node(&self, place: usize) -> NodeId;
     fn length(&self, name: &str) -> LogLength;
@@ -86,7 +86,7 @@ fn kind(message: &StreamMessage) -> String {
     show(message).split(' ').next().expect("a word").to_owned()
 }
 
-/// The messages that a command means, taken out of the cluster; in order.
+/// Removes the messages that a command selects from the cluster, in order.
 fn taken(cluster: &mut Cluster, words: &Words<'_>) -> Vec<Delivery> {
     let meant = |delivery: &Delivery| {
         words.named("from").is_none_or(|id| u64::from(delivery.from.0) == id)
@@ -272,7 +272,7 @@ fn run(commands: &str) -> String {
         let cluster = cluster.as_mut().expect("a script begins with a cluster");
         let result = run_command(cluster, line);
         trace.append(&mut cluster.trace);
-        trace.extend(result.err().map(|complaint| format!("VIOLATION: {complaint}")));
+        trace.extend(result.err().map(|error| format!("VIOLATION: {error}")));
     })
 }
 
@@ -289,7 +289,7 @@ fn scripts_make_their_traces() {
     });
 }
 
-/// A check that cannot fail checks nothing.
+/// A violation in a script has to appear in its trace.
 #[test]
 fn violations_are_seen_in_scripts() {
     let trace = run("cluster voters=1,2,3\nforge 1 2 Append ballot=1.1 entries=x decided=1\n\

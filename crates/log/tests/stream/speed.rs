@@ -1,4 +1,4 @@
-//! How fast the core is, by itself: three voters in one thread, messages handed over in memory.
+//! The speed of the core alone: three voters in one thread, messages handed over in memory.
 //!
 //! `cargo test --release -p shoal-log --test stream -- --ignored --nocapture speed`
 

@@ -10,17 +10,17 @@ use std::path::Path;
 const CELLS: TableDefinition<'_, u8, &[u8]> = TableDefinition::new("cells");
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
-/// A replica's file.
+/// The storage of a replica in one file.
 #[derive(Debug)]
 pub struct DiskStorage {
     database: Database,
 }
 
 impl DiskStorage {
-    /// The file at `path`, which is made if it is not there. The folder has to be there.
+    /// Opens the file at `path`, or makes it. Its folder has to exist.
     ///
     /// # Errors
-    /// If it cannot be read or made, is no such file, or another process has it open.
+    /// If it cannot be read or made, is of another format, or is open in another process.
     pub fn open(path: &Path) -> io::Result<DiskStorage> {
         let database = Database::create(path).map_err(failed)?;
         let transaction = database.begin_write().map_err(failed)?;
@@ -40,7 +40,7 @@ impl DiskStorage {
     }
 }
 
-/// Which cell it is in the file.
+/// The key of a cell in the file.
 fn number(cell: Cell) -> u8 {
     match cell {
         Cell::Vote => 0,

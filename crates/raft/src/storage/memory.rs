@@ -1,4 +1,4 @@
-//! Storage that outlives a replica, but not the process: for tests.
+//! Storage in memory that outlives a replica, but not the process: for tests.
 
 use super::{Cell, RaftStorage};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A disk in memory; its clones are the same disk.
+/// A disk in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryDisk {
     kept: Arc<Mutex<InMemoryContents>>,

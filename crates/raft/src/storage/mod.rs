@@ -1,9 +1,10 @@
-//! What a replica keeps through restarts: its log, and a few small facts.
+//! The durable state of a replica: its log, and a few cells.
 //!
-//! Storage knows nothing of what it stores. All calls block until they are done, and what was written
-//! is on disk then; so a replica on a slow disk wants a runtime of its own.
+//! Storage does not interpret the bytes it stores. All calls block until they are done, and a write is on
+//! disk when its call returns; so a replica on a slow disk should have a runtime of its own.
 //!
-//! The log is compacted: once a snapshot is stored, the entries that it covers are removed, but for the last few.
+//! The log is compacted: once a snapshot is stored, the entries that it covers are removed, except for the
+//! last few.
 
 mod disk;
 mod memory;
@@ -16,26 +17,27 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-/// A small fact, of which the last one counts.
+/// A named value, which a write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
-    /// The leader that the replica follows, or the candidate it has voted for. Forgetting it may elect two leaders.
+    /// The leader that the replica follows, or the candidate that it has voted for. Losing it may elect two
+    /// leaders.
     Vote,
-    /// Up to where the log is known to be committed. May be forgotten.
+    /// The index up to which the log is known to be committed. May be lost.
     Committed,
-    /// Up to where the log was purged.
+    /// The index up to which the log was purged.
     Purged,
-    /// Which volume this is.
+    /// The identity of the volume.
     Volume,
-    /// The snapshot that the log begins with.
+    /// The snapshot with which the log begins.
     Snapshot,
 }
 
-/// Where a replica keeps what it must not forget. One replica at a time, which writes one thing at a
-/// time; it reads at any time, and should not have to wait for a write to reach the disk.
+/// The durable state of a replica. It is used by one replica at a time, which makes one write at a time;
+/// reads happen at any time, and should not wait for a write to reach the disk.
 ///
-/// An implementation promises that writes reach the disk in the order of the calls, each before
-/// its call returns, but for [`Cell::Committed`]; and that each is done wholly or not at all.
+/// An implementation guarantees that each write is on disk before its call returns, except for
+/// [`Cell::Committed`], that writes reach the disk in order, and that each is atomic.
 pub trait RaftStorage: fmt::Debug + Send + Sync + 'static {
     /// The value of a cell, if it was ever set.
     ///
@@ -61,8 +63,8 @@ pub trait RaftStorage: fmt::Debug + Send + Sync + 'static {
     /// If they cannot be read.
     fn read(&self, range: Range<u64>) -> io::Result<Vec<Bytes>>;
 
-    /// Adds entries from index `first` on, which is after all that are there. (That there is no gap is
-    /// for others to see: the library's own tests leave some.)
+    /// Adds entries from index `first` on, which is after all that are there. (Storage does not check for
+    /// gaps: the library's own tests leave some.)
     ///
     /// # Errors
     /// If they cannot be written.

@@ -1,10 +1,10 @@
-//! Everything at once, then healing, then it works again.
+//! Random faults, then healing, after which the cluster has to work again.
 
 use crate::world::{World, nodes};
 use shoal_types::{NodeId, Random};
 use std::time::Duration;
 
-/// One fault, or the end of one.
+/// Begins or ends a fault.
 async fn disturb(world: &mut World, random: &mut Random) {
     let members: Vec<_> = nodes([1, 2, 3]).into_iter().collect();
     let one = *random.pick(&members).expect("three");
@@ -26,7 +26,7 @@ async fn disturb(world: &mut World, random: &mut Random) {
 
 async fn survives(seed: u64) {
     let mut random = Random::new(seed);
-    // Of some seeds, the log is compacted all the time.
+    // With some seeds, the log is compacted all the time.
     let options = match seed % 2 {
         0 => shoal_raft::RaftOptions::default(),
         _ => shoal_raft::RaftOptions {
@@ -53,7 +53,7 @@ async fn survives(seed: u64) {
     }
     world.create("healed").await;
     world.agree().await;
-    assert!(world.certain > 0, "nobody ever led for certain");
+    assert!(world.certain > 0, "no replica ever led for certain");
     world.end().await;
 }
 

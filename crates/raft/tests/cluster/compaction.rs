@@ -1,4 +1,4 @@
-//! The log is compacted: it stays short, and so does what a process has to be told.
+//! The log is compacted: it stays short, and so does what a new process has to read.
 
 use crate::world::{World, nodes};
 use shoal_raft::RaftStorage;
@@ -22,7 +22,7 @@ fn longest_log(world: &World) -> u64 {
     world.test_replicas.keys().map(length).max().expect("a manager runs")
 }
 
-/// Managers tick all the time, so every log grows; but for what is compacted, it is as long as at first.
+/// Managers tick all the time, so every log grows; with compaction it stays as long as at first.
 #[tokio::test(start_paused = true)]
 async fn a_log_stops_growing() {
     let mut world = World::with(options(), 1, [1, 2, 3]).await;
@@ -73,7 +73,7 @@ async fn all_restart_from_their_snapshots() {
     world.end().await;
 }
 
-/// What it misses is in no log any more.
+/// The entries that it lacks are in no log any more.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_is_far_behind_gets_the_snapshot() {
     let mut world = World::with(options(), 4, [1, 2, 3]).await;

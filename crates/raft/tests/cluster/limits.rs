@@ -1,4 +1,4 @@
-//! What is too much, and what makes no sense.
+//! Oversized and malformed input.
 
 use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
@@ -67,7 +67,7 @@ async fn requests_that_make_no_sense_are_counted() {
     for to in [LogMember { node: NodeId(2), ..here }, LogMember { volume: Volume(99), ..here }] {
         let mut request = vec![4];
         request.extend_from_slice(&shoal_types::wire::encode(&to));
-        // A vote for no candidate, of a replica that has nothing.
+        // A vote for no candidate, from a replica without a log.
         request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
         let refused = handle.serve(&request).await;
         assert_eq!(refused, Err(RequestRefusal::Misdirected { to, here }));
@@ -76,7 +76,7 @@ async fn requests_that_make_no_sense_are_counted() {
     assert_eq!((counters.malformed, counters.misdirected), (3, 2));
 }
 
-/// Answers nothing sensible, and remembers the longest request.
+/// Gives only malformed answers, and records the longest request.
 #[derive(Clone, Default)]
 struct Babble {
     requests: Arc<AtomicUsize>,
@@ -88,7 +88,7 @@ impl Transport for Babble {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut longest = self.longest.lock().expect("no panic");
         *longest = request.len().max(*longest);
-        // No version, or the answer to another question.
+        // An unknown version, or the answer to another request.
         Ok(Bytes::from_static(if request[9] == 1 { &[2, 0] } else { &[7] }))
     }
 

@@ -1,4 +1,4 @@
-//! Who is a member, and how that changes.
+//! Changes of the members.
 
 use crate::world::{World, members, nodes};
 use shoal_raft::{ChangeError, LogMember, Volume};
@@ -27,7 +27,7 @@ async fn a_dead_member_is_replaced() {
     world.create("b").await;
     world.agree().await;
 
-    // The dead one comes back and does not disturb.
+    // The dead one restarts and does not disturb the others.
     world.start(dead).await;
     world.run(Duration::from_secs(3)).await;
     let leader = world.leader().expect("two of three");
@@ -106,24 +106,24 @@ async fn a_change_that_was_given_up_leaves_nothing_behind() {
     let leader = world.leader().expect("undisturbed");
     let other = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
     let handle = world.test_replica(leader).handle.clone();
-    // No replica is there to learn.
-    let nobody = LogMember { node: NodeId(4), volume: Volume(9) };
+    // No replica runs that could learn.
+    let absent = LogMember { node: NodeId(4), volume: Volume(9) };
     let before = world.members();
     let replaced = world
         .during(async move {
-            let replaced = handle.replace(other, nobody);
+            let replaced = handle.replace(other, absent);
             tokio::time::timeout(Duration::from_secs(5), replaced).await
         })
         .await;
     assert!(replaced.is_err(), "{replaced:?}");
     let members = world.test_replica(leader).handle.status().members;
-    assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![nobody]));
+    assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![absent]));
 
     let handle = world.test_replica(leader).handle.clone();
     let kept = world.during(async move { handle.change_members(&before).await }).await;
     kept.expect("as before");
     world
-        .until("nobody learns", |world| {
+        .until("no learner is left", |world| {
             world.test_replica(leader).handle.status().members.learners.is_empty()
         })
         .await;
@@ -166,7 +166,7 @@ async fn who_lost_its_volume_does_not_vote() {
     let leader = world.leader().expect("undisturbed");
     let others: Vec<NodeId> = nodes([1, 2, 3]).into_iter().filter(|node| *node != leader).collect();
     let (wiped, late) = (others[0], others[1]);
-    // One misses what the two others decide.
+    // One does not receive what the two others decide.
     world.network.isolate(late, [leader, wiped]);
     world.ask(leader, "b");
     world.until("two have it", |world| world.has_table(wiped, "b")).await;
@@ -181,13 +181,14 @@ async fn who_lost_its_volume_does_not_vote() {
     assert_eq!(world.leader(), None, "two of three, of which one has forgotten");
     assert!(
         world.test_replica(wiped).handle.counters().misdirected > 0,
-        "it was asked as who it was"
+        "it was asked as the lost member"
     );
 
-    // With the one that knows there is a majority again, and the lost volume is replaced by the new one.
+    // With the one that has the log there is a majority again, and the lost volume is replaced by the new
+    // one.
     world.start(leader).await;
-    world.until("somebody leads", |world| world.leader().is_some()).await;
-    let handle = world.test_replica(world.leader().expect("somebody")).handle.clone();
+    world.until("a leader", |world| world.leader().is_some()).await;
+    let handle = world.test_replica(world.leader().expect("a manager runs")).handle.clone();
     let incoming = world.member(wiped);
     world.during(async move { handle.replace(wiped, incoming).await }).await.expect("replaced");
     world.until("it was told", |world| world.has_table(wiped, "b")).await;
@@ -210,7 +211,7 @@ async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
     let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
     let test_replica = |world: &World, node| world.test_replica(node).handle.clone();
-    assert!(!test_replica(&world, NodeId(4)).is_dropped(&before), "nobody has told it anything");
+    assert!(!test_replica(&world, NodeId(4)).is_dropped(&before), "it has received nothing");
     world.during(async move { handle.replace(outgoing, incoming).await }).await.expect("replaced");
     let after = world.test_replica(leader).handle.members().expect("there are some");
     assert!(after.version > before.version);
@@ -218,7 +219,7 @@ async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
     assert!(!test_replica(&world, NodeId(4)).is_dropped(&after));
     assert!(!test_replica(&world, leader).is_dropped(&after));
 
-    // A manager that comes back with its volume finds none that answers, and can be told why.
+    // A manager that restarts with its volume gets no answer, and can learn why.
     world.start(outgoing).await;
     assert!(!test_replica(&world, outgoing).is_dropped(&before));
     world.run(Duration::from_secs(1)).await;
@@ -226,7 +227,7 @@ async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_new_until_somebody_tells_it_something() {
+async fn a_volume_is_new_until_it_receives_something() {
     let mut world = World::new(9);
     for node in nodes([1, 2, 3]) {
         world.start(node).await;

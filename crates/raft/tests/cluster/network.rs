@@ -1,4 +1,4 @@
-//! A network in memory.
+//! A simulated network in memory.
 
 use bytes::Bytes;
 use shoal_raft::{RaftHandle, Transport, Unreachable};
@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a network does to messages, from now on.
+/// The faults of the network.
 struct NetworkFaults {
     random: Random,
     loss_percent: u64,
     delay_max: Duration,
-    /// Senders and receivers between which nothing passes.
+    /// Pairs of sender and receiver between which all messages are lost.
     cut: BTreeSet<(NodeId, NodeId)>,
     handles: BTreeMap<NodeId, RaftHandle>,
-    /// For how long the machine was suspended, all in all: the runtime's time stands still meanwhile.
+    /// How long the machine was suspended in total: the runtime's time stands still meanwhile.
     suspended: Duration,
 }
 
-/// The network; its clones are the same.
+/// The network. Clones share it.
 #[derive(Clone)]
 pub struct Network {
     began: Instant,
@@ -51,10 +51,10 @@ impl Network {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut NetworkFaults) -> R) -> R {
-        change(&mut self.network_faults.lock().expect("nobody panics in here"))
+        change(&mut self.network_faults.lock().expect("no thread panics with the lock held"))
     }
 
-    /// Who is to be reached as this node.
+    /// Sets the replica that is reached at this node.
     pub fn plug(&self, node: NodeId, handle: Option<RaftHandle>) {
         self.change(|network_faults| match handle {
             Some(handle) => _ = network_faults.handles.insert(node, handle),
@@ -62,12 +62,12 @@ impl Network {
         });
     }
 
-    /// Cuts one way, and only that.
+    /// Cuts the link in one direction.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.change(|network_faults| _ = network_faults.cut.insert((from, to)));
     }
 
-    /// Nothing gets to or from these others.
+    /// Cuts all links between a node and these others.
     pub fn isolate(&self, node: NodeId, others: impl IntoIterator<Item = NodeId>) {
         for other in others {
             self.cut(node, other);
@@ -81,13 +81,13 @@ impl Network {
         });
     }
 
-    /// Everything gets through again, fast.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.change(|network_faults| network_faults.cut.clear());
         self.set_loss(0, Duration::from_millis(2));
     }
 
-    /// Suspends the machine that all run on. The clock of the replicas goes on, and nothing else does.
+    /// Suspends the machine on which all replicas run. Only the replicas' clock continues.
     pub fn suspend(&self, span: Duration) {
         self.change(|network_faults| network_faults.suspended += span);
     }
@@ -97,7 +97,7 @@ impl Network {
         Time::ZERO + self.began.elapsed() + self.change(|network_faults| network_faults.suspended)
     }
 
-    /// Takes as long as a message does. False if it gets lost on the way.
+    /// Waits for the delay of a message. Returns false if the message is lost.
     async fn travel(&self, from: NodeId, to: NodeId) -> bool {
         let (lost, delay) = self.change(|network_faults| {
             let lost = network_faults.random.below(100) < network_faults.loss_percent;

@@ -1,4 +1,4 @@
-//! The usual courses of things.
+//! Typical sequences of events.
 
 use crate::world::{World, first, nodes};
 use shoal_cluster::manager::{CarriedLog, Term};
@@ -74,14 +74,15 @@ async fn a_leader_that_is_cut_off_is_followed_by_another() {
         world.network.heal();
         world.create("healed").await;
         world.agree().await;
-        // It had no majority, so another's entries took the place of its own.
+        // It had no majority, so another leader's entries replaced its own.
         assert_eq!(world.commanded("lost"), 0);
         assert_eq!(world.commanded("after"), 1);
         world.end().await;
     }
 }
 
-/// A leader that is cut off, and whose machine is suspended, was sure of its lead before that, and is not afterwards.
+/// A leader that is cut off, and whose machine is suspended, was certain of its lead before that, and is not
+/// afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_not_sure_of_the_time_for_which_it_was_suspended() {
     let mut world = World::of(5, [1, 2, 3]).await;
@@ -106,7 +107,7 @@ async fn a_proposal_whose_answer_is_lost_is_committed_once_or_never() {
         let mut world = World::of(seed, [1, 2, 3]).await;
         let old = world.leader().expect("undisturbed");
         world.ask(old, "maybe");
-        // Followers hear the proposal, or do not; the leader hears no answer.
+        // Followers receive the proposal, or do not; the leader receives no answer.
         for other in nodes([1, 2, 3]) {
             world.network.cut(other, old);
         }
@@ -178,7 +179,8 @@ async fn a_replica_that_stops_says_so() {
     assert!(test_replica.handle.serve(&[]).await.is_err());
 }
 
-/// Until one who leads has committed something; what was told meanwhile.
+/// Runs until a replica leads and has committed something; returns its term and the number of commands
+/// delivered meanwhile.
 async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let network = crate::network::Network::new(0);
     let node = NodeId(1);

@@ -1,4 +1,4 @@
-//! Managers, each over its replica, in virtual time; and what must hold of them at any time.
+//! Managers, each over its replica, in virtual time; and the invariants that hold at any time.
 
 use crate::network::Network;
 use shoal_cluster::manager::{
@@ -13,35 +13,35 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the world turns.
+/// The virtual time of a turn.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Turns until something must have happened: a minute.
+/// Turns within which an expected event must happen: a minute.
 const TURNS_MAX: u32 = 12_000;
 
-/// The node that lives and says so.
+/// The node that sends heartbeats to the managers.
 const NODE: NodeId = NodeId(0);
 
 pub fn nodes<const N: usize>(nodes: [u32; N]) -> BTreeSet<NodeId> {
     nodes.into_iter().map(NodeId).collect()
 }
 
-/// Of each node, its first volume in a test that makes no other.
+/// The member of each node in a test that makes no other volumes.
 pub fn members<const N: usize>(members: [u32; N]) -> BTreeSet<LogMember> {
     let member = |node| LogMember { node: NodeId(node), volume: Volume(9) };
     members.into_iter().map(member).collect()
 }
 
-/// A manager that runs.
+/// A running manager.
 pub struct TestReplica {
     pub manager: Manager<CarriedLog>,
     pub replica: RaftReplica,
     pub handle: RaftHandle,
-    /// What it was told in this process, after what the machine had applied that it began with.
+    /// The commands delivered in this process, after those in the state with which it began.
     pub told: Vec<Command>,
-    /// How many of `told` came one by one, since a snapshot or the beginning.
+    /// The number of `told` that were delivered one by one, since a snapshot or the beginning.
     pub told_singly: usize,
-    /// A machine that it was given, of which is not known yet how many commands it has applied.
+    /// A restored state of which it is not known yet how many commands it has applied.
     restored: Option<StateMachine>,
     instance: u64,
     timer: Option<Time>,
@@ -53,11 +53,11 @@ pub struct World {
     pub network: Network,
     pub test_replicas: BTreeMap<NodeId, TestReplica>,
     disks: BTreeMap<NodeId, InMemoryDisk>,
-    /// The longest that anybody was told.
+    /// The longest sequence of commands that was delivered to a manager.
     order: Vec<Command>,
-    /// Who led in which term, in which of its processes.
+    /// The leader of each term, with its process.
     leaders: BTreeMap<Term, (NodeId, u64)>,
-    /// When that was first seen.
+    /// When each term's leader was first seen.
     begun: BTreeMap<Term, Time>,
     /// How often a replica led for certain.
     pub certain: u64,
@@ -81,12 +81,12 @@ impl World {
         }
     }
 
-    /// A cluster of these, of which one leads.
+    /// A cluster of these members, with a leader.
     pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
         World::with(shoal_raft::RaftOptions::default(), seed, members).await
     }
 
-    /// The same, of replicas with these options.
+    /// The same with these options.
     pub async fn with<const N: usize>(
         options: shoal_raft::RaftOptions,
         seed: u64,
@@ -96,23 +96,23 @@ impl World {
         for node in nodes(members) {
             world.start(node).await;
         }
-        let first = world.test_replicas.values().next().expect("somebody").handle.clone();
+        let first = world.test_replicas.values().next().expect("a manager runs").handle.clone();
         first.initialise(&world.members()).await.expect("a cluster");
-        world.until("somebody leads", |world| world.leader().is_some()).await;
+        world.until("a leader", |world| world.leader().is_some()).await;
         world
     }
 
-    /// Those that run.
+    /// The members that run.
     pub fn members(&self) -> BTreeSet<LogMember> {
         self.test_replicas.values().map(|test_replica| test_replica.handle.me()).collect()
     }
 
-    /// That which runs on a node.
+    /// The member that runs on a node.
     pub fn member(&self, node: NodeId) -> LogMember {
         self.test_replica(node).handle.me()
     }
 
-    /// Begins a process of a replica, with what its former one has stored.
+    /// Starts a process of a replica, with what its former one has stored.
     pub async fn start(&mut self, node: NodeId) {
         self.lives += 1;
         let instance = self.lives;
@@ -146,19 +146,19 @@ impl World {
         test_replica.handle.stop().await;
     }
 
-    /// Stops all replicas, for the sake of the worlds that come after.
+    /// Stops all replicas, so that the next test begins without any.
     pub async fn end(mut self) {
         for node in self.test_replicas.keys().copied().collect::<Vec<_>>() {
             self.stop(node).await;
         }
     }
 
-    /// What a node's replica has stored.
+    /// The storage of a node's replica.
     pub fn disk(&self, node: NodeId) -> &InMemoryDisk {
         &self.disks[&node]
     }
 
-    /// A replica that lost its disk.
+    /// Takes the storage of a replica that is stopped.
     pub fn forget(&mut self, node: NodeId) {
         assert!(!self.test_replicas.contains_key(&node), "{node} still runs");
         self.disks.remove(&node);
@@ -181,7 +181,7 @@ impl World {
         &self.test_replicas[&node]
     }
 
-    /// Asks a manager for a table.
+    /// Requests a table from a manager.
     pub fn ask(&mut self, node: NodeId, name: &str) {
         self.asks += 1;
         let change = ClusterChange::CreateTable {
@@ -193,18 +193,18 @@ impl World {
         self.test_replicas.get_mut(&node).expect("it runs").step(now, event);
     }
 
-    /// Whether the table is there, as this manager knows.
+    /// Whether this manager knows the table.
     pub fn has_table(&self, node: NodeId, name: &str) -> bool {
         let topology = &self.test_replica(node).manager.machine().configuration().topology;
         topology.tables().iter().any(|table| table.name() == name)
     }
 
-    /// Whether all that run have the table.
+    /// Whether all running managers have the table.
     pub fn all_have(&self, name: &str) -> bool {
         self.test_replicas.keys().all(|node| self.has_table(*node, name))
     }
 
-    /// Asks the leader, again and again, until all managers that run have the table.
+    /// Requests a table from the leader, repeatedly, until all running managers have it.
     pub async fn create(&mut self, name: &str) {
         let mut since = None;
         let retry = Duration::from_millis(500);
@@ -223,7 +223,7 @@ impl World {
         .await;
     }
 
-    /// How often that table was asked for in what is committed.
+    /// How often the table was requested in committed commands.
     pub fn commanded(&self, name: &str) -> usize {
         let is_it = |command: &&Command| match &command.action {
             Action::Change { change: ClusterChange::CreateTable { name: other, .. }, .. } => {
@@ -243,7 +243,7 @@ impl World {
                 continue;
             }
             if let Some(term) = test_replica.manager.log_mut().term {
-                // What former leaders committed it was told; and there is nothing yet of its own.
+                // What former leaders committed was delivered, and nothing of its own term yet.
                 let is_new = !self.leaders.contains_key(&term);
                 assert!(
                     !is_new || test_replica.told.len() >= self.order.len(),
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// Turns until it is so.
+    /// Turns until the condition holds.
     #[track_caller]
     pub fn until(
         &mut self,
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Turns until this is done.
+    /// Turns until the future is done.
     pub async fn during<R: Send + 'static>(
         &mut self,
         work: impl Future<Output = R> + Send + 'static,
@@ -311,9 +311,9 @@ impl World {
         work.await.expect("no panic")
     }
 
-    /// All that run have been told the same, and have made the same of it.
+    /// Checks that all running managers were delivered the same commands, and have the same state.
     pub async fn agree(&mut self) {
-        // Leaders tick all the time; so look at all when they happen to be equally far.
+        // Leaders tick all the time, so states are compared when all are equally far.
         self.until("all are equally far", |world| {
             let mut far = world.test_replicas.values().map(|test_replica| test_replica.told.len());
             far.next().is_some_and(|first| far.all(|other| other == first))
@@ -321,18 +321,19 @@ impl World {
         .await;
         let mut machines =
             self.test_replicas.values().map(|test_replica| test_replica.manager.machine());
-        let first = machines.next().expect("somebody runs");
+        let first = machines.next().expect("a manager runs");
         assert!(machines.all(|machine| machine == first), "equal logs, different machines");
     }
 }
 
-/// The machine before the first command.
+/// The state before the first command.
 pub fn first() -> StateMachine {
     StateMachine::new(Arc::new(Topology::symmetric(3, 1, 1, 0, 1)), ManagerOptions::default())
 }
 
 impl TestReplica {
-    /// A machine that was given is what some of the first commands make, and what is told follows them.
+    /// Checks that a restored state is that after some of the first commands, and that the delivered ones
+    /// follow.
     fn place_restored(&mut self, order: &[Command]) {
         let Some(restored) = &self.restored else { return };
         let mut machine = first();
@@ -348,7 +349,7 @@ impl TestReplica {
         }
     }
 
-    /// All that has come, and all that is due.
+    /// Delivers all due events.
     fn turn(&mut self, now: Time) {
         while self.exchange(now) {
             self.step(now, ManagerEvent::Log);
@@ -394,7 +395,7 @@ impl TestReplica {
         }
     }
 
-    /// One node shows itself, so that the manager has something to do.
+    /// One node sends a heartbeat, so that the manager has something to do.
     fn hear(&mut self, now: Time) {
         let instance = ProcessInstance(1);
         let joined = self.manager.machine().node(NODE).is_some_and(|(other, _)| other == instance);
