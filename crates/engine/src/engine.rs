@@ -10,20 +10,19 @@
 //! that its worker leads for a shard, is told when they are durable, and is given what the streams
 //! that it follows have decided.
 
-use crate::client::{ClientId, ClientReply, ClientRequest};
+use crate::client::{ReplyToClient, RequestFromClient};
 use crate::execution::LocalDatabase;
 use crate::planted_bugs::Plantable;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
 use shoal_cluster::manager::{
-    Configuration, EpochEnd, FinalEnds, HeardEpochs, Incarnation, Knowledge,
+    Configuration, EpochEnd, FinalEnds, HeardEpochs, Incarnation, ManagerRequest,
 };
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Clock, Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::AddAssign;
@@ -189,12 +188,7 @@ pub enum EngineEvent<M> {
         message: M,
     },
     /// A client asks for something.
-    Client {
-        /// Who; the reply goes there.
-        from: ClientId,
-        /// What the client asks for.
-        request: ClientRequest,
-    },
+    Client(RequestFromClient),
     /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
     Configured {
         /// How it is.
@@ -300,48 +294,10 @@ pub enum EngineEffect<M> {
         /// The snapshot.
         state: Bytes,
     },
-    /// Report the end of a closed epoch on a shard that this node leads. Said once, by one worker.
-    Report {
-        /// The shard.
-        shard: ShardId,
-        /// Which epoch.
-        epoch: Epoch,
-        /// How it ended there, in the engine's own form.
-        end: EpochEnd,
-    },
-    /// Tell the manager what this node knows of a shard whose majority is lost. Said once for each such loss, by one
-    /// worker; from then on nothing changes that.
-    Known {
-        /// The shard.
-        shard: ShardId,
-        /// The epoch that began with the loss.
-        begun: Epoch,
-        /// What is known of the epochs before.
-        knowledge: Knowledge,
-    },
-    /// Tell the manager how far the survivors of such a shard hold epochs: this node leads them, and has had decided what
-    /// they hold. Said once for each appointment, by one worker.
-    Held {
-        /// The shard.
-        shard: ShardId,
-        /// All of these epochs up to there.
-        held: BTreeMap<Epoch, EpochEnd>,
-    },
-    /// Ask the manager to close the open epoch: on a shard that this node leads something hangs whose
-    /// coordinator is silent. Said once by each worker; nothing comes of it if it may wait.
-    Close {
-        /// The shard.
-        shard: ShardId,
-        /// Which epoch.
-        epoch: Epoch,
-    },
+    /// Have the manager told this.
+    Manager(ManagerRequest),
     /// Answer a client.
-    Reply {
-        /// Who asked.
-        to: ClientId,
-        /// The answer.
-        reply: ClientReply,
-    },
+    Reply(ReplyToClient),
     /// Come back at this time at the latest. Each step with [`EngineEvent::Timer`] says so anew: what an earlier
     /// one asked for is forgotten then.
     Timer {
@@ -358,7 +314,7 @@ pub enum EngineEffect<M> {
 impl<M> EngineEffect<M> {
     /// The report of a shard on which nothing was left hanging at the end of an epoch.
     pub fn ended_whole(shard: ShardId, epoch: Epoch) -> EngineEffect<M> {
-        EngineEffect::Report { shard, epoch, end: EpochEnd::Whole }
+        EngineEffect::Manager(ManagerRequest::Report { shard, epoch, end: EpochEnd::Whole })
     }
 }
 

@@ -2,7 +2,8 @@
 //! and how requests to branches begin.
 
 use crate::client::{
-    ClientId, ClientReply, ClientRequest, Directory, FromClient, Relay, SessionEnd, ToClient,
+    ClientId, ClientReply, ClientRequest, Directory, FromClient, Relay, ReplyToClient,
+    RequestFromClient, SessionEnd, ToClient,
 };
 use crate::execution::participant_table::BranchHeader;
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
@@ -79,9 +80,12 @@ coded_enum!(ClientReply {
     5 => Done { session as short, number as short, result },
 });
 
+coded_struct!(RequestFromClient { from: ClientId as short, request: ClientRequest });
+coded_struct!(ReplyToClient { to: ClientId as short, reply: ClientReply });
+
 coded_enum!(Relay {
-    0 => Request { from as short, request },
-    1 => Reply { to as short, reply },
+    0 => Request(request),
+    1 => Reply(reply),
 });
 
 coded_enum!(FromClient {

@@ -4,8 +4,8 @@
 use super::{
     Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
     Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss,
-    LossStage, LostEnd, Move, NodeStanding, ProcessInstance, Recollection, Revision, Term,
-    ToManager, ToNode,
+    LossStage, LostEnd, ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection,
+    Revision, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use shoal_types::{
@@ -67,12 +67,16 @@ coded_enum!(ClusterChange {
 coded_enum!(ToManager {
     0 => Heartbeat { instance, incarnation, round, granted, known },
     1 => Join { instance, after, lost },
-    2 => Report { claim, epoch, end },
-    3 => Close { claim, epoch },
-    4 => CaughtUp { claim, replica, incarnation },
-    5 => Known { incarnation, shard, begun, knowledge },
-    6 => Held { claim, held },
-    7 => Recalled { generation, told },
+    2 => Request { incarnation, ballot, request },
+    3 => Recalled { generation, told },
+});
+
+coded_enum!(ManagerRequest {
+    0 => Report { shard, epoch, end },
+    1 => Close { shard, epoch },
+    2 => CaughtUp { shard, replica, ballot, incarnation },
+    3 => Known { shard, begun, knowledge },
+    4 => Held { shard, held },
 });
 
 coded_enum!(ToNode {

@@ -16,7 +16,7 @@ use super::slot::ResultSlot;
 use super::tasks::Tasks;
 use super::timers::Timers;
 use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerContext};
-use crate::client::{ClientId, ClientRequest, Relay};
+use crate::client::{Relay, RequestFromClient};
 use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::transaction_id::TransactionId;
@@ -95,8 +95,8 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// A client asks for something.
-    pub fn request(&mut self, from: ClientId, request: ClientRequest) {
-        self.tasks.extend(self.calls.request(from, request));
+    pub fn request(&mut self, request: RequestFromClient) {
+        self.tasks.extend(self.calls.request(request));
     }
 
     /// Another node passes something on.
@@ -158,9 +158,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         while let Some(local_command) = self.worker_context.next_local_command() {
             match local_command {
                 LocalCommand::Sleep { until, slot } => self.sleeping.add(until, slot),
-                LocalCommand::Reply { to, reply } => {
-                    effects.push(EngineEffect::Reply { to, reply });
-                }
+                LocalCommand::Reply(reply) => effects.push(EngineEffect::Reply(reply)),
                 LocalCommand::Relay { to, relay } => {
                     let to = self.peer(to);
                     effects.push(EngineEffect::Send { to, message: M::relay(relay) });

@@ -2,6 +2,7 @@
 
 use super::strategies::{header, relay};
 use super::*;
+use crate::client::{ReplyToClient, RequestFromClient};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_cluster::manager::{ManagerOptions, StateMachine};
@@ -14,8 +15,8 @@ proptest! {
     fn what_clients_hear_and_say_returns(relay in relay(), header in header()) {
         returns(&relay);
         match &relay {
-            Relay::Request { request, .. } => returns(&FromClient::Request(request.clone())),
-            Relay::Reply { reply, .. } => returns(&ToClient::Reply(reply.clone())),
+            Relay::Request(RequestFromClient { request, .. }) => returns(&FromClient::Request(request.clone())),
+            Relay::Reply(ReplyToClient { reply, .. }) => returns(&ToClient::Reply(reply.clone())),
         }
         returns(&header);
     }

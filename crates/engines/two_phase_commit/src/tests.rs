@@ -7,7 +7,7 @@ use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::procedure::Procedures;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Clock, Database, Result, TableId, Transaction, WorkerPlace};
+use shoal_types::{Clock, Database, Result, TableId, Transaction};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,9 +18,6 @@ use std::time::Duration;
 const T: TableId = TableId(0);
 const HERE: ShardId = ShardId(0);
 const OTHER: NodeId = NodeId(1);
-
-/// Its worker that this one speaks with.
-const OTHER_WORKER: WorkerPlace = WorkerPlace { node: OTHER, worker: WorkerId(0) };
 
 /// The worker of the node that leads the first of two shards, on which keys below `m` live.
 struct Hand {
@@ -97,7 +94,8 @@ impl Hand {
 
     /// The other node says something.
     fn hear(&mut self, message: TwoPhaseCommitMessage) -> Vec<TwoPhaseCommitMessage> {
-        self.step(EngineEvent::Received { from: OTHER_WORKER, message })
+        let from = self.worker.runtime.peer(OTHER);
+        self.step(EngineEvent::Received { from, message })
     }
 
     /// What it says. How many entries it has proposed is counted.
@@ -109,18 +107,15 @@ impl Hand {
         for effect in effects.effects {
             match effect {
                 EngineEffect::Send { to, message } => {
-                    assert_eq!(to, OTHER_WORKER);
+                    assert_eq!(to, self.worker.runtime.peer(OTHER));
                     said.push(message);
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
-                EngineEffect::Reply { .. }
+                EngineEffect::Reply(_)
                 | EngineEffect::Timer { .. }
                 | EngineEffect::Nudge { .. }
-                | EngineEffect::Report { .. }
-                | EngineEffect::Known { .. }
-                | EngineEffect::Held { .. }
-                | EngineEffect::Snapshot { .. }
-                | EngineEffect::Close { .. } => {}
+                | EngineEffect::Manager(_)
+                | EngineEffect::Snapshot { .. } => {}
             }
         }
         said
@@ -149,7 +144,8 @@ impl Hand {
             leadership: FIRST_EPOCH,
         };
         let message = TwoPhaseCommitMessage::Request { header, request };
-        only_reply(self.step(EngineEvent::Received { from: OTHER_WORKER, message }))
+        let from = self.worker.runtime.peer(OTHER);
+        only_reply(self.step(EngineEvent::Received { from, message }))
     }
 
     fn reply(
@@ -162,7 +158,8 @@ impl Hand {
         };
         let BranchHeader { transaction, shard, step, .. } = *header;
         let message = TwoPhaseCommitMessage::Reply { transaction, shard, step, reply };
-        self.step(EngineEvent::Received { from: OTHER_WORKER, message })
+        let from = self.worker.runtime.peer(OTHER);
+        self.step(EngineEvent::Received { from, message })
     }
 
     /// Runs a transaction. The cell has its outcome, once it is told.

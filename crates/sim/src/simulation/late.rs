@@ -7,11 +7,11 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
-use shoal_engine::client::{ClientId, ClientRequest};
+use shoal_engine::client::RequestFromClient;
 use shoal_types::{Random, Time};
 
 /// A request that a client sent to a worker, by its place among all.
-pub(super) type Copied = (u32, ClientId, ClientRequest);
+pub(super) type Copied = (u32, RequestFromClient);
 
 /// Late copies of requests come so far apart at the end.
 const LATE_GAP_NS: usize = 10_000;
@@ -69,9 +69,9 @@ impl<E: Simulated> Simulation<E> {
     }
 
     /// A late copy comes then, as if over a connection to the node's process of today.
-    pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, from, request): Copied) {
+    pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, request): Copied) {
         let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
         let instance = self.cluster.instances[node.0 as usize];
-        self.queue.push(at, SimulationEvent::Request { simulated_worker, instance, from, request });
+        self.queue.push(at, SimulationEvent::Request { simulated_worker, instance, request });
     }
 }
