@@ -163,28 +163,36 @@ pub enum ClientReply {
     },
 }
 
+/// A request of a client, on its way from the client's connection to the engine that serves it.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct RequestFromClient {
+    /// The client, as the node that it is connected to names it; the reply goes there.
+    #[coded(short)]
+    pub from: ClientId,
+    /// What the client asks for.
+    pub request: ClientRequest,
+}
+
+/// An answer to a client, on its way from the engine to the client's connection.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct ReplyToClient {
+    /// The client, as the node that it is connected to names it.
+    #[coded(short)]
+    pub to: ClientId,
+    /// What it is told.
+    pub reply: ClientReply,
+}
+
 /// What passes between the node that a client asked and the one that leads the shard it asked for. Like
 /// any message it may be lost, repeated or late; the client asks again.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Relay {
     /// The leader's node is to serve this.
     #[coded(tag = 0)]
-    Request {
-        /// The client, as the sender names it.
-        #[coded(short)]
-        from: ClientId,
-        /// What it asks.
-        request: ClientRequest,
-    },
+    Request(RequestFromClient),
     /// The leader's answer.
     #[coded(tag = 1)]
-    Reply {
-        /// The client, as the receiver names it.
-        #[coded(short)]
-        to: ClientId,
-        /// What it is told.
-        reply: ClientReply,
-    },
+    Reply(ReplyToClient),
 }
 
 /// What a client's frame to a worker says.

@@ -1,10 +1,9 @@
 //! What happens to an engine and what it wants done: the events and effects of a step.
 
-use crate::client::{ClientId, ClientReply, ClientRequest};
+use crate::client::{ReplyToClient, RequestFromClient};
 use bytes::Bytes;
-use shoal_cluster::manager::{Configuration, EpochEnd, FinalEnds, Incarnation, Knowledge};
+use shoal_cluster::manager::{Configuration, EpochEnd, FinalEnds, Incarnation, ManagerRequest};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What happens to an engine.
@@ -17,13 +16,8 @@ pub enum EngineEvent<M> {
         /// What it says.
         message: M,
     },
-    /// A client asks for something.
-    Client {
-        /// Who; the reply goes there.
-        from: ClientId,
-        /// What the client asks for.
-        request: ClientRequest,
-    },
+    /// A request of a client.
+    Client(RequestFromClient),
     /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
     Configured {
         /// How it is.
@@ -129,48 +123,10 @@ pub enum EngineEffect<M> {
         /// The snapshot.
         state: Bytes,
     },
-    /// Report the end of a closed epoch on a shard that this node leads. Said once, by one worker.
-    Report {
-        /// The shard.
-        shard: ShardId,
-        /// Which epoch.
-        epoch: Epoch,
-        /// How it ended there, in the engine's own form.
-        end: EpochEnd,
-    },
-    /// Tell the manager what this node knows of a shard whose majority is lost. Said once for each such loss, by one
-    /// worker; from then on nothing changes that.
-    Known {
-        /// The shard.
-        shard: ShardId,
-        /// The epoch that began with the loss.
-        begun: Epoch,
-        /// What is known of the epochs before.
-        knowledge: Knowledge,
-    },
-    /// Tell the manager how far the survivors of such a shard hold epochs: this node leads them, and has had decided what
-    /// they hold. Said once for each appointment, by one worker.
-    Held {
-        /// The shard.
-        shard: ShardId,
-        /// All of these epochs up to there.
-        held: BTreeMap<Epoch, EpochEnd>,
-    },
-    /// Ask the manager to close the open epoch: on a shard that this node leads something hangs whose
-    /// coordinator is silent. Said once by each worker; nothing comes of it if it may wait.
-    Close {
-        /// The shard.
-        shard: ShardId,
-        /// Which epoch.
-        epoch: Epoch,
-    },
+    /// Send this to the manager.
+    Manager(ManagerRequest),
     /// Answer a client.
-    Reply {
-        /// Who asked.
-        to: ClientId,
-        /// The answer.
-        reply: ClientReply,
-    },
+    Reply(ReplyToClient),
     /// Come back at this time at the latest. Each step with [`EngineEvent::Timer`] says so anew: what an earlier
     /// one asked for is forgotten then.
     Timer {
@@ -187,7 +143,7 @@ pub enum EngineEffect<M> {
 impl<M> EngineEffect<M> {
     /// The report of a shard on which nothing was left hanging at the end of an epoch.
     pub fn ended_whole(shard: ShardId, epoch: Epoch) -> EngineEffect<M> {
-        EngineEffect::Report { shard, epoch, end: EpochEnd::Whole }
+        EngineEffect::Manager(ManagerRequest::Report { shard, epoch, end: EpochEnd::Whole })
     }
 }
 

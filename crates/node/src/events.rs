@@ -1,7 +1,7 @@
 //! What happens to a worker of a node, and what it wants done.
 
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
-use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engine::client::{ReplyToClient, RequestFromClient};
 use shoal_engine::engine::StepOutput;
 use shoal_types::wire::Coded;
 use shoal_types::{ShardId, Time, WorkerId, WorkerPlace};
@@ -45,12 +45,7 @@ pub enum WorkerEvent<M> {
         message: WorkerMessage<M>,
     },
     /// A client asks for something.
-    Client {
-        /// The client; the reply goes there.
-        from: ClientId,
-        /// What the client asks for.
-        request: ClientRequest,
-    },
+    Client(RequestFromClient),
     /// The configuration manager says something to this node: for the worker that hosts its member.
     Told {
         /// The message.
@@ -79,12 +74,7 @@ pub enum WorkerEffect<M> {
         message: WorkerMessage<M>,
     },
     /// Answer a client.
-    Reply {
-        /// Who asked.
-        to: ClientId,
-        /// The answer.
-        reply: ClientReply,
-    },
+    Reply(ReplyToClient),
     /// Say this to every replica of the configuration manager, or to the one that leads if that is known. It may get
     /// lost.
     Tell {

@@ -7,10 +7,10 @@
 //! leadership than it was granted to that.
 
 use shoal_cluster::manager::{
-    Configuration, EpochEnd, Incarnation, Knowledge, ManagerOptions, StateMachine,
+    Configuration, Incarnation, ManagerOptions, ManagerRequest, StateMachine,
 };
 use shoal_cluster::topology::Topology;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,21 +52,6 @@ struct CaughtUp {
 pub(crate) struct KnownConfiguration {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) incarnation: Incarnation,
-}
-
-/// What a worker has the manager told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ManagerRequest {
-    /// How a closed epoch ended on a shard that this node leads.
-    Report { shard: ShardId, epoch: Epoch, end: EpochEnd },
-    /// Something hangs in the open epoch on a shard that this node leads.
-    Close { shard: ShardId, epoch: Epoch },
-    /// An empty replica, in this process, has all that was there when this ballot of this node began.
-    CaughtUp { shard: ShardId, replica: NodeId, ballot: Ballot, incarnation: Incarnation },
-    /// What this node knows of a shard whose majority is lost.
-    Known { shard: ShardId, begun: Epoch, knowledge: Knowledge },
-    /// The survivors of such a shard, led by this node, hold so much of epochs that lack their end.
-    Held { shard: ShardId, held: BTreeMap<Epoch, EpochEnd> },
 }
 
 impl Membership {
@@ -204,6 +189,7 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_types::Epoch;
 
     const SHARD: ShardId = ShardId(0);
     const REPLICA: NodeId = NodeId(1);

@@ -18,9 +18,10 @@
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::HostedStream;
-use super::membership::{KnownConfiguration, ManagerRequest, Membership};
+use super::membership::{KnownConfiguration, Membership};
 use shoal_cluster::manager::{
-    Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
+    Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent,
+    ManagerRequest, ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
@@ -261,8 +262,8 @@ impl<E: Engine> Worker<E> {
             } => {
                 self.stream_message(now, from, shard, incarnation, message, effects);
             }
-            WorkerEvent::Client { from, request } => {
-                self.engine_step(now, shoal_engine::EngineEvent::Client { from, request }, effects);
+            WorkerEvent::Client(request) => {
+                self.engine_step(now, shoal_engine::EngineEvent::Client(request), effects);
             }
             WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
@@ -368,21 +369,7 @@ impl<E: Engine> Worker<E> {
             return;
         }
         for word in self.membership.words() {
-            let event = match word {
-                ManagerRequest::Report { shard, epoch, end } => {
-                    ManagerClientEvent::Report { shard, epoch, end }
-                }
-                ManagerRequest::Close { shard, epoch } => {
-                    ManagerClientEvent::Close { shard, epoch }
-                }
-                ManagerRequest::CaughtUp { shard, replica, ballot, incarnation } => {
-                    ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation }
-                }
-                ManagerRequest::Known { shard, begun, knowledge } => {
-                    ManagerClientEvent::Known { shard, begun, knowledge }
-                }
-                ManagerRequest::Held { shard, held } => ManagerClientEvent::Held { shard, held },
-            };
+            let event = ManagerClientEvent::Request(word);
             self.manager_client_step(now, event, effects);
         }
     }
@@ -500,25 +487,14 @@ impl<E: Engine> Worker<E> {
                         shoal_log::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
                 }
-                shoal_engine::EngineEffect::Reply { to, reply } => {
-                    effects.effects.push(WorkerEffect::Reply { to, reply });
+                shoal_engine::EngineEffect::Reply(reply) => {
+                    effects.effects.push(WorkerEffect::Reply(reply));
                 }
                 shoal_engine::EngineEffect::Timer { at } => {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
                 }
-                shoal_engine::EngineEffect::Report { shard, epoch, end } => {
-                    self.say(ManagerRequest::Report { shard, epoch, end }, effects);
-                }
-                shoal_engine::EngineEffect::Close { shard, epoch } => {
-                    self.say(ManagerRequest::Close { shard, epoch }, effects);
-                }
-                shoal_engine::EngineEffect::Known { shard, begun, knowledge } => {
-                    self.say(ManagerRequest::Known { shard, begun, knowledge }, effects);
-                }
-                shoal_engine::EngineEffect::Held { shard, held } => {
-                    self.say(ManagerRequest::Held { shard, held }, effects);
-                }
+                shoal_engine::EngineEffect::Manager(request) => self.say(request, effects),
                 shoal_engine::EngineEffect::Nudge { worker } => {
                     effects.effects.push(WorkerEffect::Nudge { worker });
                 }

@@ -9,7 +9,9 @@ use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
-use shoal_engine::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
+use shoal_engine::client::{
+    ClientId, ClientReply, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient,
+};
 use shoal_engine::engine::Task;
 use shoal_engine::{Engine, LocalDatabase, WorkerPlace};
 use shoal_net::{CoreInput, NetworkLimits, NodeTransactionClock, Outbox, SharedClusterId};
@@ -172,7 +174,9 @@ impl<E: Engine> WorkerHost<E> {
                 let frame = out.encode(|bytes| envelope.put(bytes));
                 out.to_worker(to, frame);
             }
-            WorkerEffect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
+            WorkerEffect::Reply(ReplyToClient { to, reply }) => {
+                answer(out, to, &ToClient::Reply(reply))
+            }
             WorkerEffect::Tell { message } => self.tell_managers(now, &message, out),
             WorkerEffect::Superseded => {
                 match self.worker.exceeds() {
@@ -370,7 +374,7 @@ impl<E: Engine> WorkerHost<E> {
                 out.close_client(client, "this node has not joined its cluster yet");
             }
             Ok(FromClient::Request(request)) => {
-                self.take(now, WorkerEvent::Client { from, request }, out);
+                self.take(now, WorkerEvent::Client(RequestFromClient { from, request }), out);
             }
             Ok(FromClient::Directory) => {
                 let configuration = self.worker.configuration().cloned();

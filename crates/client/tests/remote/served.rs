@@ -4,7 +4,9 @@ use crate::SECRET;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, Db};
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::client::{ClientId, Directory, FromClient, ToClient, requests_table};
+use shoal_engine::client::{
+    ClientId, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient, requests_table,
+};
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, Procedures};
 use shoal_mako::Mako;
@@ -31,7 +33,7 @@ impl Served {
         for effect in effects.effects {
             match effect {
                 WorkerEffect::Send { to, message } => out.to_worker(to, encode(&message)),
-                WorkerEffect::Reply { to, reply } => {
+                WorkerEffect::Reply(ReplyToClient { to, reply }) => {
                     out.to_client(
                         shoal_net::ConnectedClient(to.0),
                         encode(&ToClient::Reply(reply)),
@@ -55,7 +57,11 @@ impl Served {
     ) {
         match decode(frame).expect("the client makes sense") {
             FromClient::Request(request) => {
-                self.event(now, WorkerEvent::Client { from: ClientId(from.0), request }, out);
+                self.event(
+                    now,
+                    WorkerEvent::Client(RequestFromClient { from: ClientId(from.0), request }),
+                    out,
+                );
             }
             FromClient::Directory => {
                 let topology = Arc::clone(&self.topology);

@@ -5,11 +5,12 @@
 
 use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
-use super::epoch_end::{EpochEnd, FinalEnds};
+use super::epoch_end::FinalEnds;
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
 use super::recovery::{Generation, HeardEpochs, Recollection};
+use super::request::ManagerRequest;
 use super::state_machine::CLOSING_MAX;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,56 +24,8 @@ const HEARTBEATS_MAX: usize = 256;
 pub enum ManagerClientEvent {
     /// A manager says something.
     Received(ToNode),
-    /// The node's owner says how a closed epoch ended on a shard that it leads. Once for each
-    /// appointment; dropped and counted if that is not asked of this node. The owner may have heard from another node
-    /// that the epoch is closed, before the manager says so here: then it is said until that is known.
-    Report {
-        /// The shard.
-        shard: ShardId,
-        /// The epoch.
-        epoch: Epoch,
-        /// How it ended there, in the engine's form.
-        end: EpochEnd,
-    },
-    /// The node's owner says that something hangs in the open epoch, on a shard that it leads. Once for
-    /// each epoch; dropped and counted if that is over.
-    Close {
-        /// The shard.
-        shard: ShardId,
-        /// The epoch.
-        epoch: Epoch,
-    },
-    /// The node's owner says that an empty replica of a shard that it leads has all that was there
-    /// when its ballot began, accepted under that ballot. Dropped and counted if the configuration
-    /// does not call it empty, or speaks of another ballot or process by now: what was decided after the base of an earlier
-    /// ballot, with help that the replica has forgotten, it may lack.
-    CaughtUp {
-        /// The shard.
-        shard: ShardId,
-        /// The replica.
-        replica: NodeId,
-        /// The ballot.
-        ballot: Ballot,
-        /// The replica's process.
-        incarnation: Incarnation,
-    },
-    /// The node has stopped to learn about a shard whose majority is lost. Once for each such loss; repeated here until the
-    /// configuration says that it is known.
-    Known {
-        /// The shard.
-        shard: ShardId,
-        /// The epoch that began with the loss.
-        begun: Epoch,
-        /// What the node knows of the epochs before.
-        knowledge: Knowledge,
-    },
-    /// The survivors of such a shard are prepared, by this node. Once for each appointment.
-    Held {
-        /// The shard.
-        shard: ShardId,
-        /// They have all of these epochs up to there.
-        held: BTreeMap<Epoch, EpochEnd>,
-    },
+    /// The node's owner has the manager told something.
+    Request(ManagerRequest),
     /// A manager that has lost the majority of the others asks what is remembered.
     Recall {
         /// The generation of managers that it is to begin.
@@ -228,24 +181,7 @@ impl ManagerClient {
         }
         match event {
             ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
-            ManagerClientEvent::Report { shard, epoch, end } => {
-                self.on_report(now, shard, epoch, &end, effects);
-            }
-            ManagerClientEvent::Close { shard, epoch } => {
-                let message = |claim| ToManager::Close { claim, epoch };
-                self.say(now, RequestTopic::Close(epoch), shard, message, effects);
-            }
-            ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation } => {
-                self.on_caught_up(now, shard, replica, ballot, incarnation, effects);
-            }
-            ManagerClientEvent::Known { shard, begun, knowledge } => {
-                self.known.insert(shard, (begun, knowledge));
-                self.tell_known(effects);
-            }
-            ManagerClientEvent::Held { shard, held } => {
-                let message = |claim| ToManager::Held { claim, held };
-                self.say(now, RequestTopic::Held(shard), shard, message, effects);
-            }
+            ManagerClientEvent::Request(request) => self.on_request(now, request, effects),
             ManagerClientEvent::Recall { generation, pledges, heard } => {
                 self.recall(generation, pledges, heard, effects);
             }
@@ -557,7 +493,8 @@ impl ManagerClient {
         });
         for (shard, (begun, knowledge)) in &self.known {
             let (shard, begun, knowledge) = (*shard, *begun, knowledge.clone());
-            let message = ToManager::Known { incarnation, shard, begun, knowledge };
+            let request = ManagerRequest::Known { shard, begun, knowledge };
+            let message = ToManager::Request { incarnation, ballot: Ballot::default(), request };
             effects.push(ManagerClientEffect::Send { message });
         }
     }
@@ -581,37 +518,43 @@ impl ManagerClient {
         asked && self.claim(claim.shard) == Some(*claim)
     }
 
-    fn on_report(
+    /// The node's owner has the manager told something.
+    fn on_request(
         &mut self,
         now: Time,
-        shard: ShardId,
-        epoch: Epoch,
-        end: &EpochEnd,
+        request: ManagerRequest,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
-        let topic = RequestTopic::Report(epoch, shard);
-        let message = |claim| ToManager::Report { claim, epoch, end: end.clone() };
-        self.say(now, topic, shard, message, effects);
+        let topic = match &request {
+            ManagerRequest::Report { shard, epoch, .. } => RequestTopic::Report(*epoch, *shard),
+            ManagerRequest::Close { epoch, .. } => RequestTopic::Close(*epoch),
+            ManagerRequest::CaughtUp { shard, replica, ballot, incarnation } => {
+                if !self.has_caught_up(*shard, *replica, *ballot, *incarnation) {
+                    self.late_messages += 1;
+                    return;
+                }
+                RequestTopic::CaughtUp(*shard, *replica)
+            }
+            ManagerRequest::Known { shard, begun, knowledge } => {
+                self.known.insert(*shard, (*begun, knowledge.clone()));
+                return self.tell_known(effects);
+            }
+            ManagerRequest::Held { shard, .. } => RequestTopic::Held(*shard),
+        };
+        self.say(now, topic, request, effects);
     }
 
-    fn on_caught_up(
-        &mut self,
-        now: Time,
+    /// Does a replica that has caught up under a ballot, in a process, count for the configuration of this node?
+    fn has_caught_up(
+        &self,
         shard: ShardId,
         replica: NodeId,
         ballot: Ballot,
         incarnation: Incarnation,
-        effects: &mut Vec<ManagerClientEffect>,
-    ) {
+    ) -> bool {
         let standing = self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize));
-        let current = standing.is_some_and(|standing| standing.incarnation == incarnation);
-        if !current || self.claim(shard).is_none_or(|claim| claim.ballot != ballot) {
-            self.late_messages += 1;
-            return;
-        }
-        let topic = RequestTopic::CaughtUp(shard, replica);
-        let message = |claim| ToManager::CaughtUp { claim, replica, incarnation };
-        self.say(now, topic, shard, message, effects);
+        standing.is_some_and(|standing| standing.incarnation == incarnation)
+            && self.claim(shard).is_some_and(|claim| claim.ballot == ballot)
     }
 
     /// Says something as the leader of a shard, now and until it is heard.
@@ -619,15 +562,16 @@ impl ManagerClient {
         &mut self,
         now: Time,
         topic: RequestTopic,
-        shard: ShardId,
-        message: impl FnOnce(LeadershipClaim) -> ToManager,
+        request: ManagerRequest,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
-        let Some(claim) = self.claim(shard).filter(|claim| self.is_wanted(topic, claim)) else {
+        let claim = self.claim(request.shard());
+        let Some(claim) = claim.filter(|claim| self.is_wanted(topic, claim)) else {
             self.late_messages += 1;
             return;
         };
-        let message = message(claim);
+        let LeadershipClaim { incarnation, ballot, .. } = claim;
+        let message = ToManager::Request { incarnation, ballot, request };
         let again = now + self.options.retry_after;
         effects.push(ManagerClientEffect::Send { message: message.clone() });
         self.pending.insert(topic, RepeatedRequest { claim, message, again });

@@ -12,6 +12,7 @@ use super::lease_tracker::LeaseTracker;
 use super::log::ManagerLog;
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
+use super::request::ManagerRequest;
 use super::state_machine::{Applied, StateMachine};
 use shoal_types::{ClusterId, NodeId, Time};
 use std::collections::VecDeque;
@@ -309,25 +310,10 @@ impl<L: ManagerLog> Manager<L> {
             ToManager::Join { instance, after, lost } => {
                 self.on_join(now, from, instance, after, lost, effects);
             }
-            ToManager::Report { claim, epoch, end } => {
-                self.on_claim(now, from, claim, Action::Report { claim, epoch, end });
-            }
-            ToManager::Close { claim, epoch } => {
-                self.on_claim(now, from, claim, Action::Close { claim, epoch });
-            }
-            ToManager::CaughtUp { claim, replica, incarnation } => {
-                self.on_claim(now, from, claim, Action::CaughtUp { claim, replica, incarnation });
-            }
-            ToManager::Known { incarnation, shard, begun, knowledge } => {
-                let node = from;
-                let known = Action::Known { node, incarnation, shard, begun, knowledge };
-                match self.machine.asks(shard, begun, node, incarnation) {
-                    true => self.propose_once(now, known),
-                    false => self.counters.late_messages += 1,
-                }
-            }
-            ToManager::Held { claim, held } => {
-                self.on_claim(now, from, claim, Action::Held { claim, held });
+            ToManager::Request { incarnation, ballot, request } => {
+                let shard = request.shard();
+                let claim = LeadershipClaim { node: from, incarnation, shard, ballot };
+                self.on_request(now, claim, request);
             }
             // For the host of a manager that recovers: by now it is done.
             ToManager::Recalled { .. } => self.counters.late_messages += 1,
@@ -385,15 +371,39 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// A node says something as a leader. What would be void is not even proposed.
-    fn on_claim(&mut self, now: Time, from: NodeId, claim: LeadershipClaim, action: Action) {
-        if claim.node != from {
-            self.counters.bad_messages += 1;
-        } else if self.machine.counts(&claim) {
-            self.propose_once(now, action);
-        } else {
+    /// A node tells something. What would be void is not even proposed.
+    fn on_request(&mut self, now: Time, claim: LeadershipClaim, request: ManagerRequest) {
+        let LeadershipClaim { node, incarnation, shard, ballot } = claim;
+        let counts = match &request {
+            ManagerRequest::Known { begun, .. } => {
+                self.machine.asks(shard, *begun, node, incarnation)
+            }
+            // A node tells this under the ballot under which the replica has caught up.
+            ManagerRequest::CaughtUp { ballot: under, .. } if *under != ballot => {
+                self.counters.bad_messages += 1;
+                return;
+            }
+            ManagerRequest::Report { .. }
+            | ManagerRequest::Close { .. }
+            | ManagerRequest::CaughtUp { .. }
+            | ManagerRequest::Held { .. } => self.machine.counts(&claim),
+        };
+        if !counts {
             self.counters.late_messages += 1;
+            return;
         }
+        let action = match request {
+            ManagerRequest::Report { epoch, end, .. } => Action::Report { claim, epoch, end },
+            ManagerRequest::Close { epoch, .. } => Action::Close { claim, epoch },
+            ManagerRequest::CaughtUp { replica, incarnation, .. } => {
+                Action::CaughtUp { claim, replica, incarnation }
+            }
+            ManagerRequest::Known { begun, knowledge, .. } => {
+                Action::Known { node, incarnation, shard, begun, knowledge }
+            }
+            ManagerRequest::Held { held, .. } => Action::Held { claim, held },
+        };
+        self.propose_once(now, action);
     }
 
     /// Proposes, unless the same is in flight.

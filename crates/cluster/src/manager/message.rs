@@ -6,11 +6,10 @@
 use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
 use super::epoch_end::EpochEnd;
-use super::loss::Knowledge;
 use super::recovery::{Generation, Recollection};
+use super::request::ManagerRequest;
 use shoal_types::wire::Coded;
-use shoal_types::{Epoch, NodeId, ShardId};
-use std::collections::BTreeMap;
+use shoal_types::{Ballot, Epoch};
 use std::sync::Arc;
 
 /// From a node to the manager.
@@ -41,57 +40,20 @@ pub enum ToManager {
         /// Whether the memory of the former process is lost.
         lost: bool,
     },
-    /// The end of an epoch on a shard. Repeated until `Reported`, or until the configuration says
-    /// that another node leads or the epoch is settled.
+    /// A request of this node. A report is repeated until `Reported`, the rest until the configuration shows that it was
+    /// received; all of it until the configuration says that another node has to make it, or none any more.
     #[coded(tag = 2)]
-    Report {
-        /// The sender's leadership.
-        claim: LeadershipClaim,
-        /// Which epoch.
-        epoch: Epoch,
-        /// How it ended there, in the engine's form.
-        end: EpochEnd,
-    },
-    /// Something hangs in the open epoch. Repeated until the configuration has a later one.
-    #[coded(tag = 3)]
-    Close {
-        /// The sender's leadership.
-        claim: LeadershipClaim,
-        /// Which epoch.
-        epoch: Epoch,
-    },
-    /// An empty replica has what it needs. Repeated until the configuration says so.
-    #[coded(tag = 4)]
-    CaughtUp {
-        /// The sender's leadership.
-        claim: LeadershipClaim,
-        /// The replica.
-        replica: NodeId,
-        /// The incarnation that has caught up.
-        incarnation: Incarnation,
-    },
-    /// What this node knows of a shard whose majority is lost. Repeated until the configuration says that it is known.
-    #[coded(tag = 5)]
-    Known {
+    Request {
         /// The sender's incarnation.
         incarnation: Incarnation,
-        /// The shard.
-        shard: ShardId,
-        /// The epoch that began with the loss.
-        begun: Epoch,
-        /// Of the epochs before.
-        knowledge: Knowledge,
-    },
-    /// The survivors of such a shard are prepared. Repeated until the configuration says how the epochs end.
-    #[coded(tag = 6)]
-    Held {
-        /// The sender's leadership.
-        claim: LeadershipClaim,
-        /// They have all of these epochs up to there.
-        held: BTreeMap<Epoch, EpochEnd>,
+        /// The ballot under which it leads the request's shard. The first for [`ManagerRequest::Known`], for which no leader
+        /// is needed.
+        ballot: Ballot,
+        /// What it requests.
+        request: ManagerRequest,
     },
     /// In answer to `Recall`.
-    #[coded(tag = 7)]
+    #[coded(tag = 3)]
     Recalled {
         /// Which generation was asked for.
         generation: Generation,
@@ -103,19 +65,13 @@ pub enum ToManager {
 impl ToManager {
     /// Whether the ends of epochs that it tells are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
     pub(super) fn is_within_limits(&self) -> bool {
-        let all = |ends: &BTreeMap<Epoch, EpochEnd>| ends.values().all(EpochEnd::is_within_limits);
         match self {
-            ToManager::Report { end, .. } => end.is_within_limits(),
-            ToManager::Known { knowledge, .. } => all(&knowledge.durable) && all(&knowledge.ends),
-            ToManager::Held { held, .. } => all(held),
+            ToManager::Request { request, .. } => request.is_within_limits(),
             ToManager::Recalled { told, .. } => {
                 let mut ends = told.heard.ends.values().flatten().flatten();
                 ends.all(EpochEnd::is_within_limits)
             }
-            ToManager::Heartbeat { .. }
-            | ToManager::Join { .. }
-            | ToManager::Close { .. }
-            | ToManager::CaughtUp { .. } => true,
+            ToManager::Heartbeat { .. } | ToManager::Join { .. } => true,
         }
     }
 }

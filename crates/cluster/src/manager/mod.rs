@@ -75,7 +75,7 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `epoch_end.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with `appoint.rs`,
-//! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
+//! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `request.rs`, `message.rs`, `core.rs` with
 //! `lease_tracker.rs`, `client.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
@@ -97,6 +97,7 @@ mod message;
 mod options;
 mod outage;
 mod recovery;
+mod request;
 mod simulated;
 mod state_machine;
 #[cfg(test)]
@@ -117,5 +118,6 @@ pub use message::{ToManager, ToNode};
 pub use options::{ManagerOptions, ManagerPlantedBugs};
 pub use outage::Outage;
 pub use recovery::{Generation, HeardEpochs, NotRecovered, Recollection};
+pub use request::ManagerRequest;
 pub use simulated::{LogPace, SimulatedLog};
 pub use state_machine::{Applied, StateMachine};

@@ -3,8 +3,9 @@
 
 use super::{
     Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeardEpochs, HeartbeatRecord, Incarnation, LeadershipClaim, Move, NodeStanding,
-    ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
+    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim,
+    ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager,
+    ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use proptest::collection::vec;
@@ -125,9 +126,22 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                 ToManager::Heartbeat { instance, incarnation, round, granted, known }
             }
             1 => ToManager::Join { instance, after: incarnation, lost },
-            2 => ToManager::Report { claim, epoch, end: EpochEnd::up_to(known) },
-            3 => ToManager::Close { claim, epoch },
-            4 => {
+            2 | 3 | 5 => {
+                let (shard, ballot, end) = (claim.shard, claim.ballot, EpochEnd::up_to(known));
+                let (held, replica) = ([(epoch, end.clone())].into(), NodeId(three));
+                let request = match (variant, lost) {
+                    (2, false) => ManagerRequest::Report { shard, epoch, end },
+                    (2, true) => ManagerRequest::Close { shard, epoch },
+                    (3, false) => {
+                        let knowledge = Knowledge { durable: held, ends: BTreeMap::new() };
+                        ManagerRequest::Known { shard, begun: epoch, knowledge }
+                    }
+                    (3, true) => ManagerRequest::Held { shard, held },
+                    _ => ManagerRequest::CaughtUp { shard, replica, ballot, incarnation },
+                };
+                ToManager::Request { incarnation, ballot, request }
+            }
+            _ => {
                 let (configuration, (closed, end)) = remembered;
                 let ends = [(Epoch(closed), vec![end.map(EpochEnd::up_to)])].into();
                 let heard = HeardEpochs { open: epoch, ends };
@@ -135,7 +149,6 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                 let told = Recollection { instance, incarnation, pledged, configuration, heard };
                 ToManager::Recalled { generation: Generation(round), told }
             }
-            _ => ToManager::CaughtUp { claim, replica: NodeId(three), incarnation },
         }
     })
 }
@@ -263,10 +276,14 @@ fn forms_stay_as_they_are() {
     let ballot = Ballot { epoch: Epoch(4), node: NodeId(1) };
     let claim =
         LeadershipClaim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
-    let report = ToManager::Report { claim, epoch: Epoch(5), end: EpochEnd::up_to(6) };
+    let (shard, epoch, end) = (ShardId(3), Epoch(5), EpochEnd::up_to(6));
+    let request = ManagerRequest::Report { shard, epoch, end };
+    let report = ToManager::Request { incarnation: Incarnation(2), ballot, request };
     let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
     let tail = [5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6];
-    assert_eq!(encode(&report), [&[2][..], &claim_form, &tail].concat());
+    let [incarnation_form, ballot_form] = [&claim_form[4..8], &claim_form[12..]];
+    let request_form = [&[0][..], &claim_form[8..12], &tail].concat();
+    assert_eq!(encode(&report), [&[2][..], incarnation_form, ballot_form, &request_form].concat());
     assert_eq!(
         encode(&ToNode::Reported { claim, epoch: Epoch(5) }),
         [&[4][..], &claim_form, &tail[..4]].concat()

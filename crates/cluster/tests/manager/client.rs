@@ -3,8 +3,8 @@
 use crate::world::DRAWN;
 use shoal_cluster::manager::{
     Action, Applied, Command, Configuration, EpochEnd, Generation, Incarnation, ManagerClient,
-    ManagerClientEffect, ManagerClientEvent, ManagerOptions, ProcessInstance, Revision,
-    StateMachine, Term, ToManager, ToNode,
+    ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerRequest, ProcessInstance,
+    Revision, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
@@ -178,9 +178,9 @@ fn a_superseded_process_is_over() {
 /// The reports in these effects.
 fn reports(effects: &[ManagerClientEffect]) -> Vec<(Epoch, EpochEnd)> {
     let reports = effects.iter().filter_map(|effect| match effect {
-        ManagerClientEffect::Send { message: ToManager::Report { epoch, end, .. } } => {
-            Some((*epoch, end.clone()))
-        }
+        ManagerClientEffect::Send {
+            message: ToManager::Request { request: ManagerRequest::Report { epoch, end, .. }, .. },
+        } => Some((*epoch, end.clone())),
         _ => None,
     });
     reports.collect()
@@ -196,10 +196,12 @@ fn only_what_is_asked_is_reported() {
     let event =
         ManagerClientEvent::Received(ToNode::Configured { configuration: Arc::new(closed) });
     member.step(ms(20), event, &mut Vec::new());
-    let report = |epoch| ManagerClientEvent::Report {
-        shard: SHARD,
-        epoch: Epoch(epoch),
-        end: EpochEnd::Whole,
+    let report = |epoch| {
+        ManagerClientEvent::Request(ManagerRequest::Report {
+            shard: SHARD,
+            epoch: Epoch(epoch),
+            end: EpochEnd::Whole,
+        })
     };
     let mut effects = Vec::new();
     member.step(ms(20), report(1), &mut effects);
@@ -213,8 +215,11 @@ fn only_what_is_asked_is_reported() {
 #[test]
 fn what_is_reported_early_is_said_until_it_is_heard() {
     let (mut member, all) = joined(1, 1);
-    let event =
-        ManagerClientEvent::Report { shard: SHARD, epoch: Epoch(1), end: EpochEnd::up_to(7) };
+    let event = ManagerClientEvent::Request(ManagerRequest::Report {
+        shard: SHARD,
+        epoch: Epoch(1),
+        end: EpochEnd::up_to(7),
+    });
     let mut effects = Vec::new();
     member.step(ms(20), event, &mut effects);
     let mut closed = Configuration::clone(&all[4]);
@@ -241,7 +246,12 @@ fn what_caught_up_did_so_under_one_ballot_in_one_process() {
     let event = ManagerClientEvent::Received(ToNode::Configured { configuration: Arc::new(empty) });
     member.step(ms(20), event, &mut Vec::new());
     let mut says = |ballot, incarnation| {
-        let event = ManagerClientEvent::CaughtUp { shard: SHARD, replica, ballot, incarnation };
+        let event = ManagerClientEvent::Request(ManagerRequest::CaughtUp {
+            shard: SHARD,
+            replica,
+            ballot,
+            incarnation,
+        });
         let mut effects = Vec::new();
         member.step(ms(20), event, &mut effects);
         effects.iter().any(|effect| matches!(effect, ManagerClientEffect::Send { .. }))

@@ -6,7 +6,7 @@ use shoal_cluster::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
     Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager,
     ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions,
-    ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode,
+    ManagerRequest, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId, TableId, Time};
@@ -92,21 +92,39 @@ fn to_manager(random: &mut Random) -> ToManager {
         }
         2 => {
             let (epoch, end) = (Epoch(number(random) as u32), EpochEnd::up_to(number(random)));
-            ToManager::Report { claim: claim(random), epoch, end }
+            requested(random, |shard, _| ManagerRequest::Report { shard, epoch, end })
         }
-        3 => ToManager::Close { claim: claim(random), epoch: Epoch(number(random) as u32) },
+        3 => {
+            let epoch = Epoch(number(random) as u32);
+            requested(random, |shard, _| ManagerRequest::Close { shard, epoch })
+        }
         4 => {
-            let (shard, begun) = (claim(random).shard, Epoch(number(random) as u32));
+            let begun = Epoch(number(random) as u32);
             let knowledge = Knowledge { durable: clocks(random), ends: clocks(random) };
-            let incarnation = Incarnation(number(random) as u32);
-            ToManager::Known { incarnation, shard, begun, knowledge }
+            requested(random, |shard, _| ManagerRequest::Known { shard, begun, knowledge })
         }
-        5 => ToManager::Held { claim: claim(random), held: clocks(random) },
+        5 => {
+            let held = clocks(random);
+            requested(random, |shard, _| ManagerRequest::Held { shard, held })
+        }
         _ => {
             let (replica, incarnation) = (node(random), Incarnation(number(random) as u32));
-            ToManager::CaughtUp { claim: claim(random), replica, incarnation }
+            let under = if random.chance(1, 4) { Some(claim(random).ballot) } else { None };
+            requested(random, |shard, ballot| {
+                let ballot = under.unwrap_or(ballot);
+                ManagerRequest::CaughtUp { shard, replica, ballot, incarnation }
+            })
         }
     }
+}
+
+/// A request in any name, about the shard and under the ballot of that.
+fn requested(
+    random: &mut Random,
+    request: impl FnOnce(ShardId, Ballot) -> ManagerRequest,
+) -> ToManager {
+    let LeadershipClaim { incarnation, shard, ballot, .. } = claim(random);
+    ToManager::Request { incarnation, ballot, request: request(shard, ballot) }
 }
 
 fn action(random: &mut Random) -> Action {
@@ -123,15 +141,21 @@ fn action(random: &mut Random) -> Action {
             let heard = Time(number(random));
             Action::Join { node: node(random), instance, after, lost, heard }
         }
-        ToManager::Report { claim, epoch, end } => Action::Report { claim, epoch, end },
-        ToManager::Close { claim, epoch } => Action::Close { claim, epoch },
-        ToManager::CaughtUp { claim, replica, incarnation } => {
-            Action::CaughtUp { claim, replica, incarnation }
+        ToManager::Request { incarnation, ballot, request } => {
+            let (node, shard) = (node(random), request.shard());
+            let claim = LeadershipClaim { node, incarnation, shard, ballot };
+            match request {
+                ManagerRequest::Report { epoch, end, .. } => Action::Report { claim, epoch, end },
+                ManagerRequest::Close { epoch, .. } => Action::Close { claim, epoch },
+                ManagerRequest::CaughtUp { replica, incarnation, .. } => {
+                    Action::CaughtUp { claim, replica, incarnation }
+                }
+                ManagerRequest::Known { begun, knowledge, .. } => {
+                    Action::Known { node, incarnation, shard, begun, knowledge }
+                }
+                ManagerRequest::Held { held, .. } => Action::Held { claim, held },
+            }
         }
-        ToManager::Known { incarnation, shard, begun, knowledge } => {
-            Action::Known { node: node(random), incarnation, shard, begun, knowledge }
-        }
-        ToManager::Held { claim, held } => Action::Held { claim, held },
         ToManager::Recalled { .. } => Action::Tick { heard: Vec::new() },
     }
 }
@@ -270,12 +294,17 @@ fn run_member(random: &mut Random) {
             0 => ManagerClientEvent::Timer,
             1 => {
                 let (epoch, end) = (Epoch(number(random) as u32), EpochEnd::up_to(number(random)));
-                ManagerClientEvent::Report { shard, epoch, end }
+                ManagerClientEvent::Request(ManagerRequest::Report { shard, epoch, end })
             }
             2 => {
                 let ballot = Ballot { epoch: Epoch(number(random) as u32), node: node(random) };
                 let incarnation = Incarnation(number(random) as u32);
-                ManagerClientEvent::CaughtUp { shard, replica: node(random), ballot, incarnation }
+                ManagerClientEvent::Request(ManagerRequest::CaughtUp {
+                    shard,
+                    replica: node(random),
+                    ballot,
+                    incarnation,
+                })
             }
             _ => ManagerClientEvent::Received(to_node(random, &like)),
         };

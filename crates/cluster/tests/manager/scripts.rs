@@ -20,7 +20,7 @@
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
     Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent,
-    ManagerOptions,
+    ManagerOptions, ManagerRequest,
 };
 use shoal_cluster::topology::{Home, Partitioning, Topology};
 use shoal_golden::Words;
@@ -263,11 +263,17 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
             let inf = words.has("inf");
             let end = if inf { EpochEnd::Whole } else { EpochEnd::up_to(words.number(4)) };
-            world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, end })
+            world.member_step(
+                words.node(1),
+                ManagerClientEvent::Request(ManagerRequest::Report { shard, epoch, end }),
+            )
         }
         "close" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
-            world.member_step(words.node(1), ManagerClientEvent::Close { shard, epoch })
+            world.member_step(
+                words.node(1),
+                ManagerClientEvent::Request(ManagerRequest::Close { shard, epoch }),
+            )
         }
         "caught" => {
             let (shard, replica) = (words.shard(2), words.node(3));
@@ -276,7 +282,12 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
                 configuration.and_then(ManagerClient::configuration).expect("it joined");
             let ballot = configuration.shard(shard).expect("there").ballot;
             let incarnation = configuration.nodes[replica.0 as usize].incarnation;
-            let event = ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation };
+            let event = ManagerClientEvent::Request(ManagerRequest::CaughtUp {
+                shard,
+                replica,
+                ballot,
+                incarnation,
+            });
             world.member_step(words.node(1), event)
         }
         "show" => {

@@ -7,8 +7,8 @@
 use shoal_cluster::manager::{
     Applied, Ask, CarriedLog, ClusterChange, Configuration, EpochEnd, FinalEnds, Incarnation,
     LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect,
-    ManagerEvent, ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine,
-    ToManager, ToNode,
+    ManagerEvent, ManagerOptions, ManagerPlantedBugs, ManagerRequest, ProcessInstance,
+    SimulatedLog, StateMachine, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::wire::{Coded, decode, encode};
@@ -606,7 +606,10 @@ impl World {
         match task {
             Task::Report { shard, epoch, ballot } if ballot_of(shard) == Some(ballot) => {
                 let end = epoch_end(shard, epoch, ballot);
-                self.member_step(id, ManagerClientEvent::Report { shard, epoch, end })
+                self.member_step(
+                    id,
+                    ManagerClientEvent::Request(ManagerRequest::Report { shard, epoch, end }),
+                )
             }
             // It may come when the node leads under another ballot: that is for the member to see.
             Task::CaughtUp { shard, replica, incarnation, ballot } => {
@@ -622,7 +625,12 @@ impl World {
                     return Ok(());
                 }
                 let incarnation = Incarnation(incarnation);
-                let event = ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation };
+                let event = ManagerClientEvent::Request(ManagerRequest::CaughtUp {
+                    shard,
+                    replica,
+                    ballot,
+                    incarnation,
+                });
                 self.member_step(id, event)
             }
             Task::Report { .. } => Ok(()),

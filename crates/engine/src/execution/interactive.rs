@@ -18,7 +18,9 @@ use super::tasks::Task;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, LocalCommand, WorkerContext};
-use crate::client::{AHEAD_BYTES_MAX, ClientId, ClientReply, STEPS_AHEAD_MAX, SessionEnd};
+use crate::client::{
+    AHEAD_BYTES_MAX, ClientId, ClientReply, ReplyToClient, STEPS_AHEAD_MAX, SessionEnd,
+};
 use crate::operation::{Operation, OperationResult};
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Kind;
@@ -132,7 +134,7 @@ impl InteractiveSessions {
     }
 
     fn reply(&self, to: ClientId, reply: ClientReply) {
-        self.worker_context.local_command(LocalCommand::Reply { to, reply });
+        self.worker_context.local_command(LocalCommand::Reply(ReplyToClient { to, reply }));
     }
 
     /// Takes steps, or answers them; where a session begins with them, what has to be run for it is returned.
@@ -436,7 +438,7 @@ async fn run(
 ) -> Result<()> {
     let answer = |result| {
         let reply = session.borrow_mut().answer(result);
-        worker_context.local_command(LocalCommand::Reply { to, reply });
+        worker_context.local_command(LocalCommand::Reply(ReplyToClient { to, reply }));
     };
     let transaction = match LocalDatabase::new(worker_context).begin().await {
         Ok(transaction) => transaction,

@@ -12,7 +12,9 @@ use super::request_rows::{drop_rows, look_up, unsettled};
 use super::tasks::Task;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{LocalCommand, WorkerContext};
-use crate::client::{ClientId, ClientReply, ClientRequest, Relay, worker_of};
+use crate::client::{
+    ClientId, ClientReply, ClientRequest, Relay, ReplyToClient, RequestFromClient, worker_of,
+};
 use crate::planted_bugs::PlantedBug;
 use crate::request_table::{REQUESTS_TABLE, request_key, request_row};
 use crate::slow::Kind;
@@ -83,21 +85,22 @@ impl ProcedureCalls {
     }
 
     /// Takes a request; what has to be run for it is returned.
-    pub(crate) fn request(&mut self, from: ClientId, request: ClientRequest) -> Option<Task> {
+    pub(crate) fn request(&mut self, request: RequestFromClient) -> Option<Task> {
+        let RequestFromClient { from, request } = request;
         self.take(Caller { client: from, via: None }, request)
     }
 
     /// Takes what another node passes on; what has to be run for it is returned.
     pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
         match relay {
-            Relay::Request {
+            Relay::Request(RequestFromClient {
                 from,
                 request: request @ (ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. }),
-            } => self.take(Caller { client: from, via: Some(node) }, request),
+            }) => self.take(Caller { client: from, via: Some(node) }, request),
             // Interactive transactions are not passed on.
-            Relay::Request { .. } => None,
-            Relay::Reply { to, reply } => {
-                self.worker_context.local_command(LocalCommand::Reply { to, reply });
+            Relay::Request(_) => None,
+            Relay::Reply(reply) => {
+                self.worker_context.local_command(LocalCommand::Reply(reply));
                 None
             }
         }
@@ -121,7 +124,7 @@ impl ProcedureCalls {
         if leader != self.worker_context.place.node {
             // What was passed on once is not passed on again: its client asks again.
             if from.via.is_none() {
-                let relay = Relay::Request { from: from.client, request };
+                let relay = Relay::Request(RequestFromClient { from: from.client, request });
                 self.worker_context.local_command(LocalCommand::Relay { to: leader, relay });
             }
             return None;
@@ -229,10 +232,10 @@ struct Caller {
 
 impl Caller {
     fn told(self, reply: ClientReply) -> LocalCommand {
-        let to = self.client;
+        let reply = ReplyToClient { to: self.client, reply };
         match self.via {
-            None => LocalCommand::Reply { to, reply },
-            Some(node) => LocalCommand::Relay { to: node, relay: Relay::Reply { to, reply } },
+            None => LocalCommand::Reply(reply),
+            Some(node) => LocalCommand::Relay { to: node, relay: Relay::Reply(reply) },
         }
     }
 

@@ -17,7 +17,7 @@ use super::slot::ResultSlot;
 use super::tasks::Tasks;
 use super::timers::Timers;
 use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerContext};
-use crate::client::{ClientId, ClientRequest, Relay};
+use crate::client::{Relay, RequestFromClient};
 use crate::counters::EngineCounters;
 use crate::events::{EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
@@ -104,8 +104,8 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// A client asks for something.
-    pub fn request(&mut self, from: ClientId, request: ClientRequest) {
-        self.tasks.extend(self.calls.request(from, request));
+    pub fn request(&mut self, request: RequestFromClient) {
+        self.tasks.extend(self.calls.request(request));
     }
 
     /// Another node passes something on.
@@ -167,9 +167,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         while let Some(local_command) = self.worker_context.next_local_command() {
             match local_command {
                 LocalCommand::Sleep { until, slot } => self.sleeping.add(until, slot),
-                LocalCommand::Reply { to, reply } => {
-                    effects.push(EngineEffect::Reply { to, reply });
-                }
+                LocalCommand::Reply(reply) => effects.push(EngineEffect::Reply(reply)),
                 LocalCommand::Relay { to, relay } => {
                     let to = self.peer(to);
                     effects.push(EngineEffect::Send { to, message: M::relay(relay) });

@@ -7,7 +7,7 @@ use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
-use crate::client::{ClientId, ClientReply, Relay};
+use crate::client::{Relay, ReplyToClient};
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Slows;
 use shoal_cluster::manager::{Configuration, Incarnation};
@@ -153,12 +153,7 @@ pub(crate) enum LocalCommand {
         slot: Rc<ResultSlot<()>>,
     },
     /// Answer a client.
-    Reply {
-        /// The client to be answered.
-        to: ClientId,
-        /// The answer.
-        reply: ClientReply,
-    },
+    Reply(ReplyToClient),
     /// Pass something on between a client and the node that serves it.
     Relay {
         /// The other node.

@@ -1,6 +1,8 @@
 //! Values of what engines have in common, drawn for property tests: of the forms here, and of engines' messages.
 
-use crate::client::{ClientId, ClientReply, ClientRequest, Relay, SessionEnd};
+use crate::client::{
+    ClientId, ClientReply, ClientRequest, Relay, ReplyToClient, RequestFromClient, SessionEnd,
+};
 use crate::execution::participant_table::BranchHeader;
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use crate::transaction_id::TransactionId;
@@ -145,8 +147,11 @@ fn reply() -> impl Strategy<Value = ClientReply> {
 /// What a node passes on between a client and the node that serves it.
 pub fn relay() -> impl Strategy<Value = Relay> {
     prop_oneof![
-        (number(), request())
-            .prop_map(|(from, request)| Relay::Request { from: ClientId(from), request }),
-        (number(), reply()).prop_map(|(to, reply)| Relay::Reply { to: ClientId(to), reply }),
+        (number(), request()).prop_map(|(from, request)| Relay::Request(RequestFromClient {
+            from: ClientId(from),
+            request
+        })),
+        (number(), reply())
+            .prop_map(|(to, reply)| Relay::Reply(ReplyToClient { to: ClientId(to), reply })),
     ]
 }

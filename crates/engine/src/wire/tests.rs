@@ -2,7 +2,8 @@
 
 use super::strategies::{header, relay};
 use crate::client::{
-    ClientReply, ClientRequest, Directory, FromClient, Relay, SessionEnd, ToClient,
+    ClientReply, ClientRequest, Directory, FromClient, Relay, ReplyToClient, RequestFromClient,
+    SessionEnd, ToClient,
 };
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use bytes::Bytes;
@@ -22,8 +23,8 @@ proptest! {
     fn what_clients_hear_and_say_returns(relay in relay(), header in header()) {
         returns(&relay);
         match &relay {
-            Relay::Request { request, .. } => returns(&FromClient::Request(request.clone())),
-            Relay::Reply { reply, .. } => returns(&ToClient::Reply(reply.clone())),
+            Relay::Request(RequestFromClient { request, .. }) => returns(&FromClient::Request(request.clone())),
+            Relay::Reply(ReplyToClient { reply, .. }) => returns(&ToClient::Reply(reply.clone())),
         }
         returns(&header);
     }

@@ -8,7 +8,7 @@ use super::participant::MakoBranch;
 use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::Configuration;
+use shoal_cluster::manager::{Configuration, ManagerRequest};
 use shoal_engine::engine::EngineEffect;
 use shoal_types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
@@ -210,7 +210,11 @@ impl Mako {
             return;
         }
         effects.observe(|| MakoObservation::Reported { shard, epoch, watermark });
-        effects.push(EngineEffect::Report { shard, epoch, end: end_at(watermark) });
+        effects.push(EngineEffect::Manager(ManagerRequest::Report {
+            shard,
+            epoch,
+            end: end_at(watermark),
+        }));
     }
 
     /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So

@@ -9,7 +9,7 @@
 use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::Configuration;
+use shoal_cluster::manager::{Configuration, ManagerRequest};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::sequences;
 use shoal_engine::replication::in_flight_clocks::InFlight;
@@ -199,7 +199,7 @@ impl Mako {
         }
         self.failure_detector.asked = open;
         effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
-        effects.push(EngineEffect::Close { shard, epoch: open });
+        effects.push(EngineEffect::Manager(ManagerRequest::Close { shard, epoch: open }));
     }
 
     /// The place of a shard that this worker leads, and on which something of the open epoch hangs; else of one whose stream

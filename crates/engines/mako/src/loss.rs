@@ -14,7 +14,7 @@
 use super::epoch_ends::{clock_of, end_at};
 use super::{Mako, MakoEffects};
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage};
+use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, ManagerRequest};
 use shoal_engine::engine::EngineEffect;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
@@ -70,7 +70,11 @@ impl Mako {
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
                 && loss.stage == LossStage::Asking
             {
-                effects.push(EngineEffect::Known { shard, begun, knowledge });
+                effects.push(EngineEffect::Manager(ManagerRequest::Known {
+                    shard,
+                    begun,
+                    knowledge,
+                }));
             }
         }
     }
@@ -95,7 +99,7 @@ impl Mako {
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
         if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot), clocks) {
             let held = held.into_iter().map(|(epoch, clock)| (epoch, end_at(clock))).collect();
-            effects.push(EngineEffect::Held { shard, held });
+            effects.push(EngineEffect::Manager(ManagerRequest::Held { shard, held }));
         }
     }
 

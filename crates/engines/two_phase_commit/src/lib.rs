@@ -263,11 +263,9 @@ impl Engine for TwoPhaseCommit {
             {
                 self.receive(from.node, message, effects);
             }
-            EngineEvent::Client { from, request } if holds_lease => {
-                self.runtime.request(from, request);
-            }
+            EngineEvent::Client(request) if holds_lease => self.runtime.request(request),
             // The client asks again, here or elsewhere.
-            EngineEvent::Received { .. } | EngineEvent::Client { .. } => {
+            EngineEvent::Received { .. } | EngineEvent::Client(_) => {
                 self.runtime.counters.dropped += 1;
             }
             EngineEvent::Configured { configuration, incarnation } => {

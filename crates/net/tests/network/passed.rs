@@ -71,8 +71,8 @@ fn frames_of_one_sender_keep_their_order_large_ones_too() {
             }),
         );
         for size in sizes {
-            let (taker, from, frame) = wait_passed(&nodes[to.node.0 as usize]);
-            assert_eq!((taker, from, frame.len()), (to.worker, place(0, 0), size));
+            let (receiver, from, frame) = wait_passed(&nodes[to.node.0 as usize]);
+            assert_eq!((receiver, from, frame.len()), (to.worker, place(0, 0), size));
         }
     }
 }
@@ -116,7 +116,7 @@ fn what_is_for_a_worker_that_is_not_is_dropped_and_the_connection_stands() {
         }
     });
     let mut heard = [wait_passed(&nodes[1]), wait_passed(&nodes[1])];
-    heard.sort_by_key(|(taker, ..)| *taker);
+    heard.sort_by_key(|(receiver, ..)| *receiver);
     let [(_, from, straight), (_, also_from, there)] = heard;
     assert_eq!((from, also_from), (place(0, 0), place(0, 0)));
     assert_eq!((&straight[..], &there[..]), (&b"straight"[..], &b"there"[..]));

@@ -1,6 +1,8 @@
 //! A worker that has a lot to do: it still lets work in, and its transactions do not get in each other's way.
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engine::client::{
+    ClientId, ClientReply, ClientRequest, ReplyToClient, RequestFromClient,
+};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::Operation;
 use shoal_engine::{Engine, Procedures};
@@ -41,7 +43,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 WorkerEffect::Timer { at } => {
                     *timer = Some(timer.map_or(at, |before| at.min(before)));
                 }
-                WorkerEffect::Reply { reply, .. } => match reply {
+                WorkerEffect::Reply(ReplyToClient { reply, .. }) => match reply {
                     ClientReply::Registered { registration: granted } => registration.set(granted),
                     reply => begun = matches!(reply, ClientReply::Done { result: Ok(_), .. }),
                 },
@@ -55,7 +57,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
     };
     let mut now = Time(1000);
     step(now, WorkerEvent::Start, &mut timer);
-    let client = |request| WorkerEvent::Client { from: ClientId(1), request };
+    let client = |request| WorkerEvent::Client(RequestFromClient { from: ClientId(1), request });
     step(now, client(ClientRequest::Register), &mut timer);
     let operation = Operation::Put { table: TableId(0), key: "k".into(), value: None };
     let (session, number, operations) = (1, 0, vec![operation]);

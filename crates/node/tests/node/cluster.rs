@@ -123,9 +123,7 @@ impl<E: Engine> Cluster<E> {
                 WorkerEffect::Nudge { worker } => {
                     self.send(Duration::from_nanos(200), (to.0, worker), WorkerEvent::Nudged);
                 }
-                WorkerEffect::Reply { .. }
-                | WorkerEffect::Tell { .. }
-                | WorkerEffect::Superseded => {}
+                WorkerEffect::Reply(_) | WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {}
             }
         }
     }

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
-    ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, requests_table,
+    ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, ReplyToClient, RequestFromClient,
+    SessionEnd, requests_table,
 };
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
@@ -70,7 +71,7 @@ impl<E: Engine> Alone<E> {
         let mut effects = WorkerEffects::new();
         self.worker.step(self.now, event, &mut effects);
         effects.effects.into_iter().find_map(|effect| match effect {
-            WorkerEffect::Reply { reply, .. } => Some(reply),
+            WorkerEffect::Reply(ReplyToClient { reply, .. }) => Some(reply),
             WorkerEffect::Send { .. }
             | WorkerEffect::Timer { .. }
             | WorkerEffect::Nudge { .. }
@@ -84,7 +85,7 @@ impl<E: Engine> Alone<E> {
     }
 
     fn ask_as(&mut self, from: ClientId, request: ClientRequest) -> ClientReply {
-        let mut reply = self.step(WorkerEvent::Client { from, request });
+        let mut reply = self.step(WorkerEvent::Client(RequestFromClient { from, request }));
         for _ in 0..10_000 {
             if let Some(reply) = reply {
                 return reply;

@@ -10,7 +10,10 @@ mod two_phase_commit;
 
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::client::{self, ClientId, ClientReply, ClientRequest, Relay, requests_table};
+use shoal_engine::client::{
+    self, ClientId, ClientReply, ClientRequest, Relay, ReplyToClient, RequestFromClient,
+    requests_table,
+};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_engine::{Engine, ProcedureTransaction, Procedures, TransactionId};
@@ -141,10 +144,10 @@ fn call_session(random: &mut Random) -> CallSession {
 fn relay(random: &mut Random) -> Relay {
     let client = ClientId(random.below(4));
     match random.chance(1, 2) {
-        true => Relay::Request { from: client, request: request(random, &[]) },
+        true => Relay::Request(RequestFromClient { from: client, request: request(random, &[]) }),
         false => {
             let reply = ClientReply::Registered { registration: random.below(4) };
-            Relay::Reply { to: client, reply }
+            Relay::Reply(ReplyToClient { to: client, reply })
         }
     }
 }
@@ -510,11 +513,14 @@ impl<E: Forge> Cluster<E> {
                     let after = at.max(self.now) - self.now;
                     self.send(after, to, WorkerEvent::Timer);
                 }
-                WorkerEffect::Reply { reply: ClientReply::Registered { registration }, .. } => {
+                WorkerEffect::Reply(ReplyToClient {
+                    reply: ClientReply::Registered { registration },
+                    ..
+                }) => {
                     self.registered.push(registration);
                 }
                 WorkerEffect::Nudge { .. }
-                | WorkerEffect::Reply { .. }
+                | WorkerEffect::Reply(_)
                 | WorkerEffect::Tell { .. }
                 | WorkerEffect::Superseded => {}
             }
@@ -527,7 +533,7 @@ impl<E: Forge> Cluster<E> {
             let (from, to) = (ClientId(self.random.below(4)), self.anybody());
             let request = request(&mut self.random, &self.registered);
             self.nonsense += 1;
-            self.step(to, WorkerEvent::Client { from, request });
+            self.step(to, WorkerEvent::Client(RequestFromClient { from, request }));
         }
         if let WorkerEvent::Received { from, message } = event
             && self.random.chance(1, 3)

@@ -18,7 +18,7 @@ fn timers(
     let timer = |effect: &WorkerEffect<_>| match effect {
         WorkerEffect::Timer { at } => Some(*at),
         WorkerEffect::Send { .. }
-        | WorkerEffect::Reply { .. }
+        | WorkerEffect::Reply(_)
         | WorkerEffect::Nudge { .. }
         | WorkerEffect::Tell { .. }
         | WorkerEffect::Superseded => None,

@@ -19,12 +19,13 @@ fn of_message<M>(message: &WorkerMessage<M>) -> u64 {
 pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
     match event {
         WorkerEvent::Received { message, .. } => of_message(message),
-        WorkerEvent::Client { request: ClientRequest::Call { arguments, .. }, .. } => {
-            arguments.len() as u64
-        }
-        WorkerEvent::Client { request: ClientRequest::Steps { operations, .. }, .. } => {
-            operations.iter().map(|operation| operation.bytes() as u64).sum()
-        }
+        WorkerEvent::Client(asked) => match &asked.request {
+            ClientRequest::Call { arguments, .. } => arguments.len() as u64,
+            ClientRequest::Steps { operations, .. } => {
+                operations.iter().map(|operation| operation.bytes() as u64).sum()
+            }
+            ClientRequest::Register | ClientRequest::OpenCalls { .. } => 0,
+        },
         _ => 0,
     }
 }

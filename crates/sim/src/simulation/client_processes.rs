@@ -12,7 +12,9 @@ use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
 use crate::observed::Simulated;
 use shoal_engine::WorkerPlace;
-use shoal_engine::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
+use shoal_engine::client::{
+    ClientId, ClientRequest, Directory, FromClient, RequestFromClient, ToClient,
+};
 use shoal_types::{Cause, NodeId, RequestId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -199,11 +201,10 @@ impl<E: Simulated> Simulation<E> {
         }
         match what {
             FromClient::Request(request) => {
-                let late = self.late.pass((simulated_worker, from, request.clone()));
-                self.queue.push(
-                    at,
-                    SimulationEvent::Request { simulated_worker, instance, from, request },
-                );
+                let request = RequestFromClient { from, request };
+                let late = self.late.pass((simulated_worker, request.clone()));
+                let event = SimulationEvent::Request { simulated_worker, instance, request };
+                self.queue.push(at, event);
                 if let Some(late) = late {
                     self.deliver_copy(Time(self.now.0 + 1), late);
                 }

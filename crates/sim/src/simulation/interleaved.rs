@@ -78,7 +78,7 @@ impl<E: Engine> OtherScript<E> {
 fn event<M>(item: SimulationEvent<M>) -> WorkerEvent<M> {
     match item {
         SimulationEvent::Message { from, message, .. } => WorkerEvent::Received { from, message },
-        SimulationEvent::Request { from, request, .. } => WorkerEvent::Client { from, request },
+        SimulationEvent::Request { request, .. } => WorkerEvent::Client(request),
         SimulationEvent::Nudge { .. } => WorkerEvent::Nudged,
         SimulationEvent::Timer { .. } => WorkerEvent::Timer,
         SimulationEvent::ToNode { message, .. } => WorkerEvent::Told { message },

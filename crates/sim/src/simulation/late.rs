@@ -8,11 +8,11 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
-use shoal_engine::client::{ClientId, ClientRequest};
+use shoal_engine::client::RequestFromClient;
 use shoal_types::{Random, Time};
 
 /// A request that a client sent to a worker, which is given by its number among all.
-pub(super) type Copied = (u32, ClientId, ClientRequest);
+pub(super) type Copied = (u32, RequestFromClient);
 
 /// The time between two late copies at the end.
 const LATE_GAP_NS: usize = 10_000;
@@ -71,9 +71,9 @@ impl<E: Simulated> Simulation<E> {
     }
 
     /// Delivers a late copy at `at`, as if over a connection to the node's current process.
-    pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, from, request): Copied) {
+    pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, request): Copied) {
         let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
         let instance = self.cluster.instances[node.0 as usize];
-        self.queue.push(at, SimulationEvent::Request { simulated_worker, instance, from, request });
+        self.queue.push(at, SimulationEvent::Request { simulated_worker, instance, request });
     }
 }

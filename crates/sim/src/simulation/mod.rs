@@ -53,7 +53,7 @@ use client_processes::ConnectedProcess;
 use late::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::{ClientId, ClientRequest, ToClient};
+use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
 use shoal_engine::engine::{Setup, Task};
 use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
@@ -110,8 +110,7 @@ enum SimulationEvent<M> {
     Request {
         simulated_worker: u32,
         instance: u32,
-        from: ClientId,
-        request: ClientRequest,
+        request: RequestFromClient,
     },
     /// A client asks such a worker where everything is. One that is busy is asked once more when it is free.
     Asked {
@@ -486,13 +485,13 @@ impl<E: Simulated> Simulation<E> {
                 self.work.delivered += 1;
                 self.reach(simulated_worker as usize, WorkerEvent::Received { from, message })
             }
-            SimulationEvent::Request { simulated_worker, instance, from, request } => {
+            SimulationEvent::Request { simulated_worker, instance, request } => {
                 let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
                 if self.cluster.instances[node.0 as usize] != instance {
                     return Ok(()); // The connection over which it came has ended.
                 }
                 self.work.requests += 1;
-                self.reach(simulated_worker as usize, WorkerEvent::Client { from, request })
+                self.reach(simulated_worker as usize, WorkerEvent::Client(request))
             }
             SimulationEvent::Nudge { simulated_worker } => {
                 self.reach(simulated_worker as usize, WorkerEvent::Nudged)
@@ -657,7 +656,7 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Nudged => state.nudged = false,
             WorkerEvent::Start
             | WorkerEvent::Received { .. }
-            | WorkerEvent::Client { .. }
+            | WorkerEvent::Client(_)
             | WorkerEvent::Persisted { .. }
             | WorkerEvent::Told { .. } => {}
         }
@@ -677,7 +676,7 @@ impl<E: Simulated> Simulation<E> {
         let is_message = |effect: &&WorkerEffect<E::Message>| {
             matches!(
                 effect,
-                WorkerEffect::Send { .. } | WorkerEffect::Reply { .. } | WorkerEffect::Tell { .. }
+                WorkerEffect::Send { .. } | WorkerEffect::Reply(_) | WorkerEffect::Tell { .. }
             )
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
@@ -711,7 +710,9 @@ impl<E: Simulated> Simulation<E> {
                     assert!(to != place, "{place} sends to itself: {message:?}");
                     self.send(end, place, to, message);
                 }
-                WorkerEffect::Reply { to, reply } => self.say(end, to, ToClient::Reply(reply)),
+                WorkerEffect::Reply(ReplyToClient { to, reply }) => {
+                    self.say(end, to, ToClient::Reply(reply))
+                }
                 WorkerEffect::Timer { at: local } => {
                     let at = self.cluster.clocks[node].when(local).max(Time(end.0 + 1));
                     let state = &mut self.cluster.simulated_workers[simulated_worker];

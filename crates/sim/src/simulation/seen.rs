@@ -5,6 +5,7 @@ use super::{Simulation, WatchedEvent};
 use crate::checks::Moment;
 use crate::observed::{Observed, Simulated};
 use crate::violation::Violation;
+use shoal_engine::client::ReplyToClient;
 use shoal_log::StreamStorage;
 use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
@@ -23,7 +24,7 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Received { from, message: WorkerMessage::Stream { .. } } => {
                 2 | u64::from(from.node.0) << 8
             }
-            WorkerEvent::Client { from, .. } => 3 | from.0 << 8,
+            WorkerEvent::Client(asked) => 3 | asked.from.0 << 8,
             WorkerEvent::Timer => 4,
             WorkerEvent::Nudged => 5,
             WorkerEvent::Told { .. } => 6,
@@ -81,7 +82,7 @@ impl<E: Simulated> Simulation<E> {
             Moment { at: self.now, place: self.cluster.simulated_workers[simulated_worker].place };
         let Some(checks) = &mut self.checks else { return Ok(()) };
         let replies = self.effects.effects.iter().filter_map(|effect| match effect {
-            WorkerEffect::Reply { to, reply } => Some((*to, reply)),
+            WorkerEffect::Reply(ReplyToClient { to, reply }) => Some((*to, reply)),
             WorkerEffect::Send { .. }
             | WorkerEffect::Timer { .. }
             | WorkerEffect::Nudge { .. }

@@ -114,14 +114,11 @@ impl Hand {
                     said.push(message);
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
-                EngineEffect::Reply { .. }
+                EngineEffect::Reply(_)
                 | EngineEffect::Timer { .. }
                 | EngineEffect::Nudge { .. }
-                | EngineEffect::Report { .. }
-                | EngineEffect::Known { .. }
-                | EngineEffect::Held { .. }
-                | EngineEffect::Snapshot { .. }
-                | EngineEffect::Close { .. } => {}
+                | EngineEffect::Manager(_)
+                | EngineEffect::Snapshot { .. } => {}
             }
         }
         said

@@ -3,10 +3,10 @@
 
 use crate::common::{Row, carried, rows};
 use shoal_cluster::manager::{
-    self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
+    self, CarriedLog, Manager, ManagerClient, ManagerRequest, ProcessInstance, StateMachine, Term,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
+use shoal_engine::client::{ClientId, ClientReply, REQUESTS_TABLE, ReplyToClient, requests_table};
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, Procedures};
 use shoal_log::MemoryStorage;
@@ -461,7 +461,10 @@ impl<E: Tested> Cluster<E> {
                 WorkerEffect::Tell { message } => {
                     let report = matches!(
                         message,
-                        manager::ToManager::Report { .. } | manager::ToManager::Known { .. }
+                        manager::ToManager::Request {
+                            request: ManagerRequest::Report { .. } | ManagerRequest::Known { .. },
+                            ..
+                        }
                     );
                     if report && self.mute == Some(place.0) {
                         continue;
@@ -471,7 +474,7 @@ impl<E: Tested> Cluster<E> {
                         self.send(delay, Coming::Manager(place.0, carried(&message)));
                     }
                 }
-                WorkerEffect::Reply { to, reply } => self.replies.push((to, reply)),
+                WorkerEffect::Reply(ReplyToClient { to, reply }) => self.replies.push((to, reply)),
                 WorkerEffect::Superseded => {
                     let worker = &self.workers[&place];
                     let is_behind = worker.manager_client().is_some_and(ManagerClient::is_behind);

@@ -9,7 +9,7 @@ use super::cluster::{ACCOUNTS, Cluster, Coming, Fate, MS};
 use bytes::Bytes;
 use shoal_cluster::manager;
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
+use shoal_engine::client::{ClientId, ClientReply, ClientRequest, RequestFromClient, SessionEnd};
 use shoal_engine::engine::Setup;
 use shoal_engine::operation::Operation;
 use shoal_engine::{Engine, PlantedBugs, ProcedureTransaction, Procedures};
@@ -96,7 +96,7 @@ fn cluster(seed: u64, change: impl FnOnce(&mut Setup<shoal_mako::MakoOptions>)) 
 impl Cluster {
     fn ask(&mut self, node: NodeId, from: ClientId, request: ClientRequest) {
         if self.is_up(node) {
-            let event = WorkerEvent::Client { from, request };
+            let event = WorkerEvent::Client(RequestFromClient { from, request });
             let instance = self.incarnations[&node];
             self.send(MS, Coming::Worker((node, WorkerId(0)), instance, event));
         }

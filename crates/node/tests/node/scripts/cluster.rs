@@ -11,6 +11,7 @@ use shoal_cluster::manager::{
     ProcessInstance, StateMachine, Term, ToNode,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_engine::client::ReplyToClient;
 use shoal_golden::{RecordedMessage, Words};
 use shoal_log::MemoryStorage;
 use shoal_node::{
@@ -444,7 +445,7 @@ impl<E: TracedEngine> Cluster<E> {
                     assert_eq!(to.worker, WorkerId(0), "a node has one worker");
                     self.send(Delivery { from: node, to: to.node, message, is_hidden: false });
                 }
-                WorkerEffect::Reply { to, reply } => {
+                WorkerEffect::Reply(ReplyToClient { to, reply }) => {
                     self.trace.push(format!("{node} → client {}: {reply:?}", to.0));
                 }
                 WorkerEffect::Tell { message } => {

@@ -3,6 +3,7 @@
 use super::engines::{Operation, OperationResult, Relay, TracedEngine, TransactionId};
 use bytes::Bytes;
 use shoal_cluster::manager::{ToManager, ToNode};
+use shoal_engine::client::{ReplyToClient, RequestFromClient};
 use shoal_engine::execution::Limits;
 use shoal_golden::Words;
 use shoal_log::StreamMessage;
@@ -96,8 +97,8 @@ pub fn show_watermark(watermark: &VectorWatermark) -> String {
 
 pub fn show_relay(relay: &Relay) -> String {
     match relay {
-        Relay::Request { request, .. } => format!("Relay {request:?}"),
-        Relay::Reply { reply, .. } => format!("Relay {reply:?}"),
+        Relay::Request(RequestFromClient { request, .. }) => format!("Relay {request:?}"),
+        Relay::Reply(ReplyToClient { reply, .. }) => format!("Relay {reply:?}"),
     }
 }
 
@@ -119,7 +120,13 @@ fn kind_of(message: &impl Debug) -> String {
 }
 
 pub fn to_manager_text(from: NodeId, message: &ToManager) -> String {
-    format!("{from} → manager {}", kind_of(message))
+    let kind = match message {
+        ToManager::Request { request, .. } => kind_of(request),
+        ToManager::Heartbeat { .. } | ToManager::Join { .. } | ToManager::Recalled { .. } => {
+            kind_of(message)
+        }
+    };
+    format!("{from} → manager {kind}")
 }
 
 pub fn to_node_text(to: NodeId, message: &ToNode) -> String {

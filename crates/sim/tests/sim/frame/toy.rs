@@ -178,7 +178,7 @@ impl Engine for Toy {
                 }
                 self.wake_at = self.shared.options.timer.map(|timer| now + timer);
             }
-            EngineEvent::Client { .. }
+            EngineEvent::Client(_)
             | EngineEvent::Leading { .. }
             | EngineEvent::Durable { .. }
             | EngineEvent::Decided { .. }
