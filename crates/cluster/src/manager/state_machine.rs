@@ -179,6 +179,7 @@ pub struct StateMachine {
 }
 
 /// A process of a node that is to be admitted.
+#[derive(Clone, Copy)]
 struct JoiningProcess {
     instance: ProcessInstance,
     /// The process of the node that was admitted before it.

@@ -3,9 +3,9 @@
 //! ```text
 //!   body (async) ──► Transaction ──► own shards: the store, at once
 //!                         │
-//!                         └────────► other shards: Exchange ──► engine ──► participant
-//!                                        ▲                                     │
-//!                                        └──────────── answers ────────────────┘
+//!                         └────────► other shards: remote branches ──► engine ──► participant
+//!                                        ▲                                            │
+//!                                        └─────────────── answers ────────────────────┘
 //! ```
 //! Bodies are futures: procedures, sessions of clients, tasks that live on the worker. The worker
 //! polls them (`tasks.rs`), no runtime does. An operation on a shard that this worker's node leads is
@@ -28,7 +28,7 @@
 //! | `leaderships.rs` | who leads which shard, and which of them this worker serves |
 //! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
 //! | `request_retransmission.rs`, `participant_table.rs` | both ends of a request |
-//! | `admission.rs`, `stage_times.rs`, `remote_branches.rs` | what is kept of a transaction beside its body |
+//! | `admission.rs`, `stage_times.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
 //! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
 //! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs` | clients from outside |
@@ -38,6 +38,7 @@
 
 pub mod admission;
 mod call_sessions;
+pub mod coordinated_transactions;
 mod interactive;
 pub mod leaderships;
 pub mod limits;

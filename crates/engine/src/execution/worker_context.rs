@@ -127,7 +127,7 @@ pub type StoreBranch = shoal_store::Transaction<PooledSession>;
 
 /// What a future wants of the engine.
 pub enum EngineRequest {
-    /// Operations have gathered in this exchange.
+    /// Operations for other shards have gathered.
     Send(Rc<RemoteBranches>),
     /// Certify and commit the transaction.
     Commit(Submission),

@@ -17,24 +17,27 @@ use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::PlantedBug;
+use shoal_engine::execution::coordinated_transactions::{
+    CommitState, CoordinatedTransactions, unless_committed,
+};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
-use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time, Unknown};
-use std::collections::BTreeMap;
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time};
 use std::rc::Rc;
 
 /// The transactions of this worker that have something to do with other nodes.
 pub(super) struct Coordinator {
-    transactions: BTreeMap<u64, CoordinatedTransaction>,
+    transactions: CoordinatedTransactions<Certification>,
     /// None that holds locks has waited too long for a silent leader before this.
     silent_due: Time,
 }
 
 impl Default for Coordinator {
     fn default() -> Coordinator {
-        Coordinator { transactions: BTreeMap::new(), silent_due: Time::MAX }
+        let transactions = CoordinatedTransactions::default();
+        Coordinator { transactions, silent_due: Time::MAX }
     }
 }
 
@@ -61,20 +64,13 @@ impl Coordinator {
 
     /// Does a transaction that waits for this shard hold locks on others, and clocks, meanwhile?
     pub(super) fn holds_besides(&self, (sequence, shard): BranchKey) -> bool {
-        let Some(CoordinatedTransaction::Certifying(it)) = self.transactions.get(&sequence) else {
-            return false;
-        };
+        let Some(it) = self.transactions.commit(sequence) else { return false };
         let remotes = it.remote_branches.remotes();
         it.ending == BodyEnd::Commit
             && matches!(it.phase, CommitPhase::Locking | CommitPhase::Validating)
             && (it.own.iter().any(|(_, own)| !own.is_read_only())
                 || remotes.iter().any(|remote| remote.writes && remote.shard != shard))
     }
-}
-
-enum CoordinatedTransaction {
-    Executing(Rc<RemoteBranches>),
-    Certifying(Certification),
 }
 
 /// A transaction whose body is done.
@@ -106,6 +102,16 @@ enum CommitPhase {
     Validating,
 }
 
+impl CommitState for Certification {
+    fn remote_branches(&self) -> &Rc<RemoteBranches> {
+        &self.remote_branches
+    }
+
+    fn may_be_committed(&self, _: ShardId) -> bool {
+        self.phase == CommitPhase::Delegated
+    }
+}
+
 impl Mako {
     /// Sends the operations that have gathered in the remote branches.
     pub(super) fn send_batches(
@@ -115,11 +121,7 @@ impl Mako {
     ) {
         let execute = |operations| MakoRequest::Execute { operations };
         if self.runtime.send_batches(remote_branches, execute, effects) {
-            let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
-            self.coordinator
-                .transactions
-                .entry(remote_branches.id.sequence)
-                .or_insert_with(executing);
+            self.coordinator.transactions.execute(remote_branches);
         }
     }
 
@@ -129,29 +131,19 @@ impl Mako {
         if reply == MakoReply::Resolved {
             return self.runtime.resolved(sequence);
         }
-        let remote_branches = match self.coordinator.transactions.get(&sequence) {
-            Some(CoordinatedTransaction::Executing(remote_branches)) => Rc::clone(remote_branches),
-            Some(CoordinatedTransaction::Certifying(certification)) => {
-                Rc::clone(&certification.remote_branches)
-            }
-            None => {
-                self.runtime.counters.dropped += 1;
-                return;
-            }
+        let Some(remote_branches) = self.coordinator.transactions.remote_branches(sequence) else {
+            self.runtime.counters.dropped += 1;
+            return;
         };
+        let remote_branches = Rc::clone(remote_branches);
         let home = self.runtime.worker_context.home();
         match reply {
             MakoReply::Executed { answers, dependencies } => {
                 dependencies::depend(&remote_branches, home, dependencies.seen_by(shard));
                 remote_branches.answer(shard, answers);
-                match self.coordinator.transactions.remove(&sequence) {
-                    Some(CoordinatedTransaction::Certifying(draining)) => {
-                        self.drain(draining, effects);
-                    }
-                    other => {
-                        self.coordinator.transactions.extend(other.map(|it| (sequence, it)));
-                        self.send_batches(&remote_branches, effects);
-                    }
+                match self.coordinator.transactions.take_commit(sequence) {
+                    Some(draining) => self.drain(draining, effects),
+                    None => self.send_batches(&remote_branches, effects),
                 }
             }
             MakoReply::Locked { clock, dependencies } => {
@@ -164,8 +156,8 @@ impl Mako {
             }
             MakoReply::Certified { stamp } => {
                 remote_branches.with_remote(shard, |remote| remote.over = true);
-                let done = self.coordinator.transactions.remove(&sequence);
-                let installs = matches!(done, Some(CoordinatedTransaction::Certifying(it)) if it.ending == BodyEnd::Commit);
+                let done = self.coordinator.transactions.take_commit(sequence);
+                let installs = done.is_some_and(|it| it.ending == BodyEnd::Commit);
                 self.runtime.worker_context.sequences.borrow_mut().finish(sequence);
                 let writes = installs && remote_branches.with_remote(shard, |remote| remote.writes);
                 let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
@@ -173,9 +165,8 @@ impl Mako {
             }
             MakoReply::Refused { error } => {
                 remote_branches.fail(shard, &error);
-                match self.coordinator.transactions.remove(&sequence) {
-                    Some(CoordinatedTransaction::Certifying(it)) => self.abort(it, error, effects),
-                    other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
+                if let Some(it) = self.coordinator.transactions.take_commit(sequence) {
+                    self.abort(it, error, effects);
                 }
             }
             MakoReply::Resolved => unreachable!("handled above"),
@@ -189,15 +180,13 @@ impl Mako {
         effects: &mut MakoEffects,
         note: impl FnOnce(&mut Certification),
     ) {
-        let Some(CoordinatedTransaction::Certifying(mut it)) =
-            self.coordinator.transactions.remove(&sequence)
-        else {
+        let Some(mut it) = self.coordinator.transactions.take_commit(sequence) else {
             panic!("{sequence} was answered, and is not being certified");
         };
         note(&mut it);
         it.waiting -= 1;
         if it.waiting > 0 {
-            self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Certifying(it));
+            self.coordinator.transactions.keep(it);
         } else if it.phase == CommitPhase::Locking {
             self.validate_all(it, effects);
         } else {
@@ -221,7 +210,7 @@ impl Mako {
             waiting: 0,
             remote_branches: Rc::clone(&remote_branches),
         };
-        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.coordinator.transactions.remove(remote_branches.id.sequence);
         if let Some(error) = remote_branches.failure() {
             self.abort(certification, error, effects);
         } else if remote_branches.epoch < self.runtime.worker_context.epoch.get() {
@@ -244,8 +233,7 @@ impl Mako {
         if !remote_branches.is_busy() {
             return self.certify(it, effects);
         }
-        let progress = CoordinatedTransaction::Certifying(it);
-        self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
+        self.coordinator.transactions.keep(it);
     }
 
     /// Takes the locks: own ones at once, others by a message.
@@ -260,8 +248,7 @@ impl Mako {
                 it.waiting = 1;
                 let request = |operations| MakoRequest::Commit { operations, install };
                 self.runtime.send_next(&remote_branches, *shard, request, effects);
-                let progress = CoordinatedTransaction::Certifying(it);
-                self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
+                self.coordinator.transactions.keep(it);
                 return;
             }
             ([(at, own)], []) if own.is_short(&self.runtime.worker_context) => {
@@ -308,8 +295,7 @@ impl Mako {
         match it.waiting {
             0 => self.validate_all(it, effects),
             _ => {
-                let progress = CoordinatedTransaction::Certifying(it);
-                self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
+                self.coordinator.transactions.keep(it);
             }
         }
     }
@@ -394,21 +380,19 @@ impl Mako {
         it.phase = phase;
         let sequence = it.remote_branches.id.sequence;
         self.paused.push_back(PausedCertification::Own(sequence));
-        self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Certifying(it));
+        self.coordinator.transactions.keep(it);
     }
 
     /// Goes on with a transaction that was paused, if it was not given up meanwhile.
     pub(super) fn go_on_own(&mut self, sequence: u64, effects: &mut MakoEffects) {
-        match self.coordinator.transactions.remove(&sequence) {
-            Some(CoordinatedTransaction::Certifying(it)) if it.phase == CommitPhase::LockingOwn => {
-                self.certify(it, effects);
-            }
-            Some(CoordinatedTransaction::Certifying(it))
-                if it.phase == CommitPhase::ValidatingOwn =>
-            {
-                self.validate_all(it, effects);
-            }
-            other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
+        let is_paused = |it: &Certification| {
+            matches!(it.phase, CommitPhase::LockingOwn | CommitPhase::ValidatingOwn)
+        };
+        let it = self.coordinator.transactions.take_commit_if(sequence, is_paused);
+        match it {
+            Some(it) if it.phase == CommitPhase::LockingOwn => self.certify(it, effects),
+            Some(it) => self.validate_all(it, effects),
+            None => {}
         }
     }
 
@@ -446,8 +430,7 @@ impl Mako {
         }
         debug_assert!(install || it.drawn.is_empty(), "nothing is locked to be proved");
         self.watch_for_silence();
-        let progress = CoordinatedTransaction::Certifying(it);
-        self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
+        self.coordinator.transactions.keep(it);
     }
 
     /// Checks what it read here, as much as a step may. Says whether that was the last.
@@ -636,25 +619,12 @@ impl Mako {
     /// may have done so already: its answer is waited for.
     pub(super) fn give_up_closed(&mut self, effects: &mut MakoEffects) {
         let open = self.runtime.worker_context.epoch.get();
-        let closed = |progress: &CoordinatedTransaction| match progress {
-            CoordinatedTransaction::Executing(_) => false,
-            CoordinatedTransaction::Certifying(it) => {
-                it.remote_branches.epoch < open && it.phase != CommitPhase::Delegated
-            }
+        let is_closed = |it: &Certification| {
+            it.remote_branches.epoch < open && it.phase != CommitPhase::Delegated
         };
-        let transactions = &self.coordinator.transactions;
-        let closed: Vec<u64> = transactions
-            .iter()
-            .filter(|(_, progress)| closed(progress))
-            .map(|(sequence, _)| *sequence)
-            .collect();
-        for sequence in closed {
-            if let Some(CoordinatedTransaction::Certifying(it)) =
-                self.coordinator.transactions.remove(&sequence)
-            {
-                let error = Mako::not_open(it.remote_branches.epoch);
-                self.abort(it, error, effects);
-            }
+        for it in self.coordinator.transactions.take_commits(is_closed) {
+            let error = Mako::not_open(it.remote_branches.epoch);
+            self.abort(it, error, effects);
         }
     }
 
@@ -662,47 +632,21 @@ impl Mako {
     pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut MakoEffects) {
         let asked = self.runtime.lose_participant(shard);
         let error = Mako::not_open(self.runtime.worker_context.epoch.get());
-        for progress in self.coordinator.transactions.values() {
-            if let CoordinatedTransaction::Executing(remote_branches) = progress {
-                remote_branches.lose(shard, &error);
-            }
-        }
+        self.coordinator.transactions.lose_executing(shard, &error);
         for sequence in asked {
-            match self.coordinator.transactions.remove(&sequence) {
-                Some(CoordinatedTransaction::Certifying(it)) => {
-                    it.remote_branches.lose(shard, &error);
-                    // It may have done all of it before it was gone.
-                    let error = match it.phase == CommitPhase::Delegated {
-                        true => Unknown::Participant { shard }.into(),
-                        false => error.clone(),
-                    };
-                    self.abort(it, error, effects);
-                }
-                other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
+            if let Some(it) = self.coordinator.transactions.take_commit(sequence) {
+                it.remote_branches.lose(shard, &error);
+                // It may have done all of it before it was gone.
+                let error = unless_committed(&it, shard, error.clone());
+                self.abort(it, error, effects);
             }
         }
     }
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
-    pub(super) fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut MakoEffects) {
-        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
-        match self.coordinator.transactions.remove(&sequence) {
-            Some(CoordinatedTransaction::Certifying(it)) => {
-                // It may have done all of it, and the answers got lost.
-                let error = match it.phase == CommitPhase::Delegated {
-                    true => Unknown::Participant { shard }.into(),
-                    false => error,
-                };
-                self.abort(it, error, effects);
-            }
-            // Its body is told, and drops it.
-            Some(CoordinatedTransaction::Executing(remote_branches)) => {
-                remote_branches.time_out(shard, &error);
-                self.coordinator
-                    .transactions
-                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
-            }
-            None => {}
+    pub(super) fn give_up_on(&mut self, branch: BranchKey, effects: &mut MakoEffects) {
+        if let Some((it, error)) = self.coordinator.transactions.give_up_on(branch) {
+            self.abort(it, error, effects);
         }
     }
 
@@ -720,7 +664,7 @@ impl Mako {
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut MakoEffects,
     ) {
-        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.coordinator.transactions.remove(remote_branches.id.sequence);
         self.runtime.give_up(remote_branches, || MakoRequest::Abort, effects);
     }
 }
