@@ -109,7 +109,7 @@ impl Mako {
         self.epochs.end_branches(overdue);
         for number in 0.. {
             let Some(at) = self.leader_shards.leading_place(number) else { return };
-            self.drop_hanging(at, overdue.min(self.leader_shards[at].ended), effects);
+            self.drop_hanging(at, overdue.min(self.leader_shards[at].ended()), effects);
         }
     }
 
@@ -282,7 +282,7 @@ impl Mako {
         }
         let may_forget = self.epochs.may_forget();
         let mut led = self.leader_shards.iter();
-        if led.any(|led| led.leader_state.is_some() && !led.serves())
+        if led.any(|led| led.led_since().is_some() && !led.serves())
             || self.shared.undecided.iter().any(|undecided| undecided.len() > 0)
         {
             return;

@@ -15,19 +15,18 @@
 //! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
 //! replicas stays where it is.
 
-use super::leader_shard::{self, LeaderShard};
+use super::leader_shard;
 use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Epoch, Stamp, StampRef};
 use std::fmt;
 
 /// Entries of a stream that are not durable, beyond which no more parts are appended.
-const PARTS_AHEAD_MAX: usize = 16;
+pub(super) const PARTS_AHEAD_MAX: usize = 16;
 
 /// Longest part by default, but for one write, in bytes of keys and values. Longer ones cost fewer steps.
 pub(super) const PART_BYTES_MAX: usize = 1 << 20;
@@ -71,20 +70,16 @@ impl Mako {
             } else {
                 self.leader_shards[at].lead.resolve(stamp.clock);
             }
-            self.leader_shards[at].installing.push_back(rest);
+            self.leader_shards[at].install_later(rest);
         }
         self.note_floor(at, stamp, effects);
     }
 
     /// Goes on with what is installed in slices on the shard at this place: by one part.
     pub(super) fn install_more(&mut self, at: usize, effects: &mut MakoEffects) {
-        if !self.leader_shards[at].may_install_more() {
-            return;
-        }
-        let installing =
-            self.leader_shards[at].installing.pop_front().expect("it may install more");
+        let Some(installing) = self.leader_shards[at].next_installing() else { return };
         if let Some(rest) = self.install_part(at, installing, effects) {
-            self.leader_shards[at].installing.push_front(rest);
+            self.leader_shards[at].install_next(rest);
         }
     }
 
@@ -141,12 +136,8 @@ impl Mako {
         over: impl Fn(Epoch) -> bool,
         effects: &mut MakoEffects,
     ) {
-        let installing = std::mem::take(&mut self.leader_shards[at].installing);
-        for it in installing {
-            if !over(it.stamp.epoch) {
-                self.leader_shards[at].installing.push_back(it);
-                continue;
-            }
+        let dropped = self.leader_shards[at].drop_installing(|it| over(it.stamp.epoch));
+        for it in dropped {
             let Installing { transaction, locked, stamp, .. } = it;
             let (shard, clock) = (self.leader_shards[at].lead.shard, stamp.clock);
             drop(locked);
@@ -156,50 +147,5 @@ impl Mako {
             let installed = false;
             effects.observe(|| MakoObservation::Resolved { transaction, shard, clock, installed });
         }
-    }
-}
-
-impl LeaderShard {
-    /// Is something installed in slices, and have the batch and the stream room for another part?
-    pub(super) fn may_install_more(&self) -> bool {
-        let lead = &self.lead;
-        let has_room = lead.is_leading() && lead.undecided() < PARTS_AHEAD_MAX;
-        !self.installing.is_empty() && !self.has_part && has_room
-    }
-
-    /// Appends the writes from this place on, as many as a part may have. Returns the place of the next.
-    fn append_part(
-        &mut self,
-        now: shoal_types::Time,
-        locked: &Locked<PooledSession>,
-        stamp: &Stamp,
-        from: usize,
-        options: &super::MakoOptions,
-    ) -> usize {
-        assert!(
-            stamp.epoch > self.ended,
-            "M9: a piece of {} comes after the end of {} on {}",
-            stamp.epoch,
-            self.ended,
-            self.lead.shard
-        );
-        let (mut writes, mut bytes, mut next) = (0, 0, from);
-        self.batch.push(stamp.as_ref(), |write| {
-            next = locked.writes_from(from, |table, key, value| {
-                write(table, key, value);
-                writes += 1;
-                bytes += key.len() + value.map_or(0, <[u8]>::len);
-                writes < options.part_writes_max && bytes < options.part_bytes_max
-            });
-        });
-        let longest = options.part_bytes_max + KEY_BYTES_MAX + VALUE_BYTES_MAX;
-        assert!(bytes <= longest && writes <= options.part_writes_max, "a step has no bound");
-        self.needs.add(self.lead.shard, stamp.as_ref());
-        self.lead.transit.gather(now);
-        match next < locked.size().writes {
-            true => self.has_part = true,
-            false => self.batched.push(stamp.clock),
-        }
-        next
     }
 }

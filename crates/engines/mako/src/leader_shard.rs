@@ -1,7 +1,8 @@
 //! A shard as its leader's worker sees it: the open batch, and which safe clocks are durable (rules M2
 //! and M3; the clocks in flight are in [`shoal_engine::replication::in_flight_clocks`]).
 
-use super::installing::Installing;
+use super::installing::{Installing, PARTS_AHEAD_MAX};
+use super::leadership::LeaderState;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{ENDS_MAX, OpenBatch};
@@ -14,53 +15,41 @@ use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
+use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// A shard that this worker leads, or recovers: its clocks in flight, and the open batch of its log.
+///
+/// Invariants:
+///
+/// - The worker appends to the stream of a shard that it leads once the epochs before are closed, and to no other: where it
+///   does not, there is no batch, and nothing is half in the stream.
+/// - Only such a shard is served.
+/// - What the entries on their way say is known, of each of them.
 #[derive(Debug)]
 pub(super) struct LeaderShard {
     pub(super) lead: InFlightClocks,
     /// How this node leads, if it does.
     pub(super) leader_state: Option<LeaderState>,
     /// It leads, or has led: the store may have what was never committed.
-    pub(super) ever_led: bool,
-    pub(super) batch: OpenBatch,
+    ever_led: bool,
+    batch: OpenBatch,
     /// The clocks of the batch's pieces that are whole.
-    pub(super) batched: Vec<Clock>,
+    batched: Vec<Clock>,
     /// What they need before they count for good.
-    pub(super) needs: PieceNeeds,
+    needs: PieceNeeds,
     /// The batch has a part of a piece, and not the last: it is an entry.
-    pub(super) has_part: bool,
+    has_part: bool,
     /// What is installed in slices, in the order in which it was certified.
-    pub(super) installing: VecDeque<Installing>,
+    installing: VecDeque<Installing>,
     /// What proposed entries say that are not decided.
     undecided: VecDeque<EntryContents>,
     /// The last epoch whose end is appended.
-    pub(super) ended: Epoch,
+    ended: Epoch,
     /// The last epoch whose FVW is appended.
     finals_appended: Epoch,
-}
-
-/// A leadership over a shard, as a worker of its leader sees it: first it has to recover the shard, then it
-/// serves.
-#[derive(Debug)]
-pub(super) struct LeaderState {
-    /// The last appointment under which this worker's stream is prepared.
-    pub(super) ballot: Ballot,
-    /// The epoch in which the leadership began.
-    pub(super) since: Epoch,
-    /// Entries of this worker's stream that were there before.
-    pub(super) inherited: u64,
-    /// This worker has said how far its stream holds epochs whose end was lost with a majority.
-    pub(super) held: bool,
-    /// This worker has closed the epochs before the leadership, and may append.
-    pub(super) closed: bool,
-    /// This worker has recovered its part.
-    pub(super) recovered: bool,
-    /// All workers have.
-    pub(super) serves: bool,
 }
 
 /// An entry to be proposed.
@@ -123,17 +112,122 @@ impl LeaderShard {
 
     /// Was the node appointed to the shard, and has this worker still to recover or to serve it?
     pub(super) fn is_recovering(&self) -> bool {
-        self.leader_state.as_ref().is_some_and(|state| !state.recovered || !state.serves)
+        self.leader_state.as_ref().is_some_and(LeaderState::is_recovering)
+    }
+
+    /// The node leads the shard, and may come to have what was never committed.
+    pub(super) fn begin_leading(&mut self) -> &mut Option<LeaderState> {
+        self.ever_led = true;
+        &mut self.leader_state
+    }
+
+    /// The epoch in which the leadership began, if the node leads the shard.
+    pub(super) fn led_since(&self) -> Option<Epoch> {
+        self.leader_state.as_ref().map(|leader_state| leader_state.since())
+    }
+
+    /// Does the node lead the shard, or has it led? The store may have what was never committed.
+    pub(super) fn ever_led(&self) -> bool {
+        self.ever_led
+    }
+
+    /// The last epoch whose end is appended.
+    pub(super) fn ended(&self) -> Epoch {
+        self.ended
+    }
+
+    /// Is something installed in slices, and have the batch and the stream room for another part?
+    fn may_install_more(&self) -> bool {
+        let lead = &self.lead;
+        let has_room = lead.is_leading() && lead.undecided() < PARTS_AHEAD_MAX;
+        !self.installing.is_empty() && !self.has_part && has_room
+    }
+
+    /// Appends the writes from this place on, as many as a part may have. Returns the place of the next.
+    pub(super) fn append_part(
+        &mut self,
+        now: Time,
+        locked: &Locked<PooledSession>,
+        stamp: &Stamp,
+        from: usize,
+        options: &MakoOptions,
+    ) -> usize {
+        assert!(
+            stamp.epoch > self.ended,
+            "M9: a piece of {} comes after the end of {} on {}",
+            stamp.epoch,
+            self.ended,
+            self.lead.shard
+        );
+        let (mut writes, mut bytes, mut next) = (0, 0, from);
+        self.batch.push(stamp.as_ref(), |write| {
+            next = locked.writes_from(from, |table, key, value| {
+                write(table, key, value);
+                writes += 1;
+                bytes += key.len() + value.map_or(0, <[u8]>::len);
+                writes < options.part_writes_max && bytes < options.part_bytes_max
+            });
+        });
+        let longest = options.part_bytes_max + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+        assert!(bytes <= longest && writes <= options.part_writes_max, "a step has no bound");
+        self.needs.add(self.lead.shard, stamp.as_ref());
+        self.lead.transit.gather(now);
+        match next < locked.size().writes {
+            true => self.has_part = true,
+            false => self.batched.push(stamp.clock),
+        }
+        next
+    }
+
+    /// What is left of a transaction is installed in later steps, after what was certified before.
+    pub(super) fn install_later(&mut self, rest: Installing) {
+        self.installing.push_back(rest);
+    }
+
+    /// Takes out what is to be installed next, if the batch and the stream have room for it.
+    pub(super) fn next_installing(&mut self) -> Option<Installing> {
+        self.may_install_more().then(|| self.installing.pop_front()).flatten()
+    }
+
+    /// What is left of that is installed next.
+    pub(super) fn install_next(&mut self, rest: Installing) {
+        self.installing.push_front(rest);
+    }
+
+    /// Takes out what is `over`, of all that is installed in slices.
+    pub(super) fn drop_installing(
+        &mut self,
+        over: impl Fn(&Installing) -> bool,
+    ) -> VecDeque<Installing> {
+        let (dropped, kept) = std::mem::take(&mut self.installing).into_iter().partition(over);
+        self.installing = kept;
+        dropped
+    }
+
+    /// Asserts the invariants above.
+    pub(super) fn assert_invariants(&self) {
+        let (shard, is_leading) = (self.lead.shard, self.lead.is_leading());
+        let (said, proposed) = (self.undecided.len(), self.lead.undecided());
+        assert_eq!(said, proposed, "M4: {shard} has so many entries on their way");
+        let state = self.leader_state.as_ref();
+        assert_eq!(
+            state.is_some_and(LeaderState::is_closed),
+            is_leading,
+            "M9: {shard} appends: {state:?}"
+        );
+        assert!(is_leading || !self.serves(), "M9: {shard} is served, and not closed: {state:?}");
+        let is_empty = self.batch.len() == 0 && self.installing.is_empty();
+        assert!(is_leading || is_empty, "M3: {shard} is not led, and has a batch");
     }
 
     /// Does this node serve the shard?
     pub(super) fn serves(&self) -> bool {
-        self.leader_state.as_ref().is_some_and(|leader_state| leader_state.serves)
+        self.leader_state.as_ref().is_some_and(LeaderState::serves)
     }
 
     /// The ballot of a leader.
     pub(super) fn ballot(&self) -> Ballot {
-        self.leader_state.as_ref().map_or(Ballot::default(), |leader_state| leader_state.ballot)
+        self.leader_state.as_ref().map_or(Ballot::default(), LeaderState::ballot)
     }
 
     /// The epochs before the open one that can end here, and how far the stream has all of each: of those

@@ -94,6 +94,7 @@ impl LeaderShards {
 
     /// Asserts the invariants above.
     pub(super) fn assert_invariants(&self) {
+        self.shards.iter().for_each(LeaderShard::assert_invariants);
         let leading = (0..self.shards.len()).filter(|at| self.shards[*at].lead.is_leading());
         assert!(
             leading.eq(self.leading.iter().copied()),

@@ -12,7 +12,6 @@
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
 use super::deferred_requests::DeferredRequest;
-use super::leader_shard::LeaderState;
 use super::live_epochs::LiveEpoch;
 use super::piece::ENDS_MAX;
 use super::{Mako, MakoEffects, MakoMessage};
@@ -22,6 +21,58 @@ use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 use std::rc::Rc;
+
+/// A leadership over a shard, as a worker of its leader sees it: first it has to recover the shard, then it
+/// serves.
+#[derive(Debug)]
+pub(super) struct LeaderState {
+    /// The last appointment under which this worker's stream is prepared.
+    ballot: Ballot,
+    /// The epoch in which the leadership began.
+    since: Epoch,
+    /// Entries of this worker's stream that were there before.
+    inherited: u64,
+    /// This worker has said how far its stream holds epochs whose end was lost with a majority.
+    held: bool,
+    /// This worker has closed the epochs before the leadership, and may append.
+    closed: bool,
+    /// This worker has recovered its part.
+    recovered: bool,
+    /// All workers have.
+    serves: bool,
+}
+
+impl LeaderState {
+    /// The last appointment under which this worker's stream is prepared.
+    pub(super) fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// The epoch in which the leadership began.
+    pub(super) fn since(&self) -> Epoch {
+        self.since
+    }
+
+    /// May this worker append?
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Has this worker still to recover the shard, or to serve it?
+    pub(super) fn is_recovering(&self) -> bool {
+        !self.recovered || !self.serves
+    }
+
+    /// Is the shard served?
+    pub(super) fn serves(&self) -> bool {
+        self.serves
+    }
+
+    /// This worker says how far its stream holds epochs whose end was lost. Says whether it has said so before.
+    pub(super) fn hold(&mut self) -> bool {
+        std::mem::replace(&mut self.held, true)
+    }
+}
 
 impl Mako {
     /// The configuration has changed.
@@ -69,9 +120,8 @@ impl Mako {
         let since = self.runtime.worker_context.leaderships.appointed_since(shard);
         let Some(since) = since else { return }; // It was deposed since.
         effects.observe(|| MakoObservation::Led { shard, ballot, length });
-        let led = &mut self.leader_shards[at];
-        led.ever_led = true;
-        match &mut led.leader_state {
+        let leader_state = self.leader_shards[at].begin_leading();
+        match leader_state {
             Some(leader_state) => {
                 // Appointed again: all is said again under the new ballot.
                 (leader_state.ballot, leader_state.recovered, leader_state.held) =
@@ -91,7 +141,7 @@ impl Mako {
                 }
             }
             None => {
-                led.leader_state = Some(LeaderState {
+                *leader_state = Some(LeaderState {
                     ballot,
                     since,
                     inherited: length,

@@ -6,7 +6,7 @@
 //!    changes that any more.
 //! 2. The leader of the survivors, once all that they hold is decided, tells how far that goes; then it waits.
 //! 3. The configuration says how those epochs ended, and the leader closes them like any others whose ends are known
-//!    (`leader_states.rs`).
+//!    (`leadership.rs`).
 //!
 //! Invariant: no forced end is below what a node has acted by (M9). A node that was away while others were asked may
 //! know more: it must not go on with what it has in memory ([`Engine::exceeds`](shoal_engine::Engine::exceeds)).
@@ -87,7 +87,7 @@ impl Mako {
         else {
             return;
         };
-        if std::mem::replace(&mut leader_state.held, true) {
+        if leader_state.hold() {
             return;
         }
         let extent = self.follower_replays.of(at).extent();
@@ -97,7 +97,7 @@ impl Mako {
         // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
         let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
-        if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot), clocks) {
+        if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot()), clocks) {
             let held = held.into_iter().map(|(epoch, clock)| (epoch, end_at(clock))).collect();
             effects.push(EngineEffect::Manager(ManagerRequest::Held { shard, held }));
         }

@@ -133,7 +133,7 @@ impl Mako {
     fn begin_sweep(&mut self, at: usize) {
         let led = &self.leader_shards[at];
         let replica = self.shared.replica(led.lead.shard).expect("held");
-        let had_uncommitted = led.ever_led || !replica.floor().is_empty();
+        let had_uncommitted = led.ever_led() || !replica.floor().is_empty();
         let led_only = self.options().faults.has(MakoPlantedBug::SweepLedOnly);
         let is_swept = if led_only { led.serves() } else { had_uncommitted };
         self.collections.begin(at, is_swept, self.runtime.worker_context.now.get());

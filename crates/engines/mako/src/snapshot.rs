@@ -40,7 +40,7 @@
 //! Why the receiver ends where the sender is:
 //!
 //! - Every piece in the entries up to the extent is stable before the first part is taken, or came with a whole
-//!   copy, and has a clock up to the cut (`stable.rs`). The sender's watermarks cover it, or never will. So each is
+//!   copy, and has a clock up to the cut (`stable_prefix.rs`). The sender's watermarks cover it, or never will. So each is
 //!   in the parts, or what came in its place: in a later part that
 //!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver

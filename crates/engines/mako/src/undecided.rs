@@ -276,7 +276,7 @@ impl Mako {
     /// This worker has replayed what is covered of the shard at this place, and the shard has ended all epochs before the
     /// leadership: keeps what is undecided for the last worker.
     pub(super) fn keep_undecided(&mut self, at: usize) {
-        let since = self.leader_shards[at].leader_state.as_ref().expect("it leads").since;
+        let since = self.leader_shards[at].led_since().expect("it leads");
         self.follower_replays.keep_before(at, since, &self.shared);
     }
 

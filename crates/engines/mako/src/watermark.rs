@@ -39,8 +39,7 @@ impl Mako {
         // What is durable is so for all epochs, as far as they go: a shard's clocks rise from one to the
         // next. How far those before this leadership go, other workers may still have to say.
         // And where another worker follows a successor already, what it has come to is that one's.
-        let leadership =
-            self.leader_shards[at].leader_state.as_ref().map(|leader_state| leader_state.since);
+        let leadership = self.leader_shards[at].led_since();
         let leadership = leadership.filter(|since| !replica.is_over(*since));
         let own = |live: &&LiveEpoch| leadership.is_some_and(|since| live.epoch() >= since);
         let own = self.epochs.iter().filter(own);
