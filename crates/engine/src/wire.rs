@@ -6,11 +6,14 @@ use crate::client::{
 };
 use crate::execution::participant_table::BranchHeader;
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
+use crate::replication::codec::StreamWrite;
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
 use shoal_cluster::manager::Configuration;
 use shoal_cluster::topology::Topology;
-use shoal_types::{Epoch, NodeId, ShardId, WorkerId, coded_enum, coded_newtype, coded_struct};
+use shoal_types::{
+    Epoch, NodeId, ShardId, TableId, WorkerId, coded_enum, coded_newtype, coded_struct,
+};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -21,6 +24,8 @@ coded_struct!(TransactionId {
     worker: WorkerId as short,
     sequence: u64 as short,
 });
+
+coded_struct!(StreamWrite { table: TableId as short, key: Bytes, value: Option<Bytes> });
 
 coded_struct!(BranchHeader {
     transaction: TransactionId,

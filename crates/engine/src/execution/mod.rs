@@ -18,7 +18,8 @@
 //! What futures and the engine share is the `worker_context.rs`; it belongs to one worker and needs no lock.
 //!
 //! Messages get lost and arrive twice. `request_retransmission.rs` repeats requests until they are answered;
-//! `participant_table.rs` is the participant's side, which acts on each request once.
+//! `participant_table.rs` is the participant's side, which acts on each request once; `deferred_requests.rs` keeps those that
+//! come before their shard is served.
 //!
 //! Read in this order: `worker_context.rs`, `remote_branches.rs`, `transaction.rs`, `local_database.rs`, `request_retransmission.rs`,
 //! `participant_table.rs`, `procedure_calls.rs`, `call_sessions.rs`, `request_rows.rs`, `registrations.rs` and `interactive.rs` (clients from
@@ -26,6 +27,7 @@
 
 pub mod admission;
 mod call_sessions;
+pub mod deferred_requests;
 mod interactive;
 mod local_database;
 pub mod participant_table;

@@ -1,9 +1,11 @@
 //! The forms of what workers say to each other.
 
 use super::message::{
-    DecisionHome, Participant, TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest,
+    DecisionHome, Participant, SnapshotPart, SnapshotRow, TwoPhaseCommitMessage,
+    TwoPhaseCommitReply, TwoPhaseCommitRequest,
 };
-use shoal_types::{Epoch, ShardId, coded_enum, coded_struct};
+use bytes::Bytes;
+use shoal_types::{Clock, Epoch, ShardId, TableId, coded_enum, coded_struct};
 
 coded_struct!(DecisionHome { shard: ShardId as short, leadership: Epoch as short });
 
@@ -16,6 +18,24 @@ coded_enum!(TwoPhaseCommitMessage {
     3 => Inquiry { transaction, home, participant },
     4 => Decision { transaction, home as short, participant, committed },
     5 => Acknowledgement { transaction, home as short, shard as short },
+    6 => Part(part),
+    7 => PartTaken { shard as short, copy, reached },
+});
+
+coded_struct!(SnapshotPart {
+    shard: ShardId as short,
+    copy: u64,
+    cut: Clock as short,
+    from: (TableId, Bytes),
+    until: Option<(TableId, Bytes)>,
+    rows: Vec<SnapshotRow>,
+});
+
+coded_struct!(SnapshotRow {
+    table: TableId as short,
+    clock: Clock as short,
+    key: Bytes,
+    value: Bytes,
 });
 
 coded_enum!(TwoPhaseCommitRequest {
@@ -48,7 +68,7 @@ mod tests {
     use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
     use shoal_types::wire::check::{returns, withstands};
     use shoal_types::wire::encode;
-    use shoal_types::{Clock, NodeId, WorkerId};
+    use shoal_types::{NodeId, WorkerId};
 
     fn place(number: u32) -> DecisionHome {
         DecisionHome { shard: ShardId(number), leadership: Epoch(number / 2) }
@@ -107,6 +127,22 @@ mod tests {
                     },
                 }
             }),
+            (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
+                let BranchHeader { shard, .. } = header;
+                let place = |number: u64| (TableId(number as u32), Bytes::from(vec![1]));
+                let reached = numbers.first().map(|number| place(*number));
+                TwoPhaseCommitMessage::PartTaken { shard, copy: 7, reached }
+            }),
+            (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
+                let (shard, key, value) = (header.shard, Bytes::from("k"), Bytes::from("v"));
+                let row = |number: &u64| {
+                    let (table, clock) = (TableId(*number as u32), Clock(*number));
+                    SnapshotRow { table, clock, key: key.clone(), value: value.clone() }
+                };
+                let (rows, from) = (numbers.iter().map(row).collect(), (TableId(0), Bytes::new()));
+                let part = SnapshotPart { shard, copy: 7, cut: Clock(9), from, until: None, rows };
+                TwoPhaseCommitMessage::Part(part)
+            }),
         ]
     }
 
@@ -118,7 +154,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_withstood(
-            variant in 0..7_u8,
+            variant in 0..9_u8,
             mut bytes in vec(any::<u8>(), 1..80),
         ) {
             bytes[0] = variant;
