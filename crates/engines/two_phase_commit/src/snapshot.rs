@@ -20,6 +20,8 @@
 //! without an outcome goes with it, and so do the decisions that are still to be told, and the first writes of transactions
 //! whose last are to come.
 //!
+//! While a branch is in doubt, its clock holds up the cut, and with it the checkpoint: streams of that shard are kept from there on.
+//!
 //! Why the receiver ends where the sender is:
 //!
 //! - What the entries have committed is in the parts, or what came in its place: in a later part that is newer, and
