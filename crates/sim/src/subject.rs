@@ -14,6 +14,7 @@ use shoal_engine::client::requests_table;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_mako::{Mako, MakoOptions, MakoPlantedBug, StampForm};
+use shoal_store::CopyPart;
 use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions, TwoPhaseCommitPlantedBug};
 use shoal_types::Random;
 use std::time::Duration;
@@ -232,6 +233,14 @@ pub enum StreamCuts {
 /// Where the round trip is longer, the chunks of copies are not tiny.
 const TINY_PARTS_MAX: Duration = Duration::from_millis(50);
 
+/// A few chunks are under way at a time: over a long distance, a copy of one record per chunk would exceed every time limit.
+fn not_tiny(part: &mut CopyPart, round_trip: Duration) {
+    if round_trip > TINY_PARTS_MAX {
+        part.records_max = part.records_max.max(20);
+        part.bytes_max = part.bytes_max.max(100_000);
+    }
+}
+
 /// Draws the pace of streams.
 pub fn streams(
     random: &mut Random,
@@ -348,12 +357,7 @@ impl Subject for Mako {
             .clamp(Duration::from_millis(20), Duration::from_millis(600));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
-        // A few chunks are under way at a time: over a long distance, a copy of one record per chunk would
-        // exceed every time limit.
-        if round_trip > TINY_PARTS_MAX {
-            options.snapshot_part.records_max = options.snapshot_part.records_max.max(20);
-            options.snapshot_part.bytes_max = options.snapshot_part.bytes_max.max(100_000);
-        }
+        not_tiny(&mut options.snapshot_part, round_trip);
         options
     }
 
@@ -375,6 +379,9 @@ impl Subject for TwoPhaseCommit {
         ("serve-unsealed", TwoPhaseCommitPlantedBug::ServeUnsealed),
         ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
+        ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
+        ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
+        ("snapshot-without-prepared", TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared),
     ];
 
     fn limits(options: &mut TwoPhaseCommitOptions) -> &mut Limits {
@@ -397,6 +404,10 @@ impl Subject for TwoPhaseCommit {
             (round_trip * one_of(&mut waits, &[2, 10, 50])).max(Duration::from_millis(5));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
+        let mut apart = random.fork(1);
+        options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
+        options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
+        not_tiny(&mut options.snapshot_part, round_trip);
         options
     }
 

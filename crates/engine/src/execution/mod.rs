@@ -18,7 +18,8 @@
 //! What futures and the engine share is the `worker_context.rs`; it belongs to one worker and needs no lock.
 //!
 //! Messages get lost and arrive twice. `request_retransmission.rs` repeats requests until they are answered;
-//! `participant_table.rs` is the participant's side, which acts on each request once.
+//! `participant_table.rs` is the participant's side, which acts on each request once; `deferred_requests.rs` keeps those that
+//! come before their shard is served.
 //!
 //! The files, bottom to top; each imports only those above it in this list (`crates/shoal/tests/tidy` refuses circles):
 //!
@@ -27,7 +28,7 @@
 //! | `limits.rs`, `slot.rs`, `timers.rs`, `tasks.rs` | limits, a value that a future waits for, times, the futures themselves |
 //! | `leaderships.rs` | who leads which shard, and which of them this worker serves |
 //! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
-//! | `request_retransmission.rs`, `participant_table.rs` | both ends of a request |
+//! | `request_retransmission.rs`, `participant_table.rs`, `deferred_requests.rs` | both ends of a request, and requests that wait for their shard |
 //! | `admission.rs`, `stage_times.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
 //! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
@@ -39,6 +40,7 @@
 pub mod admission;
 mod call_sessions;
 pub mod coordinated_transactions;
+pub mod deferred_requests;
 mod interactive;
 pub mod leaderships;
 pub mod limits;

@@ -8,14 +8,16 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use shoal_types::TableId;
+use shoal_types::wire::Coded;
 use std::fmt;
 
 const TOMBSTONE: u32 = u32::MAX;
 
 /// One key's new value, or `None` for a tombstone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct StreamWrite {
-    /// The table.
+    /// The table of the key.
+    #[coded(short)]
     pub table: TableId,
     /// The key.
     pub key: Bytes,

@@ -7,10 +7,12 @@
 //! | `in_flight_clocks.rs` | a stream that is led: clocks in flight, safe clocks, pace |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs` | Thomas's rule |
+//! | `snapshot_transfer.rs` | how the parts of a copy travel |
 
 pub mod codec;
 pub mod in_flight_clocks;
 pub mod replay;
 pub mod replay_floor;
 pub mod replica;
+pub mod snapshot_transfer;
 pub mod transit;

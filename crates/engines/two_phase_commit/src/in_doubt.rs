@@ -46,8 +46,9 @@ impl InDoubt {
 
     /// A branch that a former leader has prepared.
     fn recovered(branch: &PreparedBranch) -> InDoubt {
-        let PreparedBranch { clock, home, ref writes } = *branch;
-        let (writes, ask_at) = (writes.clone(), Time::ZERO);
+        let PreparedBranch { clock, home, ref writes, is_installed } = *branch;
+        let writes = if is_installed { Vec::new() } else { writes.clone() };
+        let ask_at = Time::ZERO;
         InDoubt { clock, home, writes, locked: None, committed: None, ask_at }
     }
 }

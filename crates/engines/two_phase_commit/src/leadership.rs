@@ -82,6 +82,7 @@ impl TwoPhaseCommit {
         }
         let shard = self.leader_logs[at].lead.shard;
         self.runtime.worker_context.serve(at, false);
+        self.deferred.forget(shard);
         self.leave_home(at, effects);
         let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
         for (transaction, context) in over {
@@ -114,7 +115,7 @@ impl TwoPhaseCommit {
             return;
         }
         let replay = &self.prepared_replays[at];
-        let is_through = replay.length >= state.inherited && !replay.is_blocked();
+        let is_through = replay.length() >= state.inherited && !replay.is_blocked();
         // What a former lead left locked here has to be free.
         let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
         if !state.began && is_through && is_free {
@@ -158,8 +159,8 @@ impl TwoPhaseCommit {
     fn begin_to_lead(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let replay = &self.prepared_replays[at];
         // What is drawn from now on comes after all that the streams have.
-        let (length, safe) = (replay.length, replay.safe);
-        self.shared.replicas[at].store.raise_clock(replay.greatest.max(safe));
+        let (length, safe) = (replay.length(), replay.safe());
+        self.shared.replicas[at].store.raise_clock(replay.greatest().max(safe));
         let state = self.leader_logs[at].leader_state.as_mut().expect("it leads");
         state.began = true;
         self.leader_logs[at].lead.begin(length, safe);

@@ -58,7 +58,8 @@
 //! for longer than one at work can wait. What is prepared stays locked as long as its home shard has no leader; everything
 //! else goes on.
 //!
-//! Replicas that lose their memory read the streams from the beginning: they are not cut under a manager.
+//! Replicas that lose their memory get a copy of the store, and what their streams hold beyond it (`snapshot.rs`): so streams
+//! are cut when they have grown beyond what is kept for replicas that are away.
 //!
 //! Epochs mean nothing here but names of leaderships. Clocks of a shard grow through all of them, since a new leader draws
 //! none that its streams have, so versions are ordered by clocks alone and all carry the same epoch. What counts is what is
@@ -82,6 +83,8 @@
 //! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
 //!   decision can appear any more, which a later leadership knows when an entry of its own is durable; no two answers differ.
 //! - **P9** A decision is kept, and told, until every participant has its outcome durable.
+//! - **P10** A snapshot has all that the entries have committed for which it stands, or what came in its place, and what they
+//!   have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
 //! Each is asserted where it is kept.
 //!
@@ -99,6 +102,7 @@
 //! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
 //! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
 //! | `decisions.rs` | decisions at their home shard | P8, P9 |
+//! | `snapshot.rs` | copies for replicas that lack what streams have no more | P10 |
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
@@ -118,6 +122,7 @@ mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -134,7 +139,7 @@ use coordinator::Coordinator;
 use decisions::Decisions;
 use in_doubt::InDoubt;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
-use message::TwoPhaseCommitReply;
+use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use participant::TwoPhaseCommitBranch;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
@@ -143,6 +148,7 @@ use shoal_engine::engine::{
     Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -150,10 +156,11 @@ use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, Work
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
 use shoal_engine::replication::replica::ShardReplica;
+use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,6 +181,8 @@ pub struct TwoPhaseCommit {
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
+    /// Requests to shards that are being recovered.
+    deferred: DeferredRequests<TwoPhaseCommitRequest>,
     /// In the order of the replicas, like the next three.
     leader_logs: Vec<LeaderLog>,
     prepared_replays: Vec<PreparedReplay>,
@@ -191,6 +200,9 @@ pub struct TwoPhaseCommit {
     branches_due: Time,
     /// What the manager was told of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+    /// Copies of shards that this worker gives, and takes.
+    senders: SnapshotSenders<Clock>,
+    receivers: SnapshotReceivers<SnapshotPart>,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -234,6 +246,7 @@ impl Engine for TwoPhaseCommit {
             runtime: Runtime::new(worker_context),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
+            deferred: DeferredRequests::default(),
             leader_logs: replicas().map(|replica| LeaderLog::new(replica.shard)).collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
@@ -244,6 +257,8 @@ impl Engine for TwoPhaseCommit {
             inquire_at: Time::MAX,
             branches_due: Time::MAX,
             reported: BTreeSet::new(),
+            senders: SnapshotSenders::default(),
+            receivers: SnapshotReceivers::default(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -282,14 +297,15 @@ impl Engine for TwoPhaseCommit {
             }
             // Nothing here depends on which leader a follower has promised, or on the ends of epochs.
             EngineEvent::Promised { .. } | EngineEvent::Settled { .. } => {}
-            EngineEvent::SnapshotWanted { shard, .. } | EngineEvent::Restored { shard, .. } => {
-                panic!("a snapshot of {shard}: this engine has none")
-            }
+            EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
+            EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
         self.replay_all(effects);
+        self.give(now, effects);
         self.recover_all(effects);
         if holds_lease {
+            self.serve_deferred(now, effects);
             self.expire(now, effects);
             self.run(now, effects);
         }
@@ -314,14 +330,23 @@ impl Engine for TwoPhaseCommit {
 
     fn held(&self) -> usize {
         let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
-        self.runtime.pending() + self.branches.len() + in_doubt
+        self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt
     }
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_logs.iter().map(LeaderLog::pending).sum();
         let followed: usize = self.prepared_replays.iter().map(PreparedReplay::pending).sum();
         let decisions: usize = self.decisions.iter().map(Decisions::len).sum();
-        self.held() + led + followed + decisions
+        let [_, given] = self.senders.sizes();
+        self.held() + led + followed + decisions + given
+    }
+
+    fn may_cut(&self, shard: ShardId) -> Option<u64> {
+        Some(self.cuttable(shard))
+    }
+
+    fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
+        self.has_copy(shard, (from, length), state)
     }
 
     fn heard_epochs(&self, _settled: Epoch) -> HeardEpochs {
@@ -337,6 +362,7 @@ impl Engine for TwoPhaseCommit {
         let own = [
             ("transactions that commit", self.coordinator.len()),
             ("branches", self.branches.len()),
+            ("requests that wait for recovery", self.deferred.len()),
             ("coordinators", coordinators),
             ("branches that are over", over),
             ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
@@ -346,6 +372,8 @@ impl Engine for TwoPhaseCommit {
             ("parts in streams", sum(|sizes| sizes[2])),
             ("records to be applied", sum(|sizes| sizes[3])),
             ("reports of epochs", self.reported.len()),
+            ("copies that are given", self.senders.sizes()[0]),
+            ("copies that are taken", self.receivers.size()),
         ];
         self.runtime.sizes().into_iter().chain(own).collect()
     }
@@ -453,6 +481,10 @@ impl TwoPhaseCommit {
             {
                 self.acknowledged(transaction, shard);
             }
+            TwoPhaseCommitMessage::Part(part) => self.take_part(from, part, effects),
+            TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
+                self.part_is_taken(from, (shard, copy), reached.as_ref());
+            }
             // This node will hear of that leader, or the sender that it is none. It is said again.
             TwoPhaseCommitMessage::Decision { .. }
             | TwoPhaseCommitMessage::Acknowledgement { .. } => self.runtime.counters.dropped += 1,
@@ -479,12 +511,14 @@ impl TwoPhaseCommit {
                 }
             }
         }
+        self.stabilize(at);
     }
 
     /// A stream has decided its next entry, which another leader had appended.
     fn decided(&mut self, shard: ShardId, entry: Bytes) {
         let at = self.place_of(shard).expect("a stream that is held");
         self.prepared_replays[at].enter(decode(shard, entry), false);
+        self.stabilize(at);
     }
 
     /// Applies what the streams have committed, as far as no other worker holds a lock.
@@ -558,8 +592,10 @@ impl TwoPhaseCommit {
         let others = [
             self.runtime.next_due().filter(|_| runs),
             self.runtime.next_expiry().filter(|_| runs),
+            self.deferred.next_due().filter(|_| runs),
             self.coordinator.durable_due.filter(|_| runs),
             self.runtime.next_ending(),
+            self.senders.next_due(self.runtime.worker_context.limits.retry_after),
             is_blocked.then(|| now + BLOCKED_FOR),
             asked,
         ];

@@ -1,15 +1,17 @@
 //! What workers of the same number on different nodes say to each other.
 //!
-//! Requests and their replies belong to one leadership of a participant and one process of a coordinator. The other three
-//! are what recovery needs (rules P8 and P9): they name leaderships, and are true whenever they come.
+//! Requests and their replies belong to one leadership of a participant and one process of a coordinator. The next three
+//! are what recovery needs (rules P8 and P9): they name leaderships, and are true whenever they come. The last two bring a
+//! replica what its stream has no more.
 
+use bytes::Bytes;
 use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::wire::Coded;
-use shoal_types::{Clock, Epoch, Error, Result, ShardId};
+use shoal_types::{Clock, Epoch, Error, Result, ShardId, TableId};
 
 /// A message between two workers. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -77,6 +79,54 @@ pub enum TwoPhaseCommitMessage {
         #[coded(short)]
         shard: ShardId,
     },
+    /// A part of a copy of a shard, to a replica that lacks what its stream has no more: see `snapshot.rs`.
+    #[coded(tag = 6)]
+    Part(SnapshotPart),
+    /// The answer: how far the copy has come.
+    #[coded(tag = 7)]
+    PartTaken {
+        /// The shard.
+        #[coded(short)]
+        shard: ShardId,
+        /// Which copy.
+        copy: u64,
+        /// Everything before this place, a table and a key, has been taken; `None`: everything.
+        reached: Option<(TableId, Bytes)>,
+    },
+}
+
+/// A part of a copy of a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct SnapshotPart {
+    /// The shard.
+    #[coded(short)]
+    pub shard: ShardId,
+    /// Which copy.
+    pub copy: u64,
+    /// The sender had all streams up to here when it began to send parts.
+    #[coded(short)]
+    pub cut: Clock,
+    /// Where it begins: a table, and a key.
+    pub from: (TableId, Bytes),
+    /// Where the next one begins. `None` for the last.
+    pub until: Option<(TableId, Bytes)>,
+    /// All rows in between, in order.
+    pub rows: Vec<SnapshotRow>,
+}
+
+/// A row of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct SnapshotRow {
+    /// Its table.
+    #[coded(short)]
+    pub table: TableId,
+    /// The clock of its version.
+    #[coded(short)]
+    pub clock: Clock,
+    /// Its key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
 }
 
 /// The shard in whose stream the decision on a transaction will be, and the leadership under which it is coordinated there:
@@ -108,7 +158,9 @@ impl TwoPhaseCommitMessage {
         match self {
             TwoPhaseCommitMessage::Inquiry { .. }
             | TwoPhaseCommitMessage::Decision { .. }
-            | TwoPhaseCommitMessage::Acknowledgement { .. } => true,
+            | TwoPhaseCommitMessage::Acknowledgement { .. }
+            | TwoPhaseCommitMessage::Part(_)
+            | TwoPhaseCommitMessage::PartTaken { .. } => true,
             TwoPhaseCommitMessage::Request { .. }
             | TwoPhaseCommitMessage::Reply { .. }
             | TwoPhaseCommitMessage::Relay(_) => false,

@@ -111,6 +111,24 @@ pub enum TwoPhaseCommitObservation {
         /// The clocks of its records.
         clocks: Vec<Clock>,
     },
+    /// A replica has looked at a row of a copy.
+    Copied {
+        /// The shard.
+        shard: ShardId,
+        /// The version's stamp as the shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+        /// It is the newest version now; otherwise a newer one was there.
+        won: bool,
+    },
+    /// This worker's stream of a shard begins behind a snapshot.
+    Restored {
+        /// The shard.
+        shard: ShardId,
+    },
     /// A client is told an outcome, or something that was read.
     Told {
         /// The transaction.

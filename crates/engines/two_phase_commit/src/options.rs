@@ -30,6 +30,9 @@ pub struct TwoPhaseCommitOptions {
     /// A participant asks what became of a transaction that has been prepared for so long, though its coordinator seems to
     /// be there: it may have given up, and the message was lost. Default 1 s.
     pub inquire_after: Duration,
+    /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
+    /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
+    pub snapshot_part: shoal_store::CopyPart,
     /// Planted bugs. Default: none.
     pub faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
 }
@@ -44,6 +47,7 @@ impl TwoPhaseCommitOptions {
         at_least_one([
             ("batch_records_max", self.batch_records_max),
             ("batch_bytes_max", self.batch_bytes_max),
+            ("snapshot_part", self.snapshot_part.records_max),
         ]);
         not_zero([
             ("heartbeat", self.heartbeat),
@@ -64,6 +68,7 @@ impl Default for TwoPhaseCommitOptions {
             heartbeat: Duration::from_millis(100),
             inquire_every: Duration::from_millis(100),
             inquire_after: Duration::from_secs(1),
+            snapshot_part: shoal_store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
             faults: PlantedBugs::NONE,
         }
     }

@@ -15,6 +15,7 @@ use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMe
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{StoreBranch, recovering};
@@ -74,16 +75,19 @@ impl TwoPhaseCommit {
         request: TwoPhaseCommitRequest,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let led = self.led_at(header.shard).filter(|at| self.leader_logs[*at].serves());
-        let (Some(at), true) =
-            (led, self.runtime.is_ours(self.runtime.peer(from), header, led.is_some()))
-        else {
+        let is_own = self.is_leader(self.runtime.worker_context.place.node, header.shard);
+        let at = self.place_of(header.shard).filter(|_| is_own);
+        let peer = self.runtime.peer(from);
+        let (Some(at), true) = (at, self.runtime.is_ours(peer, header, at.is_some())) else {
             return;
         };
         // All transactions are of one epoch: leaderships tell them apart. And who is gone asks for nothing.
         if header.epoch != FIRST_EPOCH || self.is_gone(header.transaction) {
             self.runtime.counters.dropped += 1;
             return;
+        }
+        if !self.leader_logs[at].serves() {
+            return self.defer(from, header, request, effects);
         }
         self.act_as_leader(at, effects);
         if let TwoPhaseCommitRequest::Prepare { home, .. } = &request
@@ -117,6 +121,57 @@ impl TwoPhaseCommit {
         };
         if let Some(reply) = reply {
             say((from, *header), reply, effects);
+        }
+    }
+
+    /// A request comes while its shard is recovered. Where its transaction may hold locks on other shards it is refused, once
+    /// and for all; everything else waits.
+    fn defer(
+        &mut self,
+        from: NodeId,
+        header: &BranchHeader,
+        request: TwoPhaseCommitRequest,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        match request {
+            TwoPhaseCommitRequest::Lock { .. }
+            | TwoPhaseCommitRequest::Prepare { .. }
+            | TwoPhaseCommitRequest::Validate => {
+                let reply = match self.branches.arrive(header, false) {
+                    RequestArrival::Act => Some(ended(header.shard)),
+                    RequestArrival::Repeated(reply) => reply,
+                    RequestArrival::Over | RequestArrival::Ended | RequestArrival::Stale => None,
+                };
+                let Some(reply) = reply else {
+                    self.runtime.counters.dropped += 1;
+                    return;
+                };
+                // Not even one that executes is open: none was served under this leadership.
+                self.branches.close(header, Some(reply.clone()));
+                say((from, *header), reply, effects);
+            }
+            TwoPhaseCommitRequest::Execute { .. }
+            | TwoPhaseCommitRequest::OnePhase { .. }
+            | TwoPhaseCommitRequest::Commit
+            | TwoPhaseCommitRequest::Abort => {
+                let worker_context = &self.runtime.worker_context;
+                let (now, limits) = (worker_context.now.get(), &worker_context.limits);
+                let is_kept = self.deferred.defer(now, limits, from, header, request);
+                self.runtime.counters.dropped += u64::from(!is_kept);
+            }
+        }
+    }
+
+    /// Serves the requests whose shards have been recovered.
+    pub(super) fn serve_deferred(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        let worker_context = &self.runtime.worker_context;
+        let (served, late) = self.deferred.take(now, |shard| worker_context.own(shard).is_some());
+        self.runtime.counters.dropped += late;
+        for DeferredRequest { from, header, request, .. } in served {
+            self.serve(from, &header, request, effects);
         }
     }
 

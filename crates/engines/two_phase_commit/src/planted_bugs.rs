@@ -21,6 +21,12 @@ pub enum TwoPhaseCommitPlantedBug {
     PresumeAbortEarly,
     /// A decision is forgotten before all participants have its outcome durable (P9).
     EndUnacknowledged,
+    /// A replica that takes a copy keeps what was deleted where the copy is from (P10).
+    CopyKeepsDeleted,
+    /// A snapshot stands for entries whose commits other streams of the shard have not come to (P10).
+    CopyUnreached,
+    /// A snapshot is without what is prepared (P10).
+    SnapshotWithoutPrepared,
 }
 
 impl Plantable for TwoPhaseCommitPlantedBug {

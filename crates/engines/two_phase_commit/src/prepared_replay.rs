@@ -14,6 +14,7 @@ use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -26,37 +27,68 @@ const ABORTED_MAX: usize = 256;
 pub(super) struct PreparedReplay {
     pub(super) shard: ShardId,
     pub(super) sessions: Rc<SessionPool>,
-    /// What is prepared, and has no outcome here.
-    prepared: BTreeMap<TransactionId, PreparedBranch>,
-    /// What is decided here for several shards, and who takes part, until all of these have it durable.
-    decided: BTreeMap<TransactionId, Vec<ShardId>>,
+    /// What it says.
+    state: StreamState,
+    /// What it said when it was shorter: a snapshot may stand for it, since all streams of the shard are applied beyond what
+    /// that has committed.
+    stable: Checkpoint,
+    /// What it said at some point after that, which is to follow.
+    candidate: Option<Checkpoint>,
     /// What was prepared here and aborted last.
     aborted: VecDeque<TransactionId>,
-    /// The first writes of what is not prepared or committed yet.
-    parts: BTreeMap<TransactionId, Vec<StreamWrite>>,
     /// The clocks of what is prepared.
     clocks: BTreeSet<Clock>,
     /// What is committed and to be applied, in the order of the stream: another worker holds a lock.
     blocked: VecDeque<(TransactionId, Clock, Vec<StreamWrite>)>,
-    /// How many entries have come.
-    pub(super) length: u64,
-    /// The leadership of the last entry.
-    leadership: Epoch,
-    /// The safe clock of the last entry.
-    pub(super) safe: Clock,
-    /// The greatest clock of any record.
-    pub(super) greatest: Clock,
     /// The safe clock when nothing was left to be applied.
     applied: Clock,
 }
 
+/// What the entries of a stream say, beside what they have committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Coded)]
+pub(super) struct StreamState {
+    /// How many entries have come.
+    #[coded(short)]
+    pub(super) length: u64,
+    /// The leadership of the last entry.
+    #[coded(short)]
+    pub(super) leadership: Epoch,
+    /// The safe clock of the last entry.
+    #[coded(short)]
+    pub(super) safe: Clock,
+    /// The greatest clock of any record.
+    #[coded(short)]
+    pub(super) greatest: Clock,
+    /// The greatest clock of what is committed.
+    #[coded(short)]
+    pub(super) committed: Clock,
+    /// What is prepared, and has no outcome here.
+    pub(super) prepared: BTreeMap<TransactionId, PreparedBranch>,
+    /// What is decided here for several shards, and who takes part, until all of these have it durable.
+    pub(super) decided: BTreeMap<TransactionId, Vec<ShardId>>,
+    /// The first writes of what is not prepared or committed yet.
+    pub(super) parts: BTreeMap<TransactionId, Vec<StreamWrite>>,
+}
+
+/// What a stream says up to some entry, and what was aborted last before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Coded)]
+pub(super) struct Checkpoint {
+    pub(super) state: StreamState,
+    pub(super) aborted: Vec<TransactionId>,
+}
+
+/// A checkpoint is made after so many entries, and as many as it has transactions: so it costs little for each of them.
+const CHECKPOINT_ENTRIES_MIN: u64 = 4;
+
 /// A transaction that is prepared.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct PreparedBranch {
+    #[coded(short)]
     pub(super) clock: Clock,
     pub(super) home: DecisionHome,
-    /// Nothing, where they are in this node's store already.
     pub(super) writes: Vec<StreamWrite>,
+    /// The writes are in this node's store already.
+    pub(super) is_installed: bool,
 }
 
 impl PreparedReplay {
@@ -64,16 +96,12 @@ impl PreparedReplay {
         PreparedReplay {
             shard: replica.shard,
             sessions: SessionPool::new(replica.store.clone(), usize::MAX),
-            prepared: BTreeMap::new(),
-            decided: BTreeMap::new(),
+            state: StreamState::default(),
+            stable: Checkpoint::default(),
+            candidate: None,
             aborted: VecDeque::with_capacity(ABORTED_MAX),
-            parts: BTreeMap::new(),
             clocks: BTreeSet::new(),
             blocked: VecDeque::new(),
-            length: 0,
-            leadership: Epoch(0),
-            safe: Clock::ZERO,
-            greatest: Clock::ZERO,
             applied: Clock::ZERO,
         }
     }
@@ -81,53 +109,53 @@ impl PreparedReplay {
     /// Takes the next entry of the stream. What it commits is to be applied, but for what this node has `installed` as the
     /// leader that appended it.
     pub(super) fn enter(&mut self, entry: RecordEntry, installed: bool) {
-        if entry.leadership != self.leadership {
+        if entry.leadership != self.state.leadership {
             // The rest of them was never appended.
-            self.parts.clear();
-            self.leadership = entry.leadership;
+            self.state.parts.clear();
+            self.state.leadership = entry.leadership;
         }
         for (transaction, record) in entry.records {
             match record {
                 CommitRecord::Part { writes } => {
-                    self.parts.entry(transaction).or_default().extend(writes);
+                    self.state.parts.entry(transaction).or_default().extend(writes);
                 }
                 CommitRecord::Prepare { clock, home, writes } => {
                     let writes = self.whole(transaction, writes);
                     self.clocks.insert(clock);
-                    self.greatest = self.greatest.max(clock);
-                    let branch = PreparedBranch { clock, home, writes };
-                    let before = self.prepared.insert(transaction, branch);
+                    self.state.greatest = self.state.greatest.max(clock);
+                    let branch = PreparedBranch { clock, home, writes, is_installed: false };
+                    let before = self.state.prepared.insert(transaction, branch);
                     assert!(before.is_none(), "{transaction} was prepared twice on {}", self.shard);
                 }
                 CommitRecord::Commit { clock, participants, writes } => {
                     let writes = self.whole(transaction, writes);
-                    self.greatest = self.greatest.max(clock);
+                    self.state.greatest = self.state.greatest.max(clock);
                     if !participants.is_empty() {
-                        self.decided.insert(transaction, participants);
+                        self.state.decided.insert(transaction, participants);
                     }
                     self.apply(transaction, clock, writes, installed);
                 }
                 CommitRecord::Committed => {
-                    let PreparedBranch { clock, writes, .. } = self.take(transaction);
-                    self.apply(transaction, clock, writes, installed);
+                    let PreparedBranch { clock, writes, is_installed, .. } = self.take(transaction);
+                    self.apply(transaction, clock, writes, installed || is_installed);
                 }
                 CommitRecord::Aborted => {
                     self.take(transaction);
                     self.aborted.truncate(ABORTED_MAX - 1);
                     self.aborted.push_front(transaction);
                 }
-                CommitRecord::End => _ = self.decided.remove(&transaction),
+                CommitRecord::End => _ = self.state.decided.remove(&transaction),
             }
         }
-        let PreparedReplay { shard, clocks, safe, .. } = self;
-        assert!(entry.safe >= *safe, "P5: the safe clock of {shard} went back");
+        let PreparedReplay { shard, clocks, state, .. } = self;
+        assert!(entry.safe >= state.safe, "P5: the safe clock of {shard} went back");
         assert!(
             clocks.first().is_none_or(|first| *first > entry.safe),
             "P5: {} is called safe on {shard}, and what became of it is not known",
             entry.safe
         );
-        *safe = entry.safe;
-        self.length += 1;
+        state.safe = entry.safe;
+        state.length += 1;
     }
 
     fn apply(
@@ -137,9 +165,61 @@ impl PreparedReplay {
         writes: Vec<StreamWrite>,
         installed: bool,
     ) {
+        self.state.committed = self.state.committed.max(clock);
         if !installed && !writes.is_empty() {
             self.blocked.push_back((transaction, clock, writes));
         }
+    }
+
+    /// How many entries have come.
+    pub(super) fn length(&self) -> u64 {
+        self.state.length
+    }
+
+    /// The safe clock of the last entry.
+    pub(super) fn safe(&self) -> Clock {
+        self.state.safe
+    }
+
+    /// The greatest clock of any record.
+    pub(super) fn greatest(&self) -> Clock {
+        self.state.greatest
+    }
+
+    /// What a snapshot may stand for: another replica needs this to go on behind it, beside the rows.
+    pub(super) fn stable(&self) -> &Checkpoint {
+        &self.stable
+    }
+
+    /// All streams of the shard are applied up to `here`, or a copy has brought all up to there. Makes a checkpoint from
+    /// time to time, and takes it for stable when they are beyond what it has committed.
+    pub(super) fn stabilize(&mut self, here: impl Fn() -> Clock) {
+        if let Some(candidate) = &self.candidate {
+            if candidate.state.committed > here() {
+                return;
+            }
+            self.stable = self.candidate.take().expect("seen above");
+        }
+        let transactions = (self.state.prepared.len() + self.state.decided.len()) as u64;
+        let after = transactions.max(CHECKPOINT_ENTRIES_MIN);
+        if self.state.length >= self.stable.state.length + after {
+            let mut state = self.state.clone();
+            // That writes are installed here tells nothing of another replica.
+            state.prepared.values_mut().for_each(|branch| branch.is_installed = false);
+            let aborted = self.aborted.iter().copied().collect();
+            self.candidate = Some(Checkpoint { state, aborted });
+        }
+    }
+
+    /// Goes on behind the entries for which this stands. What they have committed is in the store.
+    pub(super) fn restore(&mut self, checkpoint: Checkpoint) {
+        self.stable = checkpoint;
+        self.candidate = None;
+        let Checkpoint { state, aborted } = &self.stable;
+        self.clocks = state.prepared.values().map(|branch| branch.clock).collect();
+        self.aborted = aborted.iter().copied().take(ABORTED_MAX).collect();
+        self.blocked.clear();
+        self.state = state.clone();
     }
 
     /// Has `apply` apply what it can: it says whether it could. Returns how far all of the stream is applied.
@@ -153,14 +233,14 @@ impl PreparedReplay {
             self.blocked.pop_front();
         }
         if self.blocked.is_empty() {
-            self.applied = self.safe;
+            self.applied = self.state.safe;
         }
         self.applied
     }
 
     /// Is something to be applied, or said to be?
     pub(super) fn is_due(&self) -> bool {
-        self.is_blocked() || self.applied != self.safe
+        self.is_blocked() || self.applied != self.state.safe
     }
 
     /// Is something still to be applied?
@@ -172,41 +252,41 @@ impl PreparedReplay {
     /// is in no entry yet, another leader may have to find it out again, and nothing is to be applied here then: what has
     /// come in their place since may have been a tombstone, and be gone.
     pub(super) fn note_installed(&mut self, transaction: TransactionId) {
-        let branch = self.prepared.get_mut(&transaction);
+        let branch = self.state.prepared.get_mut(&transaction);
         let branch = branch.unwrap_or_else(|| panic!("{transaction} is decided, and not prepared"));
-        branch.writes = Vec::new();
+        branch.is_installed = true;
     }
 
     /// What is prepared here without an outcome.
     pub(super) fn prepared(&self) -> impl Iterator<Item = (TransactionId, &PreparedBranch)> {
-        self.prepared.iter().map(|(transaction, branch)| (*transaction, branch))
+        self.state.prepared.iter().map(|(transaction, branch)| (*transaction, branch))
     }
 
     /// What is decided here, durably, and not known to all that take part in it.
     pub(super) fn decided(&self) -> impl Iterator<Item = (TransactionId, &[ShardId])> {
-        self.decided.iter().map(|(transaction, shards)| (*transaction, &shards[..]))
+        self.state.decided.iter().map(|(transaction, shards)| (*transaction, &shards[..]))
     }
 
     /// Can it be that a transaction which its home calls committed has that outcome durable here? Not where it is prepared, nor
     /// where it was aborted, as far back as that is remembered (rule P8).
     pub(super) fn may_be_committed(&self, transaction: TransactionId) -> bool {
-        !self.prepared.contains_key(&transaction) && !self.aborted.contains(&transaction)
+        !self.state.prepared.contains_key(&transaction) && !self.aborted.contains(&transaction)
     }
 
     /// Is the transaction decided here, durably?
     pub(super) fn is_decided(&self, transaction: TransactionId) -> bool {
-        self.decided.contains_key(&transaction)
+        self.state.decided.contains_key(&transaction)
     }
 
     /// All writes of a transaction, of which these are the last.
     fn whole(&mut self, transaction: TransactionId, last: Vec<StreamWrite>) -> Vec<StreamWrite> {
-        let Some(mut writes) = self.parts.remove(&transaction) else { return last };
+        let Some(mut writes) = self.state.parts.remove(&transaction) else { return last };
         writes.extend(last);
         writes
     }
 
     fn take(&mut self, transaction: TransactionId) -> PreparedBranch {
-        let prepared = self.prepared.remove(&transaction);
+        let prepared = self.state.prepared.remove(&transaction);
         let Some(branch) = prepared else {
             panic!("{transaction} was not prepared on {}", self.shard);
         };
@@ -216,12 +296,17 @@ impl PreparedReplay {
 
     /// How many transactions wait for their outcome, or to be applied.
     pub(super) fn pending(&self) -> usize {
-        self.prepared.len() + self.blocked.len()
+        self.state.prepared.len() + self.blocked.len()
     }
 
     /// How much is kept: what is prepared, what is decided, parts, and what is to be applied.
     pub(super) fn sizes(&self) -> [usize; 4] {
-        [self.prepared.len(), self.decided.len(), self.parts.len(), self.blocked.len()]
+        [
+            self.state.prepared.len(),
+            self.state.decided.len(),
+            self.state.parts.len(),
+            self.blocked.len(),
+        ]
     }
 }
 
@@ -303,6 +388,27 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_stands_for_what_all_streams_have_applied() {
+        let mut followed = followed();
+        enter(&mut followed, 4, vec![prepare(5), prepare(6)]);
+        (0..3).for_each(|_| _ = enter(&mut followed, 4, Vec::new()));
+        enter(&mut followed, 5, vec![(id(5), CommitRecord::Committed)]);
+        followed.stabilize(|| Clock(4));
+        followed.stabilize(|| Clock(4));
+        assert_eq!(followed.stable(), &Checkpoint::default(), "others are not there yet");
+        followed.note_installed(id(6));
+        enter(&mut followed, 6, vec![(id(6), CommitRecord::Committed)]);
+        followed.stabilize(|| Clock(5));
+        let stable = followed.stable().clone();
+        assert_eq!((stable.state.length, stable.state.committed), (5, Clock(5)));
+        assert!(stable.state.prepared.contains_key(&id(6)), "its outcome comes as an entry");
+        let mut other = self::followed();
+        other.restore(stable);
+        assert_eq!(enter(&mut other, 6, vec![(id(6), CommitRecord::Committed)]), [6]);
+        assert_eq!((other.length(), other.sizes()), (6, [0; 4]));
+    }
+
+    #[test]
     fn a_decision_is_kept_until_it_has_ended_and_parts_until_another_leads() {
         let mut followed = followed();
         let (clock, participants) = (Clock(5), vec![ShardId(1)]);
@@ -314,7 +420,7 @@ mod tests {
         assert_eq!((followed.decided().count(), followed.sizes()), (0, [0, 0, 1, 0]));
         let entry = RecordEntry { leadership: Epoch(2), safe: Clock(5), records: Vec::new() };
         followed.enter(entry, false);
-        assert_eq!((followed.sizes(), followed.length), ([0; 4], 3));
+        assert_eq!((followed.sizes(), followed.length()), ([0; 4], 3));
     }
 
     #[test]

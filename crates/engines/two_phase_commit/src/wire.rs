@@ -1,8 +1,10 @@
 //! Tests of the bytes that workers send: they stay as they are, and any bytes are read without a panic.
 
 use super::message::{
-    DecisionHome, Participant, TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest,
+    DecisionHome, Participant, SnapshotPart, SnapshotRow, TwoPhaseCommitMessage,
+    TwoPhaseCommitReply, TwoPhaseCommitRequest,
 };
+use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_engine::execution::participant_table::BranchHeader;
@@ -11,8 +13,7 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::encode;
-use shoal_types::{Clock, NodeId, WorkerId};
-use shoal_types::{Epoch, ShardId};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 
 fn place(number: u32) -> DecisionHome {
     DecisionHome { shard: ShardId(number), leadership: Epoch(number / 2) }
@@ -69,6 +70,22 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
                 },
             }
         }),
+        (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
+            let BranchHeader { shard, .. } = header;
+            let place = |number: u64| (TableId(number as u32), Bytes::from(vec![1]));
+            let reached = numbers.first().map(|number| place(*number));
+            TwoPhaseCommitMessage::PartTaken { shard, copy: 7, reached }
+        }),
+        (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
+            let (shard, key, value) = (header.shard, Bytes::from("k"), Bytes::from("v"));
+            let row = |number: &u64| {
+                let (table, clock) = (TableId(*number as u32), Clock(*number));
+                SnapshotRow { table, clock, key: key.clone(), value: value.clone() }
+            };
+            let (rows, from) = (numbers.iter().map(row).collect(), (TableId(0), Bytes::new()));
+            let part = SnapshotPart { shard, copy: 7, cut: Clock(9), from, until: None, rows };
+            TwoPhaseCommitMessage::Part(part)
+        }),
     ]
 }
 
@@ -80,7 +97,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_withstood(
-        variant in 0..7_u8,
+        variant in 0..9_u8,
         mut bytes in vec(any::<u8>(), 1..80),
     ) {
         bytes[0] = variant;

@@ -8,17 +8,20 @@ use super::durable::Durable;
 use super::transactions::SeenAttempt;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, WorkerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The stream entry that is the record of each clock.
 #[derive(Debug, Default)]
 pub struct Records {
     entries: BTreeMap<(ShardId, WorkerId, Clock), u64>,
+    /// The workers that have appended any.
+    workers: BTreeSet<WorkerId>,
 }
 
 impl Records {
     /// An entry with these clocks was appended.
     pub fn appended(&mut self, shard: ShardId, worker: WorkerId, index: u64, clocks: &[Clock]) {
+        self.workers.insert(worker);
         self.entries.extend(clocks.iter().map(|clock| ((shard, worker, *clock), index)));
     }
 
@@ -38,6 +41,18 @@ impl Records {
                 violation(format!("no majority has accepted entry {index}, its record"))
             }
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Judges that a row comes with a copy, which any worker's stream can have brought to its sender.
+    pub fn copied(&self, shard: ShardId, clock: Clock, durable: &Durable) -> super::RuleVerdict {
+        let mut verdicts =
+            self.workers.iter().map(|worker| self.visible(shard, *worker, clock, durable));
+        match verdicts.any(|verdict| verdict.is_ok()) {
+            true => Ok(()),
+            false => {
+                Err(format!("a copy of {shard} has clock {clock}, whose record is not durable"))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The rules of `two_phase_commit`, P1 to P9, judged by its observations; P1 and P7 to P9 by what clients see and what replicas hold.
+//! The rules of `two_phase_commit`, P1 to P10, judged by its observations; P1 and P7 to P10 by what clients see and what replicas hold.
 
 use super::durable::EntryFacts;
 use super::records::Records;
@@ -85,6 +85,14 @@ impl EngineRules for TwoPhaseCommitRules {
                 let newest = replay.applied(node, *shard, stamp, (*table, key), *won);
                 moment.blame("P5", newest)?;
             }
+            TwoPhaseCommitObservation::Copied { shard, stamp, table, key, won } => {
+                let Checks { rules, durable, replay, .. } = checks;
+                let is_durable = rules.records.copied(*shard, stamp.clock, durable);
+                moment.blame("P10", is_durable)?;
+                let newest = replay.applied(node, *shard, stamp, (*table, key), *won);
+                moment.blame("P5", newest)?;
+            }
+            TwoPhaseCommitObservation::Restored { .. } => {}
         }
         Ok(())
     }

@@ -28,11 +28,13 @@ impl Observed for TwoPhaseCommitObservation {
                 coverage.heartbeat += u64::from(clocks.is_empty());
             }
             TwoPhaseCommitObservation::Applied { won, .. } => coverage.thomas += u64::from(!won),
+            TwoPhaseCommitObservation::Restored { .. } => coverage.restored += 1,
             TwoPhaseCommitObservation::Led { length, .. } => coverage.led += u64::from(*length > 0),
             TwoPhaseCommitObservation::Drawn { .. }
             | TwoPhaseCommitObservation::Recovered { .. }
             | TwoPhaseCommitObservation::Serves { .. }
             | TwoPhaseCommitObservation::Acted { .. }
+            | TwoPhaseCommitObservation::Copied { .. }
             | TwoPhaseCommitObservation::Installed { .. }
             | TwoPhaseCommitObservation::Told { .. } => {}
         }
@@ -79,6 +81,11 @@ impl Observed for TwoPhaseCommitObservation {
             TwoPhaseCommitObservation::Acted { shard, ballot } => {
                 words(13, shard.0.into(), ballot.epoch.0.into());
             }
+            TwoPhaseCommitObservation::Copied { stamp, key, won, .. } => {
+                words(25, stamp.clock.0, (*won).into());
+                digest.bytes(key);
+            }
+            TwoPhaseCommitObservation::Restored { shard } => words(17, shard.0.into(), 0),
             TwoPhaseCommitObservation::Recovered { transaction, clock, .. } => {
                 words(24, transaction.sequence, clock.0);
             }

@@ -4,7 +4,7 @@ mod commit;
 mod recovery;
 mod silence;
 
-use super::message::{BranchHeader, DecisionHome, Participant, TwoPhaseCommitRequest};
+use super::message::{BranchHeader, DecisionHome, Participant};
 use super::*;
 use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::{Partitioning, Topology};
@@ -30,6 +30,8 @@ struct Hand {
     /// How long the stream was when it began to lead, and what it has proposed since.
     inherited: u64,
     proposed: u64,
+    /// When the last step has asked to come back.
+    wakes_at: Time,
 }
 
 impl Hand {
@@ -59,7 +61,8 @@ impl Hand {
         let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
         let mut hands = std::array::from_fn(|worker| {
             let worker = TwoPhaseCommit::new(WorkerId(worker as u32), Arc::clone(&shared), 1);
-            let mut hand = Hand { worker, now: Time::ZERO, inherited: 0, proposed: 0 };
+            let mut hand =
+                Hand { worker, now: Time::ZERO, inherited: 0, proposed: 0, wakes_at: Time::MAX };
             hand.worker.renew(Time::MAX);
             let configuration = Arc::clone(&configuration);
             hand.step(EngineEvent::Configured { configuration, incarnation });
@@ -87,10 +90,19 @@ impl Hand {
         self.step(EngineEvent::Configured { configuration, incarnation })
     }
 
+    /// The other node leads its shard since this epoch, without what it had before.
+    fn lose_other(&mut self, since: u32) -> Vec<TwoPhaseCommitMessage> {
+        let configuration = self.worker.configuration.as_ref().expect("it is configured");
+        let mut configuration = Configuration::clone(configuration);
+        (configuration.epoch, configuration.shards[1].since) = (Epoch(since), Epoch(since));
+        let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+        self.step(EngineEvent::Configured { configuration, incarnation })
+    }
+
     /// It leads again since this epoch, and has inherited what has come.
     fn take_over(&mut self, since: u32) -> Vec<TwoPhaseCommitMessage> {
         self.configure(NodeId(0), since);
-        let length = self.worker.prepared_replays[0].length;
+        let length = self.worker.prepared_replays[0].length();
         (self.inherited, self.proposed) = (length, 0);
         let ballot = Ballot { epoch: Epoch(since), node: NodeId(0) };
         self.step(EngineEvent::Leading { shard: HERE, ballot, length })
@@ -107,6 +119,7 @@ impl Hand {
         let mut effects = TwoPhaseCommitEffects::new();
         self.worker.step(self.now, event, &mut effects);
         let mut said = Vec::new();
+        self.wakes_at = Time::MAX;
         for effect in effects.effects {
             match effect {
                 EngineEffect::Send { to, message } => {
@@ -114,8 +127,8 @@ impl Hand {
                     said.push(message);
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
+                EngineEffect::Timer { at } => self.wakes_at = self.wakes_at.min(at),
                 EngineEffect::Reply(_)
-                | EngineEffect::Timer { .. }
                 | EngineEffect::Nudge { .. }
                 | EngineEffect::Manager(_)
                 | EngineEffect::Snapshot { .. } => {}

@@ -249,3 +249,90 @@ fn a_decision_that_takes_too_long_is_told_like_that_of_a_former_leader() {
     hand.durable();
     assert_eq!(hand.worker.pending(), 0);
 }
+
+#[test]
+fn who_has_only_read_through_a_leader_that_is_gone_is_told_aborted_and_who_has_written_unknown() {
+    for writes in [false, true] {
+        let mut hand = Hand::new();
+        let (outcome, mut said) = hand.run(async move |tx| match writes {
+            true => tx.put(T, b"x", b"mine"),
+            false => tx.get(T, b"x").await.map(drop),
+        });
+        if !writes {
+            said = hand.reply(&said[0], absent());
+        }
+        assert!(
+            matches!(requests(&said)[..], [TwoPhaseCommitRequest::OnePhase { .. }]),
+            "{said:?}"
+        );
+        hand.lose_other(2);
+        let conflicts = hand.worker.runtime.counters.conflicts;
+        match writes {
+            true => assert_eq!((outcome.get(), conflicts), (Some(false), 0), "it is unknown"),
+            false => assert_eq!((outcome.get(), conflicts), (None, 1), "it runs again"),
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_its_turn_in_doubt_does_not_wake_its_worker_all_the_time() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a"), (8, 6, b"a")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    hand.take_over(3);
+    hand.durable();
+    hand.step(EngineEvent::Timer);
+    assert!(!hand.serves());
+    assert!(hand.wakes_at > hand.now + 10 * BLOCKED_FOR, "{} at {}", hand.wakes_at, hand.now);
+}
+
+#[test]
+fn what_was_aborted_here_is_not_confirmed_as_committed() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let entry = prepared(&[(7, 5, b"a")]);
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    let mut batch = record::OpenRecords::default();
+    batch.outcome(others(7), false);
+    let entry = batch.close(Epoch(2), Clock(5));
+    hand.step(EngineEvent::Decided { shard: HERE, index: 1, entry });
+    hand.take_over(3);
+    hand.durable();
+    assert_eq!(hand.hear(decided(7, true)), [], "that breaks P8, and is to be seen");
+    let acknowledged = hand.hear(decided(8, true));
+    assert!(matches!(acknowledged[..], [TwoPhaseCommitMessage::Acknowledgement { .. }]));
+}
+
+/// A request of the other node to the leadership that began in this epoch.
+fn request(
+    sequence: u64,
+    leadership: u32,
+    request: TwoPhaseCommitRequest,
+) -> TwoPhaseCommitMessage {
+    let (transaction, leadership) = (others(sequence), Epoch(leadership));
+    let (step, oldest, epoch) = (1, 0, FIRST_EPOCH);
+    let header = BranchHeader { transaction, shard: HERE, step, oldest, epoch, leadership };
+    TwoPhaseCommitMessage::Request { header, request }
+}
+
+#[test]
+fn requests_to_a_shard_that_is_being_recovered_wait_but_for_those_that_hold_locks_elsewhere() {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    hand.configure(NodeId(0), 3);
+    let operations = vec![Operation::Get { table: T, key: Bytes::from_static(b"a") }];
+    let execute = TwoPhaseCommitRequest::Execute { operations };
+    assert_eq!(hand.hear(request(7, 3, execute.clone())), [], "its stream is not prepared");
+    assert_eq!(hand.hear(request(8, 2, execute)), [], "of a former leadership");
+    for _ in 0..2 {
+        let reply = only_reply(hand.hear(request(9, 3, prepare(b"a"))));
+        assert!(matches!(reply, Some(TwoPhaseCommitReply::Refused { .. })), "{reply:?}");
+    }
+    assert_eq!(hand.worker.held(), 1);
+    hand.take_over(3);
+    let said = hand.durable();
+    assert!(hand.serves());
+    let answers = said.iter().chain(&hand.step(EngineEvent::Timer)).cloned().collect();
+    assert_eq!(only_reply(answers), Some(absent()), "it is served");
+}

@@ -1,10 +1,11 @@
 //! Messages of `two_phase_commit` that no honest node sends.
 
 use super::{
-    Forge, answers, number, operations, refusal, relay, shard, small, twist_reply, twist_request,
+    Forge, answers, bytes, number, operations, refusal, relay, shard, small, twist_reply,
+    twist_request,
 };
 use shoal_two_phase_commit::TwoPhaseCommit;
-use shoal_types::{Clock, Epoch, NodeId, Random};
+use shoal_types::{Clock, Epoch, NodeId, Random, TableId};
 
 fn decision_home(random: &mut Random) -> shoal_two_phase_commit::message::DecisionHome {
     let leadership = Epoch(small(random));
@@ -51,6 +52,28 @@ fn two_phase_reply(random: &mut Random) -> shoal_two_phase_commit::message::TwoP
     }
 }
 
+/// A part of a copy, or the answer to one.
+fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
+    use shoal_two_phase_commit::TwoPhaseCommitMessage;
+    use shoal_two_phase_commit::message::{SnapshotPart, SnapshotRow};
+    let (shard, copy, cut) = (shard(random), u64::from(small(random)), Clock(number(random)));
+    if random.chance(1, 2) {
+        let reached =
+            random.chance(1, 2).then(|| (TableId(small(random) % 3), bytes(random).into()));
+        return TwoPhaseCommitMessage::PartTaken { shard, copy, reached };
+    }
+    let mut place = || (TableId(small(random) % 3), bytes(random).into());
+    let (from, until) = (place(), Some(place()));
+    let row = |random: &mut Random| SnapshotRow {
+        table: TableId(small(random) % 3),
+        clock: Clock(number(random)),
+        key: bytes(random).into(),
+        value: bytes(random).into(),
+    };
+    let rows = (0..random.below(3)).map(|_| row(random)).collect();
+    TwoPhaseCommitMessage::Part(SnapshotPart { shard, copy, cut, from, until, rows })
+}
+
 impl Forge for TwoPhaseCommit {
     fn forge(
         random: &mut Random,
@@ -59,6 +82,7 @@ impl Forge for TwoPhaseCommit {
         use shoal_two_phase_commit::TwoPhaseCommitMessage;
         match real.clone() {
             _ if random.chance(1, 10) => TwoPhaseCommitMessage::Relay(relay(random)),
+            _ if random.chance(1, 10) => copy(random),
             TwoPhaseCommitMessage::Request { header, request } => {
                 let (header, request) = twist_request(random, header, request, two_phase_request);
                 TwoPhaseCommitMessage::Request { header, request }
@@ -81,13 +105,16 @@ impl Forge for TwoPhaseCommit {
                 let (home, shard) = (shard(random), shard(random));
                 TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard }
             }
+            TwoPhaseCommitMessage::Part(_) | TwoPhaseCommitMessage::PartTaken { .. } => {
+                copy(random)
+            }
         }
     }
 
     fn is_strange(
         message: &shoal_two_phase_commit::TwoPhaseCommitMessage,
         from: NodeId,
-        _: &[NodeId],
+        leaders: &[NodeId],
     ) -> bool {
         match message {
             shoal_two_phase_commit::TwoPhaseCommitMessage::Request { header, .. } => {
@@ -95,7 +122,12 @@ impl Forge for TwoPhaseCommit {
             }
             shoal_two_phase_commit::TwoPhaseCommitMessage::Reply { .. }
             | shoal_two_phase_commit::TwoPhaseCommitMessage::Relay(_)
-            | shoal_two_phase_commit::TwoPhaseCommitMessage::Inquiry { .. } => true,
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::Inquiry { .. }
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::PartTaken { .. } => true,
+            // A leader is believed what its shard has.
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Part(part) => {
+                leaders.get(part.shard.0 as usize) != Some(&from)
+            }
             // From a leader they may be true.
             shoal_two_phase_commit::TwoPhaseCommitMessage::Decision { .. }
             | shoal_two_phase_commit::TwoPhaseCommitMessage::Acknowledgement { .. } => false,
@@ -130,7 +162,9 @@ impl Forge for TwoPhaseCommit {
             TwoPhaseCommitMessage::Relay(_)
             | TwoPhaseCommitMessage::Inquiry { .. }
             | TwoPhaseCommitMessage::Decision { .. }
-            | TwoPhaseCommitMessage::Acknowledgement { .. } => return None,
+            | TwoPhaseCommitMessage::Acknowledgement { .. }
+            | TwoPhaseCommitMessage::Part(_)
+            | TwoPhaseCommitMessage::PartTaken { .. } => return None,
         }
         Some(spoilt)
     }

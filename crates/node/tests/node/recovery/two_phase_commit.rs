@@ -7,7 +7,7 @@ use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest
 use shoal_two_phase_commit::{
     TwoPhaseCommit, TwoPhaseCommitMessage, TwoPhaseCommitObservation, TwoPhaseCommitOptions,
 };
-use shoal_types::{NodeId, ShardId, Time};
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -217,6 +217,47 @@ fn bad_times_are_survived() {
             // Until all have their votes again.
             cluster.run(cluster.now + 200 * MS);
         }
+        cluster.finish();
+    }
+}
+
+/// Streams keep next to nothing, and copies come in many parts.
+#[test]
+fn streams_are_cut_and_a_replica_without_memory_gets_a_copy() {
+    for seed in 0..6 {
+        let mut options = TwoPhaseCommitOptions::default();
+        options.limits.retry_after = 20 * MS;
+        options.limits.sessions_max = 1 << 10;
+        options.inquire_every = 20 * MS;
+        options.snapshot_part.records_max = 10;
+        let topology = Topology::symmetric(3, 3, 3, 0, 1 + (seed % 2) as u32);
+        let mut cluster =
+            Cluster::<TwoPhaseCommit>::of(topology, seed, quick(), options, |setup| {
+                (setup.streams.trim_entries, setup.streams.retain_bytes) = (4, 0);
+            });
+        cluster.run(Time::ZERO + 600 * MS);
+        let starts = |cluster: &Cluster<TwoPhaseCommit>, node, shard| -> Vec<u64> {
+            let workers = (0..cluster.topology.workers()).map(WorkerId);
+            let stream = |worker| cluster.workers[&(node, worker)].stream(shard).expect("held");
+            workers.map(|worker| stream(worker).start().0).collect()
+        };
+        for shard in cluster.topology.shard_ids() {
+            let starts = starts(&cluster, cluster.leader(shard), shard);
+            assert!(starts.iter().all(|start| *start > 0), "{shard} keeps all: {starts:?}");
+        }
+        // In every other seed a leader, whose successor may need a copy itself.
+        let shard = ShardId(0);
+        let leader = cluster.leader(shard);
+        let followers = cluster.topology.voters(shard).iter();
+        let follower = followers.copied().find(|voter| *voter != leader).expect("three voters");
+        let victim = if seed.is_multiple_of(2) { leader } else { follower };
+        cluster.crash(victim);
+        cluster.gets_on(300 * MS);
+        cluster.restart(victim, false);
+        cluster.run(cluster.now + 1000 * MS);
+        let starts = starts(&cluster, victim, shard);
+        assert!(starts.iter().all(|start| *start > 0), "{victim} has no copy: {starts:?}");
+        cluster.gets_on(300 * MS);
         cluster.finish();
     }
 }

@@ -120,7 +120,12 @@ pub fn show_two_phase_commit(seen: &TwoPhaseCommitObservation, replay: bool) -> 
             let older = if *won { "" } else { ", older than what is there" };
             format!("applies {shard} {} at {}{older}", key.escape_ascii(), show_stamp(stamp))
         }
-        TwoPhaseCommitObservation::Applied { .. } => return None,
+        TwoPhaseCommitObservation::Restored { shard } => {
+            format!("begins {shard} behind a snapshot")
+        }
+        TwoPhaseCommitObservation::Copied { .. } | TwoPhaseCommitObservation::Applied { .. } => {
+            return None;
+        }
     };
     Some(line)
 }

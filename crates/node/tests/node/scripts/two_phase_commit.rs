@@ -84,6 +84,18 @@ impl TracedEngine for TwoPhaseCommit {
             TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard } => {
                 format!("Acknowledgement {} home={home} of {shard}", show_transaction(*transaction))
             }
+            TwoPhaseCommitMessage::Part(part) => {
+                let rows = part.rows.iter().map(|row| {
+                    let (key, value) = (row.key.escape_ascii(), row.value.escape_ascii());
+                    format!("{key}={value} at {}", row.clock)
+                });
+                let rows = rows.collect::<Vec<_>>().join(", ");
+                let last = if part.until.is_none() { ", the last" } else { "" };
+                format!("Part {} cut={} [{rows}]{last}", part.shard, part.cut)
+            }
+            TwoPhaseCommitMessage::PartTaken { shard, reached, .. } => {
+                format!("PartTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
+            }
         }
     }
 
@@ -93,7 +105,9 @@ impl TracedEngine for TwoPhaseCommit {
             TwoPhaseCommitMessage::Reply { shard, .. } => Some(*shard),
             TwoPhaseCommitMessage::Inquiry { participant, .. }
             | TwoPhaseCommitMessage::Decision { participant, .. } => Some(participant.shard),
-            TwoPhaseCommitMessage::Acknowledgement { shard, .. } => Some(*shard),
+            TwoPhaseCommitMessage::Acknowledgement { shard, .. }
+            | TwoPhaseCommitMessage::PartTaken { shard, .. } => Some(*shard),
+            TwoPhaseCommitMessage::Part(part) => Some(part.shard),
             TwoPhaseCommitMessage::Relay(_) => None,
         }
     }

@@ -1,0 +1,473 @@
+//! How the parts of a copy travel: what a sender has under way, and what a receiver has, by their places in the store.
+//!
+//! ```text
+//!   sender                                    receiver
+//!   ── part from the beginning ────────────►
+//!   ── part from where that one ended ─────►  taken in their turn
+//!   ◄─────────── all before this place ─────
+//!   ── the last part ──────────────────────►  the copy is whole
+//! ```
+//! Each part begins where the one before has ended. The store changes, and so may these places when something is sent
+//! again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts at a time are
+//! under way; a sender that hears nothing sends again from where the receiver is, and gives up after a while. The stream
+//! asks again when the receiver speaks.
+//!
+//! What a part holds, and what is known when a copy is whole, is an engine's own.
+
+use bytes::Bytes;
+use shoal_store::WalkPlace;
+use shoal_types::{NodeId, TableId, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Parts of a copy that are under way at a time,
+const WINDOW: usize = 16;
+
+/// and bytes of all copies that a worker gives; one part always may be.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// Between two parts, of any copy, the worker does other things for so long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A sender gives up when it has sent the same again so many times. Counted and not timed: how often its turn
+/// comes depends on how many copies it gives.
+const REPEATS_MAX: u32 = 20;
+
+/// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
+/// repeats itself,
+const SILENCES: u32 = 4;
+
+/// and so many copies could each have had their turn.
+const TURNS: u32 = 64;
+
+/// Which copy: of the shard at this place among a node's replicas, with which other node, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyKey {
+    /// The place of the shard.
+    pub at: usize,
+    /// The other node.
+    pub peer: NodeId,
+    /// Which of the copies that its sender gives.
+    pub copy: u64,
+}
+
+/// What a stream is told when a copy is whole, or given up: the receiver knows which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// The place of the shard.
+    pub at: usize,
+    /// The receiver.
+    pub to: NodeId,
+    /// The entries that it stands for.
+    pub length: u64,
+    /// What it says, in the engine's own form.
+    pub state: Bytes,
+}
+
+/// A copy that is given.
+#[derive(Debug)]
+struct SnapshotSender<C> {
+    copy: u64,
+    head: SnapshotHead,
+    /// What the engine has to know of it.
+    context: C,
+    /// Where the parts begin that are sent and not acknowledged, and their bytes.
+    sent: VecDeque<(WalkPlace, usize)>,
+    /// Where the next part begins. `None` once the last is sent.
+    next: Option<WalkPlace>,
+    /// Where the part begins that was sent last.
+    last: WalkPlace,
+    /// The stream waits for it.
+    wanted: bool,
+    /// When anything came or went last.
+    active_at: Time,
+    /// How often parts were sent again since the receiver last had more.
+    repeats: u32,
+}
+
+impl<C> SnapshotSender<C> {
+    /// Where the first part begins that is not acknowledged.
+    fn first(&self) -> Option<&WalkPlace> {
+        self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
+    }
+
+    /// The receiver has everything before `place`. Says whether that is news.
+    fn advance(&mut self, place: Option<WalkPlace>) -> bool {
+        let Some(place) = place else {
+            self.next = None;
+            return !std::mem::take(&mut self.sent).is_empty();
+        };
+        let old =
+            |first: &WalkPlace| place == *first || place < *first && place != WalkPlace::default();
+        if self.first().is_none_or(old) {
+            return false; // It was said before.
+        }
+        while self.sent.front().is_some_and(|(start, _)| *start < place) {
+            self.sent.pop_front();
+        }
+        if self.first() != Some(&place) {
+            // It took a part that ended elsewhere, or has forgotten this copy.
+            self.next = Some(place);
+            self.sent.clear();
+        }
+        true
+    }
+
+    /// What is not acknowledged is to be sent again.
+    fn rewind(&mut self) {
+        if let Some((first, _)) = self.sent.pop_front() {
+            self.next = Some(first);
+            self.sent.clear();
+            self.repeats += 1;
+        }
+    }
+
+    /// The receiver has all parts.
+    fn is_over(&self) -> bool {
+        self.next.is_none() && self.sent.is_empty()
+    }
+
+    /// When there is something to do if nothing comes before: to send parts again, or to forget it.
+    fn due(&self, retry_after: Duration) -> Time {
+        self.active_at + if self.is_over() { retry_after * REPEATS_MAX } else { retry_after }
+    }
+
+    /// May the next part be sent, for all that this copy has under way?
+    fn has_room(&self) -> bool {
+        self.next.is_some() && self.sent.len() < WINDOW
+    }
+}
+
+/// The copies that a worker gives, each in its turn. `C` is what its engine has to know of one.
+#[derive(Debug)]
+pub struct SnapshotSenders<C> {
+    senders: Vec<SnapshotSender<C>>,
+    /// When the next part may be sent.
+    next_at: Time,
+}
+
+impl<C> Default for SnapshotSenders<C> {
+    fn default() -> Self {
+        SnapshotSenders { senders: Vec::new(), next_at: Time::ZERO }
+    }
+}
+
+impl<C> SnapshotSenders<C> {
+    /// A receiver lacks entries that are cut. Goes on with the copy that it is given already, if there is one; otherwise
+    /// `begin` makes another.
+    pub fn ask(
+        &mut self,
+        now: Time,
+        (at, to): (usize, NodeId),
+        begin: impl FnOnce() -> (u64, SnapshotHead, C),
+    ) {
+        let known = self.senders.iter_mut().find(|it| (it.head.at, it.head.to) == (at, to));
+        if let Some(known) = known {
+            if known.is_over() {
+                known.next = Some(known.last.clone());
+            }
+            (known.wanted, known.active_at, known.repeats) = (true, now, 0);
+            return;
+        }
+        let (copy, head, context) = begin();
+        self.senders.push(SnapshotSender {
+            copy,
+            head,
+            context,
+            sent: VecDeque::new(),
+            next: Some(WalkPlace::default()),
+            last: WalkPlace::default(),
+            wanted: true,
+            active_at: now,
+            repeats: 0,
+        });
+    }
+
+    /// The receiver of a copy has everything before `reached`; all of it, where there is no place. Says whether there is
+    /// such a copy.
+    pub fn acknowledge(&mut self, now: Time, key: CopyKey, reached: Option<WalkPlace>) -> bool {
+        let CopyKey { at, peer, copy } = key;
+        let mut senders = self.senders.iter_mut();
+        let sender = senders.find(|it| (it.head.at, it.head.to, it.copy) == (at, peer, copy));
+        let Some(sender) = sender else { return false };
+        let gets_on = reached != Some(WalkPlace::default());
+        if sender.advance(reached) {
+            sender.active_at = now;
+            sender.repeats = if gets_on { 0 } else { sender.repeats };
+        }
+        true
+    }
+
+    /// Ends what is over, in vain, or not for this node to give any more, and has the rest sent again that was not
+    /// acknowledged in time. `tell` is shown what streams wait for: of one that is given up the receiver has not all, and
+    /// drops that; then it asks again.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        retry_after: Duration,
+        gives: impl Fn(&SnapshotHead) -> bool,
+        mut tell: impl FnMut(&SnapshotHead),
+    ) {
+        for place in (0..self.senders.len()).rev() {
+            let sender = &mut self.senders[place];
+            // Perhaps this node has not heard who leads.
+            let is_given = gives(&sender.head);
+            let (is_over, is_due) = (sender.is_over(), sender.due(retry_after) <= now);
+            let is_vain = is_due && (is_over || sender.repeats == REPEATS_MAX);
+            if sender.wanted && (!is_given || is_over || is_vain) {
+                sender.wanted = false;
+                tell(&sender.head);
+            }
+            if !is_given || is_vain {
+                self.senders.swap_remove(place);
+            } else if is_due {
+                sender.rewind();
+                sender.active_at = now;
+            }
+        }
+    }
+
+    /// The next part to be sent, if it is time for one: `part` makes it, of the copy's number and head, what the engine knows of
+    /// it, and where the part begins; it returns where the next one begins, and the bytes of this one. `None`: it cannot be
+    /// made now.
+    pub fn send_next(
+        &mut self,
+        now: Time,
+        part: impl FnOnce(u64, &SnapshotHead, &C, &WalkPlace) -> Option<(Option<WalkPlace>, usize)>,
+    ) {
+        if self.next_at > now || !self.have_room() {
+            return;
+        }
+        let Some(place) = self.senders.iter().position(SnapshotSender::has_room) else { return };
+        self.next_at = now + PAUSE;
+        let sender = &mut self.senders[place];
+        let Some(from) = sender.next.clone() else { return };
+        if let Some((until, bytes)) = part(sender.copy, &sender.head, &sender.context, &from) {
+            sender.sent.push_back((from.clone(), bytes));
+            (sender.next, sender.last, sender.active_at) = (until, from, now);
+        }
+        self.senders.rotate_left(place + 1); // Each in its turn.
+    }
+
+    fn have_room(&self) -> bool {
+        let sent = self.senders.iter().flat_map(|sender| &sender.sent);
+        sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
+    }
+
+    /// When to go on.
+    pub fn next_due(&self, retry_after: Duration) -> Option<Time> {
+        let gives = self.have_room() && self.senders.iter().any(SnapshotSender::has_room);
+        let again = self.senders.iter().map(|sender| sender.due(retry_after));
+        again.chain(gives.then_some(self.next_at)).min()
+    }
+
+    /// Ends the copies of the shard at this place: what follows the entries that they stand for is gone here. Returns what
+    /// streams wait for.
+    pub fn stop(&mut self, at: usize) -> Vec<SnapshotHead> {
+        let stopped = self.senders.extract_if(.., |sender| sender.head.at == at);
+        stopped.filter(|sender| sender.wanted).map(|sender| sender.head).collect()
+    }
+
+    /// The least number of entries that a copy of the shard at this place stands for: what follows them is to be kept.
+    pub fn least_length(&self, at: usize) -> Option<u64> {
+        let senders = self.senders.iter().filter(|sender| sender.head.at == at);
+        senders.map(|sender| sender.head.length).min()
+    }
+
+    /// How many copies are kept, and how many of them are not over.
+    pub fn sizes(&self) -> [usize; 2] {
+        let open = self.senders.iter().filter(|sender| !sender.is_over()).count();
+        [self.senders.len(), open]
+    }
+}
+
+/// The copies that a worker takes, one for each shard at most. `P` is what a part is.
+#[derive(Debug)]
+pub struct SnapshotReceivers<P> {
+    receivers: Vec<SnapshotReceiver<P>>,
+}
+
+/// A copy that is taken.
+#[derive(Debug)]
+struct SnapshotReceiver<P> {
+    key: CopyKey,
+    /// When a part came last.
+    heard_at: Time,
+    /// Where the next part begins. `None` when all are here.
+    reached: Option<WalkPlace>,
+    /// Parts that came before their turn, by where they begin.
+    early: BTreeMap<WalkPlace, P>,
+}
+
+impl<P> Default for SnapshotReceivers<P> {
+    fn default() -> Self {
+        SnapshotReceivers { receivers: Vec::new() }
+    }
+}
+
+impl<P> SnapshotReceivers<P> {
+    /// A part has come that begins there. One that begins a copy is the first of another, unless one is under way whose
+    /// sender has not fallen silent: a leader that prepares may have asked two, and one of them is enough.
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        retry_after: Duration,
+        key: CopyKey,
+        begins: WalkPlace,
+        part: P,
+    ) {
+        let patience = retry_after * SILENCES + PAUSE * TURNS;
+        let goes_on = |it: &SnapshotReceiver<P>| {
+            it.key.at == key.at && it.key.peer != key.peer && now < it.heard_at + patience
+        };
+        if begins == WalkPlace::default()
+            && !self.receivers.iter().any(|it| it.key == key || goes_on(it))
+        {
+            self.forget(key.at);
+            let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
+            self.receivers.push(SnapshotReceiver { key, heard_at: now, reached, early });
+        }
+        let Some(receiver) = self.receivers.iter_mut().find(|it| it.key == key) else { return };
+        receiver.heard_at = now;
+        let is_next = receiver.reached.as_ref() == Some(&begins);
+        let is_to_come = receiver.reached.as_ref().is_some_and(|reached| *reached <= begins);
+        if is_to_come && (receiver.early.len() < WINDOW || is_next) {
+            receiver.early.insert(begins, part);
+        }
+    }
+
+    /// The part whose turn it is, if it is here.
+    pub fn next(&mut self, key: CopyKey) -> Option<P> {
+        let receiver = self.receivers.iter_mut().find(|it| it.key == key)?;
+        receiver.early.remove(receiver.reached.as_ref()?)
+    }
+
+    /// Everything before `reached` is in the store; all of the copy, where there is no place.
+    pub fn advance(&mut self, key: CopyKey, reached: Option<WalkPlace>) {
+        let Some(receiver) = self.receivers.iter_mut().find(|it| it.key == key) else { return };
+        let is_to_come = |begins: &WalkPlace| reached.as_ref().is_some_and(|place| begins >= place);
+        receiver.early.retain(|begins, _| is_to_come(begins));
+        receiver.reached = reached;
+    }
+
+    /// Before which place everything of this copy is here; `None` where that is all of it. Of a copy that is not known
+    /// nothing is.
+    pub fn reached(&self, key: CopyKey) -> Option<WalkPlace> {
+        let receiver = self.receivers.iter().find(|it| it.key == key);
+        receiver.map_or(Some(WalkPlace::default()), |receiver| receiver.reached.clone())
+    }
+
+    /// Forgets the copy of the shard at this place.
+    pub fn forget(&mut self, at: usize) {
+        self.receivers.retain(|receiver| receiver.key.at != at);
+    }
+
+    /// How many copies are kept.
+    pub fn size(&self) -> usize {
+        self.receivers.len()
+    }
+}
+
+/// A place as it is said.
+pub fn place_form(place: WalkPlace) -> (TableId, Bytes) {
+    (place.table, Bytes::from(place.key))
+}
+
+/// And as it is meant.
+pub fn place_of((table, key): &(TableId, Bytes)) -> WalkPlace {
+    WalkPlace { table: *table, key: key.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Duration = Duration::from_millis(100);
+    const TO: NodeId = NodeId(1);
+
+    fn place(key: &[u8]) -> WalkPlace {
+        WalkPlace { table: TableId(0), key: key.to_vec() }
+    }
+
+    fn senders() -> SnapshotSenders<()> {
+        let mut senders = SnapshotSenders::default();
+        let head = SnapshotHead { at: 0, to: TO, length: 7, state: Bytes::new() };
+        senders.ask(Time(1), (0, TO), || (5, head, ()));
+        senders
+    }
+
+    /// Sends the next part, which ends there. Where it began.
+    fn send(
+        senders: &mut SnapshotSenders<()>,
+        now: Time,
+        until: Option<&[u8]>,
+    ) -> Option<WalkPlace> {
+        let mut begun = None;
+        senders.send_next(now, |_, _, (), from| {
+            begun = Some(from.clone());
+            Some((until.map(place), 10))
+        });
+        begun
+    }
+
+    const KEY: CopyKey = CopyKey { at: 0, peer: TO, copy: 5 };
+
+    #[test]
+    fn parts_that_are_not_acknowledged_are_sent_again() {
+        let mut senders = senders();
+        let now = Time(1);
+        assert_eq!(send(&mut senders, now, Some(b"c")), Some(WalkPlace::default()));
+        assert_eq!(send(&mut senders, now, Some(b"f")), None, "others have their turn");
+        let now = now + PAUSE;
+        assert_eq!(send(&mut senders, now, Some(b"f")), Some(place(b"c")));
+        assert!(senders.acknowledge(now, KEY, Some(place(b"c"))));
+        assert!(!senders.acknowledge(now, CopyKey { copy: 6, ..KEY }, None), "another copy");
+        let now = now + RETRY;
+        senders.turn(now, RETRY, |_| true, |head| panic!("{head:?} is not over"));
+        assert_eq!(send(&mut senders, now, None), Some(place(b"c")), "again");
+        assert!(senders.acknowledge(now, KEY, None));
+        let mut told = 0;
+        senders.turn(now, RETRY, |_| true, |_| told += 1);
+        assert_eq!((told, senders.sizes(), senders.least_length(0)), (1, [1, 0], Some(7)));
+        senders.turn(now + RETRY * REPEATS_MAX, RETRY, |_| true, |_| told += 1);
+        assert_eq!((told, senders.sizes()), (1, [0, 0]), "it is told once, and forgotten");
+    }
+
+    #[test]
+    fn a_copy_for_a_receiver_that_is_silent_is_given_up() {
+        let mut senders = senders();
+        let (mut now, mut told) = (Time(1), 0);
+        while told == 0 {
+            assert!(now < Time(1) + RETRY * (2 * REPEATS_MAX), "it goes on for ever");
+            send(&mut senders, now, None);
+            now = now + RETRY;
+            senders.turn(now, RETRY, |_| true, |_| told += 1);
+        }
+        assert_eq!(senders.sizes(), [0, 0]);
+    }
+
+    #[test]
+    fn parts_are_taken_in_their_turn() {
+        let mut receivers = SnapshotReceivers::default();
+        let arrive = |receivers: &mut SnapshotReceivers<u32>, key, begins: &[u8], part| {
+            let begins = if begins.is_empty() { WalkPlace::default() } else { place(begins) };
+            receivers.arrive(Time(1), RETRY, key, begins, part);
+        };
+        arrive(&mut receivers, KEY, b"c", 2);
+        assert_eq!((receivers.size(), receivers.next(KEY)), (0, None), "it begins with the first");
+        arrive(&mut receivers, KEY, b"", 1);
+        arrive(&mut receivers, KEY, b"f", 3);
+        arrive(&mut receivers, CopyKey { peer: NodeId(2), ..KEY }, b"", 9);
+        assert_eq!((receivers.next(KEY), receivers.next(KEY)), (Some(1), None), "one is enough");
+        receivers.advance(KEY, Some(place(b"c")));
+        assert_eq!(receivers.next(KEY), None);
+        arrive(&mut receivers, KEY, b"c", 2);
+        assert_eq!(receivers.next(KEY), Some(2));
+        receivers.advance(KEY, Some(place(b"f")));
+        assert_eq!((receivers.next(KEY), receivers.reached(KEY)), (Some(3), Some(place(b"f"))));
+        receivers.advance(KEY, None);
+        assert_eq!(receivers.reached(KEY), None);
+        receivers.forget(0);
+        assert_eq!(receivers.reached(KEY), Some(WalkPlace::default()));
+    }
+}

@@ -1,0 +1,350 @@
+//! Snapshots: how a replica gets what its streams have no more, since they were cut (rule P10).
+//!
+//! ```text
+//!   sender                                             receiver
+//!   its stream is asked for entries that are cut
+//!     checkpoint, cut         ── first part ────────►  rows of a range; what is not among them, and not newer, goes
+//!     part of its store       ── part 2 ────────────►  …
+//!                             ◄── all before this ───
+//!                             ── the last part ─────►  the copy is whole
+//!     stream ── Snapshot: what it says, which copy ─►  stream: begins behind these entries
+//! ```
+//! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. `snapshot_transfer.rs` of the
+//! engines' shared crate has how parts travel, are repeated and given up.
+//!
+//! All that is in a store is committed (P4), so every row may be given. Parts show what is there when they are taken, so the
+//! whole is no moment's state. The **cut** is the clock up to which every stream of the shard was applied when the copy
+//! began, or up to which a whole copy that the sender took itself had brought everything. A snapshot stands for the entries up
+//! to a **checkpoint** (`prepared_replay.rs`), all of whose commits the cut covers. It does not wait for that: a sender whose
+//! leader is gone comes no further, and it may be the next leader that needs the copy. What the checkpoint has prepared
+//! without an outcome goes with it, and so do the decisions that are still to be told, and the first writes of transactions
+//! whose last are to come.
+//!
+//! While a branch is in doubt, its clock holds up the cut, and with it the checkpoint: streams of that shard are kept from there on.
+//!
+//! Why the receiver ends where the sender is:
+//!
+//! - What the entries have committed is in the parts, or what came in its place: in a later part that is newer, and
+//!   it comes again with its entry. Versions go by clocks (P2), so once more does no harm.
+//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver has from
+//!   up to the cut, and the part has not, goes; and what any worker of the receiver replays of such clocks is skipped as
+//!   far as parts have come: the [floor](shoal_engine::replication::replay_floor). What is deleted after the cut is in
+//!   entries that are still to come.
+//! - What is prepared at the checkpoint, and has no outcome at the sender, has a clock above the cut: a stream is not applied
+//!   up to a clock whose outcome it lacks (P5). If it has one, that comes to the receiver as an entry, and is skipped up to the
+//!   cut like everything else.
+//! - A part can be late, and the receiver have come further by other ways. What all its streams have up to some clock it
+//!   has or has deleted; rows up to there are skipped.
+//! - Half a copy does no harm: what is there is committed, and newer or the same. What is not comes with the next copy, which
+//!   begins from the first key again.
+
+use super::message::{DecisionHome, SnapshotPart, SnapshotRow};
+use super::prepared_replay::{Checkpoint, PreparedBranch};
+use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use bytes::Bytes;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::observation::AppliedWrite;
+use shoal_engine::replication::codec::StreamWrite;
+use shoal_engine::replication::replay::publish;
+use shoal_engine::replication::replica::ShardReplica;
+use shoal_engine::replication::snapshot_transfer::{
+    CopyKey, SnapshotHead, place_form, place_of as place,
+};
+use shoal_store::{Session, WalkPlace};
+use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use shoal_types::wire::{Coded, decode, encode};
+use shoal_types::{
+    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, WorkerPlace,
+};
+use std::collections::BTreeSet;
+
+/// Records of its own that a receiver looks at for one part.
+const ERASED_MAX: usize = 1 << 14;
+
+/// No shard gets that far: a greater clock is nonsense.
+const CLOCK_MAX: Clock = Clock(1 << 62);
+
+/// A snapshot that speaks of leaderships so far beyond the epoch that this node knows is nonsense.
+const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
+
+/// What stands for the first entries of a stream, together with the parts of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+struct SnapshotMetadata {
+    copy: u64,
+    checkpoint: Checkpoint,
+}
+
+/// Giving.
+impl TwoPhaseCommit {
+    /// Makes checkpoints of what the stream at this place says, and takes them for stable. Looked at with its entries: where
+    /// none come, nothing is to be cut.
+    pub(super) fn stabilize(&mut self, at: usize) {
+        let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::CopyUnreached);
+        let replica = &self.shared.replicas[at];
+        self.prepared_replays[at].stabilize(|| if ignores { CLOCK_MAX } else { applied(replica) });
+    }
+
+    /// So many entries of this worker's stream of `shard` may be cut: a snapshot can stand for them, and none that is under
+    /// way stands for fewer.
+    pub(super) fn cuttable(&self, shard: ShardId) -> u64 {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let given = self.senders.least_length(at);
+        given.unwrap_or(u64::MAX).min(self.prepared_replays[at].stable().state.length)
+    }
+
+    /// A replica needs entries of this worker's stream of `shard` that are cut.
+    pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
+        let faults = self.shared.setup.options.faults;
+        let random = &self.runtime.worker_context.random;
+        self.senders.ask(now, (at, to), || {
+            let mut checkpoint = replay.stable().clone();
+            let (cut, committed) = (applied(replica), checkpoint.state.committed);
+            assert!(
+                cut >= committed || faults.has(TwoPhaseCommitPlantedBug::CopyUnreached),
+                "P10: a copy up to {cut} stands for entries that have committed up to {committed}"
+            );
+            if faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared) {
+                checkpoint.state.prepared.clear();
+            }
+            // Like no other, of this process or another.
+            let copy = random.borrow_mut().next_u64();
+            let length = checkpoint.state.length;
+            let state = encode(&SnapshotMetadata { copy, checkpoint });
+            (copy, SnapshotHead { at, to, length, state }, cut)
+        });
+    }
+
+    /// The receiver of a copy has everything before `reached`.
+    pub(super) fn part_is_taken(
+        &mut self,
+        from: NodeId,
+        (shard, copy): (ShardId, u64),
+        reached: Option<&(TableId, Bytes)>,
+    ) {
+        let now = self.runtime.worker_context.now.get();
+        let is_known = self.place_of(shard).is_some_and(|at| {
+            self.senders.acknowledge(now, CopyKey { at, peer: from, copy }, reached.map(place))
+        });
+        self.runtime.counters.dropped += u64::from(!is_known);
+    }
+
+    /// Goes on with the copies that this worker gives.
+    pub(super) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        let worker_context = &self.runtime.worker_context;
+        let (replicas, options) = (&self.shared.replicas, &self.shared.setup.options);
+        let node = worker_context.place.node;
+        let gives = |head: &SnapshotHead| {
+            worker_context.leaderships.gives(replicas[head.at].shard, node, head.to)
+        };
+        self.senders.turn(now, worker_context.limits.retry_after, gives, |head| {
+            effects.push(snapshot_of(replicas[head.at].shard, head));
+        });
+        self.senders.send_next(now, |copy, head, cut, from| {
+            let mut session = worker_context.own[head.at].sessions.take().ok()?;
+            let shard = replicas[head.at].shard;
+            let (mut rows, mut bytes) = (Vec::new(), 0);
+            let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
+            let until = session.copy(from, options.snapshot_part, judge, |it| {
+                let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
+                let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
+                bytes += key.len() + value.len();
+                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
+            });
+            let (from, ends) = (place_form(from.clone()), until.clone().map(place_form));
+            let part = SnapshotPart { shard, copy, cut: *cut, from, until: ends, rows };
+            let message = TwoPhaseCommitMessage::Part(part);
+            let to = WorkerPlace { node: head.to, worker: worker_context.place.worker };
+            effects.push(EngineEffect::Send { to, message });
+            Some((until, bytes))
+        });
+    }
+}
+
+/// Taking.
+impl TwoPhaseCommit {
+    /// A part of a copy has come.
+    pub(super) fn take_part(
+        &mut self,
+        from: NodeId,
+        part: SnapshotPart,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let Some(at) = self.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
+        else {
+            self.runtime.counters.dropped += 1;
+            return;
+        };
+        let (shard, copy) = (part.shard, part.copy);
+        let (now, key) = (self.runtime.worker_context.now.get(), CopyKey { at, peer: from, copy });
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        self.receivers.arrive(now, retry_after, key, place(&part.from), part);
+        while let Some(part) = self.receivers.next(key) {
+            let Ok(reached) = self.copy_part(at, &part, effects) else {
+                break; // It comes again.
+            };
+            self.receivers.advance(key, reached);
+        }
+        let reached = self.receivers.reached(key).map(place_form);
+        let message = TwoPhaseCommitMessage::PartTaken { shard, copy, reached };
+        effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
+    }
+
+    /// Can this be so, and is it for this node to take?
+    fn may_take(&self, at: usize, from: NodeId, part: &SnapshotPart) -> bool {
+        let worker_context = &self.runtime.worker_context;
+        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
+        let fits = |row: &SnapshotRow| {
+            row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, Some(&row.value))
+        };
+        worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
+            && !self.leader_logs[at].leader_state.is_some_and(|state| state.began)
+            && ascends
+            && part.cut <= CLOCK_MAX
+            && part.rows.iter().all(fits)
+    }
+
+    /// Is there such a table, and is that a key and a value of it?
+    fn may_write(&self, table: TableId, key: &[u8], value: Option<&Bytes>) -> bool {
+        (table.0 as usize) < self.runtime.worker_context.topology.tables().len()
+            && (1..=KEY_BYTES_MAX).contains(&key.len())
+            && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
+    }
+
+    /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, or a lock be in
+    /// the way. Returns before which place it has; `None` where it has the last part.
+    fn copy_part(
+        &mut self,
+        at: usize,
+        part: &SnapshotPart,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<Option<WalkPlace>> {
+        let replica = &self.shared.replicas[at];
+        let mut session = self.runtime.worker_context.own[at].sessions.take()?;
+        let (from, until) = (place(&part.from), part.until.as_ref().map(place));
+        let kept: BTreeSet<(TableId, &[u8])> =
+            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        // No worker replays meanwhile.
+        let mut floor = replica.floor_mut();
+        let here = replica.reached();
+        for row in &part.rows {
+            if row.clock > here && !floor.has(row.table, &row.key, row.clock) {
+                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+            }
+        }
+        self.runtime.counters.operations += part.rows.len() as u64;
+        // What goes leaves no trace but the floor: so that follows as far as this gets.
+        let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
+            stamp.clock <= part.cut && !kept.contains(&(table, key))
+        };
+        let faults = self.shared.setup.options.faults;
+        let left = match faults.has(TwoPhaseCommitPlantedBug::CopyKeepsDeleted) {
+            true => None,
+            false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
+        };
+        let reached = left.or(until);
+        floor.raise(part.cut, reached.clone());
+        Ok(reached)
+    }
+
+    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
+    pub(super) fn has_copy(
+        &self,
+        shard: ShardId,
+        (from, length): (NodeId, u64),
+        state: &Bytes,
+    ) -> bool {
+        let (Some(at), Ok(metadata)) = (self.place_of(shard), decode::<SnapshotMetadata>(state))
+        else {
+            return false;
+        };
+        let SnapshotMetadata { copy, checkpoint: Checkpoint { state, .. } } = metadata;
+        let last =
+            self.runtime.worker_context.leaderships.configured().0.saturating_add(EPOCHS_AHEAD_MAX);
+        let fits =
+            |write: &StreamWrite| self.may_write(write.table, &write.key, write.value.as_ref());
+        let is_prepared = |branch: &PreparedBranch| {
+            let PreparedBranch { clock, home: DecisionHome { shard, .. }, ref writes, .. } =
+                *branch;
+            clock > state.safe
+                && clock <= state.greatest
+                && self.has_shard(shard)
+                && writes.iter().all(fits)
+        };
+        let is_decided = |shards: &Vec<ShardId>| {
+            !shards.is_empty() && shards.iter().all(|shard| self.has_shard(*shard))
+        };
+        self.receivers.reached(CopyKey { at, peer: from, copy }).is_none()
+            && state.length == length
+            && state.safe >= self.prepared_replays[at].safe()
+            && state.greatest <= CLOCK_MAX
+            && state.safe.max(state.committed) <= CLOCK_MAX
+            && state.leadership <= Epoch(last)
+            && state.prepared.values().all(is_prepared)
+            && state.decided.values().all(is_decided)
+            && state.parts.values().flatten().all(fits)
+    }
+
+    /// This worker's stream of `shard` begins behind a snapshot.
+    pub(super) fn restored(
+        &mut self,
+        shard: ShardId,
+        state: &Bytes,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        assert!(
+            !self.leader_logs[at].leader_state.is_some_and(|state| state.began),
+            "P10: {shard} is led here, and its stream begins anew"
+        );
+        let SnapshotMetadata { checkpoint, .. } = decode(state).expect("it was looked at before");
+        self.receivers.forget(at);
+        self.prepared_replays[at].restore(checkpoint);
+        for head in self.senders.stop(at) {
+            effects.push(snapshot_of(shard, &head));
+        }
+        effects.observe(|| TwoPhaseCommitObservation::Restored { shard });
+    }
+}
+
+/// Up to where the node has all that the streams of a shard have committed, or what came in its place.
+fn applied(replica: &ShardReplica) -> Clock {
+    replica.reached().max(replica.floor().whole())
+}
+
+/// What a stream is told of a copy.
+fn snapshot_of(shard: ShardId, head: &SnapshotHead) -> EngineEffect<TwoPhaseCommitMessage> {
+    let SnapshotHead { to, length, ref state, .. } = *head;
+    EngineEffect::Snapshot { shard, to, length, state: state.clone() }
+}
+
+/// A row that a replica has looked at, as it is shown.
+struct CopiedRow(TwoPhaseCommitObservation);
+
+impl From<AppliedWrite> for CopiedRow {
+    fn from(it: AppliedWrite) -> CopiedRow {
+        let AppliedWrite { shard, stamp, table, key, won } = it;
+        CopiedRow(TwoPhaseCommitObservation::Copied { shard, stamp, table, key, won })
+    }
+}
+
+/// Puts a row where it is not, unless there is a newer one.
+fn copy_row(
+    shard: ShardId,
+    session: &mut Session,
+    row: &SnapshotRow,
+    observations: &mut Option<Vec<TwoPhaseCommitObservation>>,
+) -> Result<()> {
+    let stamp = Stamp::local(FIRST_EPOCH, row.clock);
+    let transaction = session.begin();
+    transaction.replicate(row.table, &row.key, Some(&row.value))?;
+    let mut copied = observations.is_some().then(Vec::<CopiedRow>::new);
+    publish(shard, transaction.lock()?, &stamp, false, |_| false, copied.as_mut());
+    if let (Some(observations), Some(copied)) = (observations, copied) {
+        observations.extend(copied.into_iter().map(|CopiedRow(it)| it));
+    }
+    Ok(())
+}
