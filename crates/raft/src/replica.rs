@@ -127,30 +127,35 @@ pub async fn start(
     let network =
         ReplicaNetwork::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
     let store = LogStore::new(storage, lead.clone());
-    begin((node, new), (options, first), store, network, (lead, tally)).await
+    let parts = ReplicaParts { node, new, first, store, network, lead, tally };
+    begin(options, parts).await
+}
+
+/// What a replica is begun with: its node, the volume that an empty store becomes, the machine before the first
+/// command, and what the tasks of the replica share.
+struct ReplicaParts {
+    node: NodeId,
+    new: Volume,
+    first: StateMachine,
+    store: LogStore,
+    network: ReplicaNetwork,
+    lead: LeadershipEvidence,
+    tally: Arc<CounterCells>,
 }
 
 type StartedReplica<'a> =
     Pin<Box<dyn Future<Output = Result<(RaftReplica, RaftHandle), Stopped>> + Send + 'a>>;
 
 /// The same, in a box, so that all of the library is compiled here.
-fn begin<'a>(
-    place: (NodeId, Volume),
-    plan: (&'a RaftOptions, StateMachine),
-    store: LogStore,
-    network: ReplicaNetwork,
-    shared: (LeadershipEvidence, Arc<CounterCells>),
-) -> StartedReplica<'a> {
-    Box::pin(begin_here(place, plan, store, network, shared))
+fn begin(options: &RaftOptions, parts: ReplicaParts) -> StartedReplica<'_> {
+    Box::pin(begin_here(options, parts))
 }
 
 async fn begin_here(
-    (node, new): (NodeId, Volume),
-    (options, first): (&RaftOptions, StateMachine),
-    store: LogStore,
-    network: ReplicaNetwork,
-    (lead, tally): (LeadershipEvidence, Arc<CounterCells>),
+    options: &RaftOptions,
+    parts: ReplicaParts,
 ) -> Result<(RaftReplica, RaftHandle), Stopped> {
+    let ReplicaParts { node, new, first, store, network, lead, tally } = parts;
     let purged = store.purged().map_err(|error| Stopped::new(node, &error))?;
     let snapshot = store.snapshot().map_err(|error| Stopped::new(node, &error))?;
     if purged > snapshot.and_then(|snapshot| snapshot.meta.last_log_id) {
