@@ -30,7 +30,7 @@ pub type Vote = openraft::Vote<Number>;
 pub type Membership = openraft::Membership<Number, ()>;
 /// Why a replica cannot go on.
 pub type StorageError = openraft::StorageError<Number>;
-/// The library.
+/// The library's handle, with the types of the managers' log.
 pub type Raft = openraft::Raft<Types>;
 
 /// Terms of Raft end here; at ten elections a second that takes six years. Half of what [`Term`] has

@@ -28,7 +28,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no answer from {to}")]
 pub struct Unreachable {
-    /// The sender.
+    /// The node that gave no answer.
     pub to: NodeId,
 }
 

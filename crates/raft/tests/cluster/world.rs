@@ -53,7 +53,7 @@ pub struct World {
     pub network: Network,
     pub test_replicas: BTreeMap<NodeId, TestReplica>,
     disks: BTreeMap<NodeId, InMemoryDisk>,
-    /// The longest that anybody was told.
+    /// The longest log that a replica has told of.
     order: Vec<Command>,
     /// Who led in which term, in which of its processes.
     leaders: BTreeMap<Term, (NodeId, u64)>,
