@@ -37,9 +37,9 @@ pub enum StreamEvent {
     },
     /// A message came.
     Received {
-        /// The sender.
+        /// The node that sent the message.
         from: NodeId,
-        /// The message.
+        /// What the node sent.
         message: StreamMessage,
     },
     /// The time of a [`StreamEffect::Timer`] has come. Too early does no harm.
@@ -80,15 +80,15 @@ pub enum StreamEvent {
 pub enum StreamEffect {
     /// Send a message. It may get lost.
     Send {
-        /// The receiver.
+        /// The node that the message is for.
         to: NodeId,
-        /// The message.
+        /// What is to be sent.
         message: StreamMessage,
     },
     /// This node leads from now on. The first `length` entries are inherited: to be read by
     /// [`Stream::entry`], and to be decided soon.
     Leading {
-        /// The appointment.
+        /// The ballot of the appointment.
         ballot: Ballot,
         /// What is inherited.
         length: LogLength,
@@ -469,7 +469,7 @@ impl<S: StreamStorage> Stream<S> {
         }
     }
 
-    /// One timer is on its way while anybody is waited for.
+    /// One timer is set while an answer is waited for.
     fn arm(&mut self, effects: &mut Vec<StreamEffect>) {
         if self.timer.is_some() {
             return;

@@ -34,9 +34,9 @@ pub(super) struct ReplicaProgress {
     pub sent: LogLength,
     /// How many bytes may be on their way there.
     pub window: FlightWindow,
-    /// What it was told to be decided,
+    /// The length that the replica was told to be decided.
     pub told: LogLength,
-    /// and what it said it knows.
+    /// The length that the replica says it knows to be decided.
     pub knows: LogLength,
     /// Since when it owes an answer.
     pub waiting_since: Option<Time>,
@@ -148,11 +148,11 @@ pub(super) enum LeaderPhase {
         /// What it fetches.
         fetching: Option<Fetching>,
     },
-    /// It leads.
+    /// A majority has promised the ballot: entries are appended.
     Leading {
-        /// The ballot of the sequence it adopted,
+        /// The ballot of the sequence that the leader adopted.
         adopted: Ballot,
-        /// and its length.
+        /// The length of that sequence.
         base: LogLength,
     },
 }
@@ -193,7 +193,7 @@ pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
 /// A round of entries that are asked for.
 #[derive(Debug)]
 pub(super) struct Fetching {
-    /// The replica.
+    /// The replica that is asked.
     at: NodeId,
     /// The first of them.
     from: LogLength,

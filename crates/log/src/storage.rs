@@ -10,10 +10,10 @@ use shoal_types::Ballot;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What would be found after a crash, as far as anybody may be told of it.
+/// What would be found after a crash: no message may say more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Persisted {
-    /// The promise.
+    /// The highest ballot that was promised.
     pub promised: Ballot,
     /// The ballot of the sequence.
     pub accepted_ballot: Ballot,

@@ -38,10 +38,10 @@ struct SnapshotTarget {
     moved_at: Time,
 }
 
-/// A stream waits for a receiver that does not move for so long,
+/// The longest time for which a stream keeps entries for a receiver that does not move.
 const TAKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// and until it has so many times as much as it keeps for anybody.
+/// It waits only until it has so many times as much as a stream keeps in any case.
 const TAKER_RETAINS: u64 = 16;
 
 impl HostedStream {

@@ -88,7 +88,7 @@ pub enum LostDirection {
     Out,
     /// It does not hear.
     In,
-    /// Both.
+    /// Both directions are cut.
     Both,
 }
 
@@ -132,7 +132,7 @@ pub enum ScheduledFault {
 /// What there is to be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultTargets {
-    /// Nodes.
+    /// The number of nodes in the cluster.
     pub nodes: usize,
     /// Clients outside.
     pub clients: usize,

@@ -16,7 +16,7 @@ use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often epochs change without anybody having failed.
+/// How often epochs change without a node having failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EpochChanges {
     /// On average, so long from one epoch to the next; 0 for never.

@@ -442,7 +442,7 @@ impl ClientGroup {
     }
 }
 
-/// a group of clients, and what it is if it has to be told where to call.
+/// A group of clients, and the same group by another type if it has to be told where to call.
 #[derive(Clone)]
 pub struct ScenarioWork {
     /// The play.

@@ -46,9 +46,9 @@ pub struct RemoteBranches {
 pub struct RemoteBranch {
     /// The shard.
     pub shard: ShardId,
-    /// Its leader,
+    /// The node that leads the shard.
     pub node: NodeId,
-    /// in the leadership that began with this epoch.
+    /// The epoch in which its leadership began.
     pub leadership: Epoch,
     /// The last request that was sent; they count from 1.
     pub step: u32,

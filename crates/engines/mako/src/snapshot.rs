@@ -81,10 +81,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Parts of a copy that are under way at a time,
+/// Parts of a copy that are under way at a time.
 const WINDOW: usize = 16;
 
-/// and bytes of all copies that a worker gives; one part always may be.
+/// Bytes of all copies that a worker sends at a time; one part is always allowed.
 const WINDOW_BYTES: usize = 8 << 20;
 
 /// Between two parts, of any copy, the worker does other things for so long.
@@ -101,10 +101,10 @@ const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 const REPEATS_MAX: u32 = 20;
 
 /// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
-/// repeats itself,
+/// repeats itself.
 const SILENCES: u32 = 4;
 
-/// and so many copies could each have had their turn.
+/// It also waits for as long as so many copies take that are sent by turns.
 const TURNS: u32 = 64;
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
@@ -217,7 +217,7 @@ impl SnapshotSender {
     }
 }
 
-/// Giving.
+/// Sends snapshots of shards.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
     fn stable_extent(&self, at: usize) -> &StreamExtent {
@@ -469,7 +469,7 @@ impl Mako {
     }
 }
 
-/// Taking.
+/// Receives snapshots of shards.
 impl Mako {
     /// A part of a copy has come.
     pub(super) fn take_part(

@@ -140,7 +140,7 @@ impl Run {
         self.cluster.restart(id, None)
     }
 
-    /// One act of anybody.
+    /// One act of any node.
     fn act(&mut self) -> Result<(), String> {
         let id = self.any_node();
         match self.random.below(100) {
@@ -200,7 +200,7 @@ impl Run {
         let leader = self.cluster.nodes.values().find_map(|node| {
             node.stream.as_ref().filter(|s| s.is_leading() && s.ballot().epoch.0 == self.epoch)
         });
-        let Some(leader) = leader else { return Err("nobody leads in the end".to_owned()) };
+        let Some(leader) = leader else { return Err("no node leads in the end".to_owned()) };
         let all = LogLength(self.cluster.truth.len() as u64);
         for id in self.cluster.members.all() {
             let stream = self.cluster.up(id).expect("everybody is up");

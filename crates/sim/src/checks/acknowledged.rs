@@ -46,7 +46,7 @@ impl Acknowledged {
 }
 
 /// Does a transaction count, as its stamps say with one voice? `None` if it was never certified, as far
-/// as anybody has seen.
+/// as the check has seen.
 fn is_covered(
     id: TransactionId,
     seen: &SeenAttempt,

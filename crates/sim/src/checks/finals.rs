@@ -1,5 +1,5 @@
 //! M9: the FVW of an epoch is one, wherever it is heard; it says nothing that is not durable, and
-//! everything that anybody was told.
+//! everything that clients were told.
 
 use super::durable::Durable;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};

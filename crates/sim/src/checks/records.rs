@@ -1,5 +1,5 @@
 //! P4: for an engine that installs only what is durable: a version's record is accepted by a majority of
-//! the voters before the version is installed or applied, or anybody is told.
+//! the voters before the version is installed or applied, or a client is told.
 //!
 //! A record is the entry of a stream that carries the version's clock: what prepares the transaction
 //! on that shard, or commits it.

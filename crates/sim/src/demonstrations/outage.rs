@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct OutageCase {
     /// How stamps are kept, in words
     pub name: &'static str,
-    /// and for the engine: by that it is known what is lost with a shard.
+    /// The form of stamps that the engine uses: it decides what is lost with a shard.
     pub form: StampForm,
     /// Whether each leader has a learner beside it, which takes over. Otherwise a follower does, in
     /// another datacenter.
@@ -82,11 +82,11 @@ pub(super) struct OutagePlan {
     pub cross_percent: u32,
     /// The longest pause between two transactions.
     pub pause: Duration,
-    /// How long the cluster works before anything counts,
+    /// How long the cluster works before anything is counted.
     pub warm_up: Duration,
-    /// then until the failure,
+    /// The time from then until the failure.
     pub before: Duration,
-    /// and then until it is over.
+    /// The time from the failure until the end.
     pub after: Duration,
 }
 

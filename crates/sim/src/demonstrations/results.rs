@@ -25,9 +25,9 @@ pub struct ResultPlot {
     pub series: Vec<Vec<(f64, f64)>>,
     /// Where something happened, along the horizontal axis.
     pub marks: Vec<f64>,
-    /// The unit of the horizontal axis,
+    /// The unit of the horizontal axis.
     pub x: &'static str,
-    /// and of the vertical one.
+    /// The unit of the vertical axis.
     pub y: &'static str,
 }
 

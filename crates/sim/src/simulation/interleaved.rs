@@ -21,10 +21,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is due for the other worker within this may happen in the midst of a step,
+/// What is due for the other worker within this time may happen in the midst of a step.
 const WINDOW_NS: u64 = 200_000;
 
-/// so many events at most.
+/// The most events that happen in the midst of a step.
 const EVENTS_MAX: usize = 4;
 
 /// The other worker, while a step is under way.
@@ -44,9 +44,9 @@ struct OtherScript<E: Engine> {
 struct OtherItem<M> {
     /// When, in true time.
     due: Time,
-    /// The same on the node's clock,
+    /// The same point on the node's clock.
     local: Time,
-    /// and on its transaction clock, if it has one.
+    /// The same point on the node's transaction clock, if it has one.
     times: Option<EventTimes>,
     event: SimulationEvent<M>,
 }

@@ -39,7 +39,7 @@ impl<E: Simulated> Simulation<E> {
         self.managers.as_ref().map(SimulatedManagers::truth)
     }
 
-    /// Who leads a shard, as far as anybody knows.
+    /// The leader of a shard, as far as a node knows.
     pub fn leader(&self, shard: ShardId) -> NodeId {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard));
         assignment.map_or_else(|| self.topology.leader(shard), |assignment| assignment.leader)

@@ -125,7 +125,7 @@ fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
     MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
 }
 
-/// Transaction 0 writes with clock 4, in entry 0, which is not yet accepted by anybody.
+/// Transaction 0 writes with clock 4, in entry 0, which is not yet accepted by any replica.
 fn written() -> Vec<MakoObservation> {
     let (transaction, shard, clock) = (id(0), S0, Clock(4));
     vec![
