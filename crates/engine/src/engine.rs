@@ -111,7 +111,7 @@ pub trait Engine: Sized {
 
     /// So many entries of this worker's stream of `shard` are in the store for good: they may be cut, since
     /// a replica that lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
-    /// anybody could ask for.
+    /// a replica could ask for.
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
         let _ = shard;
         None

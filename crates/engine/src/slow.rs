@@ -67,7 +67,7 @@ impl Slows {
         Slows { after, count: Cell::new(0), kept: RefCell::default() }
     }
 
-    /// Does anybody want to know?
+    /// Whether slow transactions are recorded at all.
     pub(crate) fn is_on(&self) -> bool {
         self.after.is_some()
     }

@@ -17,16 +17,16 @@ pub enum StreamMessage {
     /// is answered like the first.
     #[coded(tag = 0)]
     Prepare {
-        /// The appointment.
+        /// The ballot of the new leader's appointment.
         #[coded(short)]
         ballot: Ballot,
-        /// The ballot of the leader's own sequence,
+        /// The ballot of the leader's own sequence.
         #[coded(short)]
         accepted_ballot: Ballot,
-        /// its length,
+        /// The length of that sequence.
         #[coded(short)]
         accepted: LogLength,
-        /// and how much of it is decided.
+        /// How much of it is known to be decided.
         #[coded(short)]
         decided: LogLength,
     },
@@ -38,13 +38,13 @@ pub enum StreamMessage {
         /// What is promised.
         #[coded(short)]
         ballot: Ballot,
-        /// The ballot of the replica's sequence,
+        /// The ballot of the replica's sequence.
         #[coded(short)]
         accepted_ballot: Ballot,
-        /// its length,
+        /// The length of that sequence.
         #[coded(short)]
         accepted: LogLength,
-        /// and how much of it is decided.
+        /// How much of it is known to be decided.
         #[coded(short)]
         decided: LogLength,
         /// Where `entries` begin.
@@ -62,7 +62,7 @@ pub enum StreamMessage {
     /// answered again.
     #[coded(tag = 2)]
     Fetch {
-        /// The appointment.
+        /// The ballot of the new leader's appointment.
         #[coded(short)]
         ballot: Ballot,
         /// Of which sequence.
@@ -80,7 +80,7 @@ pub enum StreamMessage {
     /// says, or after silence.
     #[coded(tag = 3)]
     Append {
-        /// The leader's.
+        /// The ballot of the leader.
         #[coded(short)]
         ballot: Ballot,
         /// The ballot of the sequence that the leader adopted: who has accepted under it has a
@@ -110,7 +110,7 @@ pub enum StreamMessage {
     /// it is. Counts for all before. An older one that comes later is recognised by being less.
     #[coded(tag = 4)]
     Accepted {
-        /// The leader's.
+        /// The ballot of the leader.
         #[coded(short)]
         ballot: Ballot,
         /// Accepted under `ballot`, and persisted; 0 while the base is incomplete.
@@ -136,7 +136,7 @@ pub enum StreamMessage {
     /// the next `Append` says it again, and silence brings an empty one.
     #[coded(tag = 5)]
     Decide {
-        /// The leader's.
+        /// The ballot of the leader.
         #[coded(short)]
         ballot: Ballot,
         /// How much is decided.
@@ -151,7 +151,7 @@ pub enum StreamMessage {
     /// ignored.
     #[coded(tag = 6)]
     Snapshot {
-        /// The leader's.
+        /// The ballot of the leader.
         #[coded(short)]
         ballot: Ballot,
         /// The entries that the state contains.

@@ -94,7 +94,7 @@ pub enum ConnectError {
         "the node belongs to cluster {found}, which was founded in the place of the one this client belongs to"
     )]
     FoundedAgain {
-        /// Its cluster.
+        /// The cluster that the node belongs to.
         found: ClusterId,
     },
     /// The node and the client speak no version of messages in common.
@@ -151,7 +151,7 @@ pub struct Sender {
     frame_bytes_max: usize,
 }
 
-/// Receives frames.
+/// The receiving half of a connection: frames in order, and then why it was closed.
 #[derive(Debug)]
 pub struct Receiver(mpsc::Receiver<Result<Bytes, Closed>>);
 
@@ -160,7 +160,7 @@ pub struct Receiver(mpsc::Receiver<Result<Bytes, Closed>>);
 pub struct ClientConnection {
     /// The node at the other end.
     pub node: NodeId,
-    /// Its worker.
+    /// The worker of the node that serves this connection.
     pub worker: WorkerId,
     /// In which of its processes it is.
     pub instance: u64,

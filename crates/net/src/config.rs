@@ -9,7 +9,7 @@ use shoal_types::{DatacenterId, DistanceMatrix, NodeId, WorkerId};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Another node.
+/// How another node of the cluster is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerConfig {
     /// The id of the node.
@@ -106,7 +106,7 @@ pub struct NetworkConfig {
     pub peer_versions: MessageVersions,
     /// The versions of messages that it speaks to clients. Default: those of this build.
     pub client_versions: MessageVersions,
-    /// This node.
+    /// The node that this process runs.
     pub node: NodeId,
     /// Which of its processes this is: greater than any before.
     pub instance: u64,
@@ -116,7 +116,7 @@ pub struct NetworkConfig {
     pub pin: bool,
     /// Where it stands.
     pub datacenter: DatacenterId,
-    /// The others.
+    /// The other nodes of the cluster.
     pub peers: Vec<PeerConfig>,
     /// What only nodes of the cluster know.
     pub secret: Secret,
@@ -128,7 +128,7 @@ pub struct NetworkConfig {
     pub distances: DistanceMatrix,
     /// What jitter, and pauses between dials, are drawn from.
     pub seed: u64,
-    /// The limits.
+    /// The limits on frames, queues and times.
     pub limits: NetworkLimits,
 }
 

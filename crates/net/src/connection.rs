@@ -32,7 +32,7 @@ pub(crate) enum ConnectionOrigin {
     PeerIn(NodeId),
     /// A peer that we dialed.
     PeerOut(NodeId),
-    /// A client.
+    /// A client that has dialled this node.
     Client(ConnectedClient),
     /// A client that may change the cluster.
     Operator(ConnectedClient),

@@ -117,7 +117,7 @@ impl LoopCounters {
 }
 
 impl CounterTotals {
-    /// Nothing yet.
+    /// The counts of a loop that has not begun.
     pub fn zero() -> CounterTotals {
         LoopCounters::new().totals()
     }

@@ -46,7 +46,7 @@ pub trait Core: 'static {
     /// What others of this process may ask of it.
     type Command: Send + 'static;
 
-    /// Something happens.
+    /// Takes one input, and leaves in `out` what is to be sent because of it.
     fn step(&mut self, now: Time, input: CoreInput<Self::Command>, out: &mut Outbox);
 
     /// A turn ends in which something happened: the last moment to say what is to be sent with the rest.
@@ -143,7 +143,7 @@ impl<M: Send + 'static> Network<M> {
         self.address
     }
 
-    /// Steers it.
+    /// The handle that commands go through, from any thread.
     pub fn handle(&self) -> &Handle<M> {
         &self.handle
     }

@@ -121,7 +121,7 @@ pub enum FrameError {
         /// What is allowed.
         max: usize,
     },
-    /// No header.
+    /// The bytes are not the header of a frame.
     #[error("no header of a frame: kind {kind}")]
     Malformed {
         /// What stands where the kind should.
@@ -185,7 +185,7 @@ impl FrameReader {
         }
     }
 
-    /// Appends bytes.
+    /// Appends bytes that were received.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

@@ -122,18 +122,18 @@ impl Preamble {
     }
 }
 
-/// Who dials.
+/// The end that dials: what it says of itself in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DialingEnd {
     /// The same worker of another node.
     Peer { node: NodeId, worker: WorkerId, instance: u64 },
-    /// A client.
+    /// A client of the cluster.
     Client,
     /// A client that may change the cluster.
     Operator,
 }
 
-/// Who accepts.
+/// The end that accepts: what it says of itself in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptingEnd {
     pub node: NodeId,

@@ -49,7 +49,7 @@ pub(crate) async fn listen(
                 loop_state.counters.accepted.add(1);
                 let (near, workers, turn) =
                     (Rc::clone(&loop_state), Arc::clone(&workers), Rc::clone(&turn));
-                loop_state.meet(|number| knock(near, number, (socket, address), workers, turn));
+                loop_state.meet(|number| knock(near, number, socket, address, workers, turn));
             }
             Err(error) => {
                 tracing::warn!(node = %loop_state.host.node, %error, "cannot accept");
@@ -63,7 +63,8 @@ pub(crate) async fn listen(
 async fn knock(
     loop_state: Rc<LoopState>,
     number: u64,
-    (mut socket, address): (TcpStream, SocketAddr),
+    mut socket: TcpStream,
+    address: SocketAddr,
     workers: Arc<[Arc<HandedOverConnections>]>,
     turn: Rc<Cell<usize>>,
 ) {
@@ -158,7 +159,7 @@ pub(crate) async fn receive(
     };
     let (entered, whom) = match caller {
         DialingEnd::Peer { node, instance, .. } => {
-            (loop_state.enter_peer((node, instance), told), node.to_string())
+            (loop_state.enter_peer(node, instance, told), node.to_string())
         }
         DialingEnd::Client => {
             (Some(loop_state.enter_client(ConnectionOrigin::Client, told)), "a client".to_owned())

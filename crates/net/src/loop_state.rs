@@ -168,7 +168,8 @@ impl LoopState {
     /// `None` if a later process of it was quicker.
     pub fn enter_peer(
         &self,
-        (node, instance): (NodeId, u64),
+        node: NodeId,
+        instance: u64,
         told: Option<ClusterId>,
     ) -> Option<Rc<ConnectionQueue>> {
         let mut incoming = self.incoming.borrow_mut();

@@ -26,7 +26,7 @@ macro_rules! reasons {
                 $name::ALL.get(usize::from(code)).copied()
             }
 
-            /// Its number.
+            /// The number that stands for the reason in the last frame of a connection.
             pub fn code(self) -> u8 {
                 self as u8
             }

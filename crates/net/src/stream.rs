@@ -18,7 +18,7 @@ pub(crate) type Binding = [u8; 32];
 pub(crate) enum SocketStream {
     /// As it is.
     Plain(TcpStream),
-    /// In TLS.
+    /// A connection that is encrypted with TLS.
     Secured(Box<TlsStream<TcpStream>>),
 }
 

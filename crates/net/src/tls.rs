@@ -29,7 +29,7 @@ pub enum TlsError {
     /// They do not fit together.
     #[error("certificates: {0}")]
     Refused(#[from] rustls::Error),
-    /// The authorities cannot be used to verify anybody.
+    /// The authorities cannot be used to verify a certificate.
     #[error("authorities: {0}")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
     /// Not a name.
@@ -42,7 +42,7 @@ pub enum TlsError {
 pub struct Certificate {
     /// The certificate first.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PrivateKeyDer<'static>,
 }
 

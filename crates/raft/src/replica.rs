@@ -1,4 +1,4 @@
-//! One replica of the log: its start, and its interface to the manager's owner.
+//! One replica of the log: its start, and the side that the manager's owner holds.
 
 use crate::config::{self, Entry, Number, Raft, RaftOptions};
 use crate::handle::RaftHandle;
@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-/// The replica has stopped: on request, or because its storage failed. It can be started again.
+/// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the manager's log has stopped on {node}: {reason}")]
 pub struct Stopped {
-    /// The node of the replica.
+    /// The node that hosts the replica.
     pub node: NodeId,
-    /// Why it stopped.
+    /// What made it stop.
     pub reason: String,
 }
 
@@ -34,20 +34,20 @@ impl Stopped {
     }
 }
 
-/// Counts of what a replica has dropped.
+/// What a replica has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RaftCounters {
     /// Requests and answers that no correct replica sends.
     pub malformed: u64,
     /// Requests for another replica.
     pub misdirected: u64,
-    /// Proposals that were too long, or exceeded the limit of waiting ones.
+    /// Proposals that were too long, or too many at once.
     pub proposals_dropped: u64,
-    /// Snapshots that were needed by a replica and too long to be sent.
+    /// Snapshots that were too long to be sent to a replica that needs one.
     pub snapshots_too_long: u64,
 }
 
-/// The same counts, shared by the replica's tasks.
+/// The same, while it is counted.
 #[derive(Debug, Default)]
 pub struct CounterCells {
     pub malformed: AtomicU64,
@@ -67,27 +67,26 @@ impl CounterCells {
     }
 }
 
-/// The replica's interface to the owner of a `Manager<Mailbox>`.
+/// The replica's side for the owner of a `Manager<Mailbox>`.
 ///
-/// The owner waits for [`news`](RaftReplica::news) beside its other events. After every step of the manager,
-/// and on news, it calls [`exchange`](RaftReplica::exchange); if that returns true, it steps the manager with
-/// `Event::Log`.
+/// The owner waits for [`news`](RaftReplica::news) beside its other events; after every step of the
+/// manager, and at news, it calls [`exchange`](RaftReplica::exchange); if there was something, it steps the
+/// manager with `Event::Log`.
 ///
-/// Invariant: the commands delivered, after those in the state that was delivered first, are a prefix of the
-/// committed ones.
+/// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
 #[derive(Debug)]
 pub struct RaftReplica {
     node: NodeId,
     store: LogStore,
-    /// The options of the manager's state machine.
+    /// Those of the manager's machine.
     options: manager::ManagerOptions,
-    /// The index of the first entry that was not delivered yet.
+    /// The first entry that was not told yet.
     next: u64,
-    /// The leader that made the last delivered entry.
+    /// The leader that made the last entry that was told.
     told: Option<LeaderId<Number>>,
-    /// The term in which this replica leads, as last reported to the manager.
+    /// What was said last of its leading.
     term: Option<Term>,
-    /// The number of acknowledgements that were taken into account.
+    /// How many acknowledgements of others that takes into account.
     acknowledged: u64,
     lead: LeadershipEvidence,
     committed: watch::Receiver<Committed>,
@@ -96,25 +95,25 @@ pub struct RaftReplica {
     tally: Arc<CounterCells>,
 }
 
-/// A command for the library.
+/// What the library is to do.
 enum ReplicaCommand {
     Propose(Command),
-    /// Ask the other replicas whether this one still leads.
+    /// Ask the others whether it leads.
     Ask,
 }
 
-/// Starts a process of a replica, on the runtime of the caller. `storage` is what its former process left; if
-/// it is empty, it becomes the volume `new`, drawn at random, which is a new member. `first` is the manager's
-/// state before the first command of the log.
+/// Begins a process of a replica, in the runtime that this is called from. `storage` is what its former
+/// process left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
+/// that its node has been. `first` is the manager's machine before the first command of the log.
 ///
-/// A new volume does nothing until it is [initialised](RaftHandle::initialise), or others make it [a
-/// member](RaftHandle::change_members).
+/// Such a one does nothing until it is [initialised](RaftHandle::initialise), or others make it
+/// [a member](RaftHandle::change_members).
 ///
 /// # Errors
-/// [`Stopped`] if the storage cannot be read, or lacks a part of the log.
+/// [`Stopped`] if the storage cannot be read, or does not have the whole log.
 ///
 /// # Panics
-/// If the options contradict each other.
+/// If the options make no sense.
 pub async fn start(
     node: NodeId,
     new: Volume,
@@ -128,30 +127,35 @@ pub async fn start(
     let network =
         ReplicaNetwork::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
     let store = LogStore::new(storage, lead.clone());
-    begin((node, new), (options, first), store, network, (lead, tally)).await
+    let parts = ReplicaParts { node, new, first, store, network, lead, tally };
+    begin(options, parts).await
+}
+
+/// What a replica is begun with: its node, the volume that an empty store becomes, the machine before the first
+/// command, and what the tasks of the replica share.
+struct ReplicaParts {
+    node: NodeId,
+    new: Volume,
+    first: StateMachine,
+    store: LogStore,
+    network: ReplicaNetwork,
+    lead: LeadershipEvidence,
+    tally: Arc<CounterCells>,
 }
 
 type StartedReplica<'a> =
     Pin<Box<dyn Future<Output = Result<(RaftReplica, RaftHandle), Stopped>> + Send + 'a>>;
 
-/// The same as a boxed future, so that the library is compiled in this crate.
-fn begin<'a>(
-    place: (NodeId, Volume),
-    plan: (&'a RaftOptions, StateMachine),
-    store: LogStore,
-    network: ReplicaNetwork,
-    shared: (LeadershipEvidence, Arc<CounterCells>),
-) -> StartedReplica<'a> {
-    Box::pin(begin_here(place, plan, store, network, shared))
+/// The same, in a box, so that all of the library is compiled here.
+fn begin(options: &RaftOptions, parts: ReplicaParts) -> StartedReplica<'_> {
+    Box::pin(begin_here(options, parts))
 }
 
 async fn begin_here(
-    (node, new): (NodeId, Volume),
-    (options, first): (&RaftOptions, StateMachine),
-    store: LogStore,
-    network: ReplicaNetwork,
-    (lead, tally): (LeadershipEvidence, Arc<CounterCells>),
+    options: &RaftOptions,
+    parts: ReplicaParts,
 ) -> Result<(RaftReplica, RaftHandle), Stopped> {
+    let ReplicaParts { node, new, first, store, network, lead, tally } = parts;
     let purged = store.purged().map_err(|error| Stopped::new(node, &error))?;
     let snapshot = store.snapshot().map_err(|error| Stopped::new(node, &error))?;
     if purged > snapshot.and_then(|snapshot| snapshot.meta.last_log_id) {
@@ -189,8 +193,8 @@ async fn begin_here(
     Ok((replica, handle))
 }
 
-/// Proposes commands to the library, until the replica or the library has ended. A replica that does not lead
-/// loses them.
+/// Brings proposals into the library, until the replica or the library is gone. What comes to one
+/// that does not lead gets lost there.
 async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc<CounterCells>) {
     let metrics = raft.metrics();
     while let Some(want) = wants.recv().await {
@@ -200,7 +204,7 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
             }
             continue;
         };
-        // A leader without a majority would accept any number.
+        // A leader without a majority would take any number.
         let uncommitted = {
             let metrics = metrics.borrow();
             let committed = metrics.last_applied.map_or(0, |last| last.index + 1);
@@ -215,13 +219,12 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
 }
 
 impl RaftReplica {
-    /// Takes the manager's proposals, and delivers committed commands, the leader, and since when its lead is
-    /// certain. Returns true if there is something new for the manager. Reads the storage, and waits for
-    /// nothing else. A long log is delivered in several calls, with `news` in between. `now` is the manager's
-    /// clock, read just before.
+    /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
+    /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
+    /// there is `news` until it is told. `now` is the manager's clock, read just before.
     ///
     /// # Errors
-    /// [`Stopped`] if nothing will be delivered any more. Then the replica does not lead either.
+    /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
     pub fn exchange(&mut self, now: Time, mailbox: &mut CarriedLog) -> Result<bool, Stopped> {
         self.take_proposals(mailbox);
         let news = self.tell(now, mailbox);
@@ -231,10 +234,11 @@ impl RaftReplica {
         news
     }
 
-    /// Waits until there is something to exchange, or the replica has stopped. Cancel-safe.
+    /// Waits until there is something to exchange, or the replica has stopped. May be given up and
+    /// called again at any time.
     pub async fn news(&mut self) {
         while !self.has_news() {
-            // An error means that the sender is gone, which is news too.
+            // An error says that it is gone, which is news.
             let _ = tokio::select! {
                 changed = self.committed.changed() => changed,
                 changed = self.metrics.changed() => changed,
@@ -251,7 +255,7 @@ impl RaftReplica {
             }
         }
         if std::mem::take(&mut mailbox.asks) {
-            // If the queue is full, the proposals in it have the same effect.
+            // Where there is no room, a proposal asks the same.
             let _ = self.wants.try_send(ReplicaCommand::Ask);
         }
     }
@@ -265,7 +269,7 @@ impl RaftReplica {
         let before = (self.next, self.term, self.acknowledged);
         let (mut end, mut entries) = self.read_on()?;
         if entries.first().is_none_or(|entry| entry.log_id.index != self.next) && self.next < end {
-            // Compacted since, or never received: the snapshot has the missing entries.
+            // Compacted since, or never here: the snapshot covers what is missing.
             self.restore(mailbox)?;
             (end, entries) = self.read_on()?;
         }
@@ -287,14 +291,14 @@ impl RaftReplica {
         Ok(before != (self.next, self.term, self.acknowledged))
     }
 
-    /// The next committed entries, as many as the log has, and the index before which they should end.
+    /// The next committed entries, as far as the log has them, and where they should end.
     fn read_on(&self) -> Result<(u64, Vec<Entry>), Stopped> {
         let end = self.end().min(self.next.saturating_add(TOLD_AT_ONCE_MAX));
         let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
         Ok((end.max(self.next), entries))
     }
 
-    /// Delivers the state of the snapshot, which replaces all commands committed before it.
+    /// Puts the machine of the snapshot, in place of all that was committed before.
     fn restore(&mut self, mailbox: &mut CarriedLog) -> Result<(), Stopped> {
         let snapshot = self.store.snapshot().map_err(|error| self.stopped(&error))?;
         let last = snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
@@ -310,7 +314,7 @@ impl RaftReplica {
         Ok(())
     }
 
-    /// The last time at which this replica led for certain; rather too early than too late.
+    /// When it led for certain; rather too early than too late.
     fn led(&self, now: Time) -> Option<Time> {
         self.term?;
         let metrics = self.metrics.borrow();
@@ -322,13 +326,13 @@ impl RaftReplica {
         Stopped::new(self.node, reason)
     }
 
-    /// The index after the last committed entry.
+    /// The end of what is committed.
     fn end(&self) -> u64 {
         self.committed.borrow().last.map_or(0, |last| last.index + 1)
     }
 
-    /// The term in which this replica leads, once an entry of that term was delivered: then all entries that
-    /// former leaders committed were delivered before.
+    /// The term in which this replica leads, once an entry of that was told: then all that former
+    /// leaders committed was told before.
     fn leads(&self) -> Option<Term> {
         let metrics = self.metrics.borrow();
         let leader = metrics.vote.leader_id;
@@ -347,8 +351,7 @@ impl RaftReplica {
             || self.is_gone()
     }
 
-    /// Whether the library has ended, possibly without a notification: nothing else changes the watched
-    /// values.
+    /// Whether the library has ended, maybe without a word: nothing else changes what is watched.
     fn is_gone(&self) -> bool {
         self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
     }

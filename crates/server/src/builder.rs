@@ -45,7 +45,7 @@ impl ServerBuilder {
         Ok(ServerBuilder::new(NodeConfig::read(path.as_ref())?))
     }
 
-    /// The configuration.
+    /// The configuration that the node will run with.
     pub fn config(&self) -> &NodeConfig {
         &self.config
     }

@@ -51,7 +51,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 pub struct NodeConfig {
     /// The cluster's name.
     pub cluster: String,
-    /// This node.
+    /// The node that this process runs.
     pub node: NodeId,
     /// Nodes with their addresses, shards, tables. The same on every node.
     pub topology: Arc<Topology>,
@@ -110,7 +110,7 @@ pub enum ConfigError {
     /// The topology is wrong.
     #[error("{path}: {error}")]
     Topology {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong.
         error: Box<TopologyError>,
@@ -120,7 +120,7 @@ pub enum ConfigError {
     Key {
         /// The file; for a configuration that is made without one, what it is called in words.
         path: PathBuf,
-        /// The key.
+        /// The key of the configuration that is wrong.
         key: &'static str,
         /// What is wrong with its value.
         wrong: ValueError,
@@ -141,7 +141,7 @@ pub enum ValueError {
     /// It names a node that is not in the topology.
     #[error("names '{name}', which is no node of the topology; its nodes are {known}")]
     UnknownNode {
-        /// The name.
+        /// The name that the topology does not know.
         name: String,
         /// Those there are, or the first of them.
         known: String,
@@ -202,7 +202,7 @@ const EXCERPT_CHARS_MAX: usize = 80;
 /// Most nodes that an error names.
 const KNOWN_MAX: usize = 10;
 
-/// The file.
+/// The configuration file as it is written, before it is checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {

@@ -37,7 +37,7 @@ pub(crate) enum Envelope<M> {
     /// From manager inbox to manager inbox: the answer.
     #[coded(tag = 4)]
     Answer {
-        /// Which question.
+        /// The number by which the sender recognises the answer.
         #[coded(short)]
         number: u64,
         /// What was answered.
@@ -65,7 +65,7 @@ pub(crate) enum RpcRequest {
 /// What it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(crate) enum RpcReply {
-    /// To `Log`.
+    /// The answer to `Log`.
     #[coded(tag = 0)]
     Log(Bytes),
     /// To `Host`: there is one.

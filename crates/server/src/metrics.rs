@@ -45,7 +45,7 @@ fn node(page: &mut MetricsPage, status: &NodeStatus) {
     let lease = status.lease_ms.map_or(f64::INFINITY, |ms| ms as f64 / 1000.0);
     page.one(
         "lease_seconds",
-        "What is left of its lease; without end where nobody grants any.",
+        "What is left of its lease; without end where no manager grants any.",
         lease,
     );
     let help = "Replicas of any shard that have lost their memory and do not vote yet.";

@@ -10,7 +10,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
-use shoal_engine::{Engine, Procedures};
+use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
 use shoal_node::{Membership, Worker, WorkerOrigin};
 use shoal_types::{NodeId, Random, WorkerId};
@@ -163,8 +163,13 @@ where
         let stores = setup.topology.shards_of(here);
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
-        let mut worker_host =
-            WorkerHost::new((here, worker), core, manager_inputs, (directory, stores));
+        let mut worker_host = WorkerHost::new(
+            WorkerPlace { node: here, worker },
+            core,
+            manager_inputs,
+            directory,
+            stores,
+        );
         let others = setup.topology.nodes().iter().map(|node| node.id);
         let others = others.filter(|node| *node != here).collect();
         worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
@@ -262,7 +267,7 @@ fn manager_options(round_trip: Duration) -> ManagerOptions {
     ManagerOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
-/// A leader of the managers' log has to be heard before anybody else wants to lead.
+/// A leader of the managers' log has to be heard before another replica wants to lead.
 fn log_options(round_trip: Duration) -> shoal_raft::RaftOptions {
     let options = shoal_raft::RaftOptions::default();
     let heartbeat = options.heartbeat.max(2 * round_trip);

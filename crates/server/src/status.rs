@@ -16,7 +16,7 @@ use shoal_types::{Epoch, NodeId, ShardId, Time};
 pub struct NodeStatus {
     /// The node's number.
     pub node: u32,
-    /// Its name.
+    /// The name of the node in the topology.
     pub name: String,
     /// The identity of the cluster, drawn when it was founded. `None` until the node has joined it, and without managers.
     #[serde(default)]
@@ -79,7 +79,7 @@ pub struct NodeStatus {
 pub struct VersionsStatus {
     /// The oldest; 0 from a node that does not say.
     pub oldest: u16,
-    /// The newest.
+    /// The newest version of messages that is spoken.
     pub newest: u16,
 }
 
@@ -92,7 +92,7 @@ impl From<MessageVersions> for VersionsStatus {
 /// A node that a worker reaches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its number.
+    /// The number of the node in the topology.
     pub node: u32,
     /// The version of messages that the two speak.
     pub version: u16,
@@ -117,7 +117,7 @@ pub struct ManagerStatus {
 /// A shard, as a worker knows it. Clocks are those of the shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardStatus {
-    /// Its number.
+    /// The number of the shard in the topology.
     pub shard: u32,
     /// The configuration makes this node its leader, in this process.
     pub appointed: bool,
@@ -165,13 +165,13 @@ pub struct LossStatus {
 /// How an epoch ended whose end was lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEndStatus {
-    /// Which epoch.
+    /// The epoch whose end was lost.
     pub epoch: u32,
     /// Live nodes knew it to be durable so far.
     pub known: u64,
-    /// The survivors had it so far, once that is known,
+    /// The clock up to which the survivors hold the epoch, once that is known.
     pub held: Option<u64>,
-    /// and here it ended. What the shard wrote between these two clocks is missing.
+    /// The clock at which the epoch ended. What the shard wrote between `held` and this is missing.
     pub end: Option<u64>,
 }
 
@@ -189,7 +189,7 @@ pub struct LackingStatus {
 /// A stream, as one of its replicas sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamStatus {
-    /// Its shard.
+    /// The number of the shard that is replicated.
     pub shard: u32,
     /// Whether this node leads it.
     pub leading: bool,
@@ -206,7 +206,7 @@ pub struct StreamStatus {
 /// A replica of a stream, as its leader sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FollowerStatus {
-    /// Its node.
+    /// The number of the node that holds the replica.
     pub node: u32,
     /// Entries of the leader that it has not acknowledged.
     pub behind: u64,

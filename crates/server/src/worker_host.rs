@@ -37,7 +37,7 @@ pub enum WorkerCommand {
     Told(ToNode),
     /// Send this to the same worker of another node.
     Send {
-        /// Which node.
+        /// The node that the frame is for.
         to: NodeId,
         /// A whole frame.
         frame: Bytes,
@@ -124,11 +124,13 @@ pub(crate) struct WorkerHost<E: Engine> {
 
 impl<E: Engine> WorkerHost<E> {
     pub(crate) fn new(
-        (node, worker_id): (NodeId, WorkerId),
+        place: WorkerPlace,
         worker: Worker<E>,
         manager_inputs: Option<InputSender>,
-        (directory, stores): (Directory, Vec<(ShardId, Arc<Store>)>),
+        directory: Directory,
+        stores: Vec<(ShardId, Arc<Store>)>,
     ) -> WorkerHost<E> {
+        let WorkerPlace { node, worker: worker_id } = place;
         WorkerHost {
             node,
             worker_id,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// Now.
+/// Reads the process's monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "see the module")]
 pub fn now() -> Instant {
     Instant::now()

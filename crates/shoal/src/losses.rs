@@ -27,7 +27,7 @@ pub struct Acceptance {
     pub access: Access,
     /// What lets operators in.
     pub operator: Access,
-    /// The shard.
+    /// The shard whose majority is lost.
     pub shard: ShardId,
     /// How long it may take.
     pub within: Duration,
@@ -50,9 +50,10 @@ pub struct LossSurvey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EpochGap {
     epoch: u32,
-    /// The survivors have all of it up to this clock,
+    /// The clock up to which the survivors hold all of the epoch.
     held: u64,
-    /// and some node knows it to be durable up to this one; the greatest of all where the shard had ended the epoch.
+    /// The clock up to which some node knows it to be durable; the greatest of all where the shard had ended the
+    /// epoch.
     durable: u64,
 }
 
@@ -100,7 +101,8 @@ impl Acceptance {
     /// Why it is not done, or not for certain.
     pub async fn accept(
         &self,
-        (number, at_s): (u64, u64),
+        number: u64,
+        at_s: u64,
         say: impl FnMut(&str),
     ) -> Result<AcceptedLoss, ChangeError> {
         let topology = self.topology().await?;

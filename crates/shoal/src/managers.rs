@@ -93,7 +93,7 @@ impl ManagersOverview {
         }
     }
 
-    /// A table.
+    /// The report as a table for the terminal.
     pub fn text(&self) -> String {
         let none = || "–".to_owned();
         let rows = self.managers.iter().map(|row| {
@@ -211,9 +211,9 @@ pub struct ManagerReplacement {
 pub enum WantedManagers {
     /// Another one instead of this one.
     Replace {
-        /// Who goes.
+        /// The node whose manager is removed.
         outgoing: String,
-        /// Who comes.
+        /// The node that will host a manager in its place.
         incoming: String,
     },
     /// These two as well.
@@ -243,7 +243,7 @@ impl ManagerReplacement {
         let request = ManagersRequest::new(&topology, wanted)?;
         let began = now();
         let (mut leader, mut said) = (None, String::new());
-        let mut stage = "nobody has answered yet".to_owned();
+        let mut stage = "no node has answered yet".to_owned();
         while began.elapsed() < self.within {
             if leader.is_none() {
                 leader = self.leader().await;

@@ -159,9 +159,9 @@ impl ManagersRecovery {
 struct SurvivorChoice {
     node: NodeId,
     cluster: String,
-    /// All that had managers, by the latest list,
+    /// The nodes with managers, by the latest list.
     managers: Vec<NodeId>,
-    /// and how many of them answer. Whether a majority of them is of use, they know.
+    /// How many of them answer. Whether a majority of them is of use, they know.
     answering: usize,
 }
 

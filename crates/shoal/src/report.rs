@@ -90,7 +90,7 @@ impl StatusReport {
         }
         let leaders = self.leaders();
         let vacant = (0..self.topology.shards()).find(|shard| !leaders.contains_key(shard));
-        self.outages().into_iter().next().or(vacant.map(|shard| format!("nobody leads S{shard}")))
+        self.outages().into_iter().next().or(vacant.map(|shard| format!("no node leads S{shard}")))
     }
 
     /// Why shards cannot be served, by the node that knows the latest configuration: a sentence for each.
@@ -226,8 +226,8 @@ impl StatusReport {
             node.map_or_else(none, |node| node.name.clone())
         };
         let Some(status) = leader else {
-            let nobody = "nobody".to_owned();
-            return [format!("S{shard}"), nobody, none(), none(), none(), none(), none()];
+            let leader = "none".to_owned();
+            return [format!("S{shard}"), leader, none(), none(), none(), none(), none()];
         };
         let empty = ShardStatus::default();
         let known = status.shards.iter().find(|it| it.shard == shard).unwrap_or(&empty);
@@ -435,7 +435,7 @@ mod tests {
         let (well, missing) = damaged(|report| report.nodes[1] = gone);
         assert_eq!((well, missing.as_deref()), (false, Some("n1 does not answer")));
         let (well, missing) = damaged(|report| report.nodes[0] = node(0, false));
-        assert_eq!((well, missing.as_deref()), (false, Some("nobody leads S0")));
+        assert_eq!((well, missing.as_deref()), (false, Some("no node leads S0")));
         type Damage = fn(&mut NodeStatus);
         let damages: [(Damage, &str); 3] = [
             (|node| node.lease_ms = Some(0), "n2 has no lease"),

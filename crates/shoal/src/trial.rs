@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A workload that can be set up on a cluster of any number of shards.
 pub trait Placeable {
-    /// Itself.
+    /// The workload, set up on a database.
     type Placed: Placed;
 
     /// Sets it up on `db`, a cluster of so many shards.
@@ -35,7 +35,7 @@ pub trait Placeable {
 /// A benchmark of one workload on one local cluster.
 #[derive(Debug)]
 pub struct Trial {
-    /// The cluster.
+    /// The cluster that is started for the trial.
     pub plan: ClusterPlan,
     /// Whether clients live in the leaders, instead of across sockets.
     pub inside: bool,

@@ -25,13 +25,13 @@ pub struct CopyPart {
 /// A version that a copy shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied<'v> {
-    /// Its table.
+    /// The table of the row.
     pub table: TableId,
-    /// Its key.
+    /// The key of the row.
     pub key: &'v [u8],
     /// Its value; `None` for a tombstone.
     pub value: Option<&'v [u8]>,
-    /// Its stamp.
+    /// The stamp of the version.
     pub stamp: StampRef<'v>,
     /// It is the newest committed one of its key.
     pub committed: bool,

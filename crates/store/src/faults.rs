@@ -57,7 +57,7 @@ pub struct StoreBugs {
 }
 
 impl StoreBugs {
-    /// No bug.
+    /// The store without planted bugs.
     pub const NONE: StoreBugs = StoreBugs {
         #[cfg(feature = "faults")]
         bits: 0,

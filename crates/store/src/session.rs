@@ -67,7 +67,7 @@ impl Removals {
     }
 
     /// Puts one back that came out at the other end and has to wait.
-    fn push_front(&mut self, (table, key): (TableId, Box<[u8]>), heap: &mut Heap) {
+    fn push_front(&mut self, table: TableId, key: Box<[u8]>, heap: &mut Heap) {
         heap.count(Self::bytes(&key) as i64);
         self.keys.push_front((table, key));
     }
@@ -199,7 +199,7 @@ impl SessionState {
                 self.retire_chain(unsafe { record.as_ref() }.word().version());
                 self.memory.retire(Retired::Record(record));
             } else if pending {
-                self.removals.push_front((table, key), &mut self.memory.heap);
+                self.removals.push_front(table, key, &mut self.memory.heap);
             }
         }
     }

@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 /// default is the beginning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct WalkPlace {
-    /// The table.
+    /// The table in which the walk goes on.
     pub table: TableId,
-    /// The key.
+    /// The first key that was not visited.
     pub key: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Ballot {
     /// The epoch that made `node` the leader.
     pub epoch: Epoch,
-    /// The leader.
+    /// The node that leads under this ballot.
     pub node: NodeId,
 }
 

@@ -112,7 +112,7 @@ pub enum Aborted {
         /// The limit's name.
         #[coded(with = wire::limit_name)]
         limit: &'static str,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -144,7 +144,7 @@ pub enum Aborted {
     )]
     #[coded(tag = 9)]
     ShardOut {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -188,7 +188,7 @@ pub enum Conflict {
         /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that the error is about.
         key: KeyExcerpt,
     },
     /// Another transaction holds the lock of a key that this one reads or writes.
@@ -198,7 +198,7 @@ pub enum Conflict {
         /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that the error is about.
         key: KeyExcerpt,
     },
     /// A version that was read belongs to another epoch, and is not durable.
@@ -216,7 +216,7 @@ pub enum Conflict {
     #[error("{shard} is being recovered by a new leader")]
     #[coded(tag = 3)]
     Recovering {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -233,7 +233,7 @@ pub enum Conflict {
     #[error("{shard} went on after this transaction took its place there")]
     #[coded(tag = 5)]
     Overtaken {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -241,7 +241,7 @@ pub enum Conflict {
     #[error("{shard} did not answer in time; it has no serving leader that can be reached")]
     #[coded(tag = 7)]
     NoAnswer {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -249,7 +249,7 @@ pub enum Conflict {
     #[error("{shard} can make nothing durable; a majority of its voters does not answer")]
     #[coded(tag = 8)]
     NoMajority {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -298,10 +298,10 @@ pub enum Rejected {
         table: TableId,
         /// The beginning of the key.
         key: KeyExcerpt,
-        /// Its length.
+        /// Its length in bytes.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -314,12 +314,12 @@ pub enum Rejected {
         /// The table that was asked.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that the error is about.
         key: KeyExcerpt,
         /// The value's length.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -330,7 +330,7 @@ pub enum Rejected {
         /// What it would write with this operation.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -338,7 +338,7 @@ pub enum Rejected {
     #[error("the transaction would write more than TRANSACTION_WRITES_MAX = {max} keys; split it")]
     #[coded(tag = 4)]
     TransactionWrites {
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -348,7 +348,7 @@ pub enum Rejected {
     )]
     #[coded(tag = 5)]
     TransactionReads {
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -356,7 +356,7 @@ pub enum Rejected {
     #[error("{max} transactions are open, transactions_max allows no more; finish some first")]
     #[coded(tag = 6)]
     TooManyTransactions {
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -369,7 +369,7 @@ pub enum Rejected {
         /// What the options say.
         #[coded(short)]
         asked: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -382,7 +382,7 @@ pub enum Rejected {
         /// What the database holds now.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -392,7 +392,7 @@ pub enum Rejected {
     )]
     #[coded(tag = 8)]
     TooManyTables {
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -403,7 +403,7 @@ pub enum Rejected {
         /// The name's length.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -446,7 +446,7 @@ pub enum Rejected {
         /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that the error is about.
         key: KeyExcerpt,
     },
     /// An atomic operation met a value it cannot work on.
@@ -456,7 +456,7 @@ pub enum Rejected {
         /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that the error is about.
         key: KeyExcerpt,
         /// The operation that was asked for.
         #[coded(with = wire::operation_name)]
@@ -472,10 +472,10 @@ pub enum Rejected {
     #[error("the call has {bytes} bytes, frames have {max} at most; pass less, or raise the limit")]
     #[coded(tag = 17)]
     CallTooLong {
-        /// Its length.
+        /// Its length in bytes.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -485,10 +485,10 @@ pub enum Rejected {
     )]
     #[coded(tag = 18)]
     AnswerTooLong {
-        /// Its length.
+        /// Its length in bytes.
         #[coded(short)]
         bytes: usize,
-        /// The limit.
+        /// The limit that was reached.
         #[coded(short)]
         max: usize,
     },
@@ -558,7 +558,7 @@ pub enum Unknown {
     #[error("the leader of {shard} failed while it decided; read what should be there")]
     #[coded(tag = 3)]
     Participant {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },
@@ -568,7 +568,7 @@ pub enum Unknown {
     )]
     #[coded(tag = 8)]
     NotDurable {
-        /// The shard.
+        /// The shard that the error is about.
         #[coded(short)]
         shard: ShardId,
     },

@@ -47,10 +47,10 @@ const _: () = assert!(REMOTE_CLOCKS_MAX <= 127);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 #[repr(C)]
 pub struct RemoteClock {
-    /// Whose clock.
+    /// The shard whose clock this is.
     #[coded(short)]
     pub shard: ShardId,
-    /// How far.
+    /// The greatest clock of that shard that is depended on.
     #[coded(short)]
     pub clock: Clock,
 }
@@ -109,7 +109,7 @@ impl Stamp {
         Stamp { epoch, clock, remote: Vec::new() }
     }
 
-    /// Borrows it.
+    /// The borrowed form of this stamp.
     pub fn as_ref(&self) -> StampRef<'_> {
         StampRef { epoch: self.epoch, clock: self.clock, remote: &self.remote }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Time(pub u64);
 
 impl Time {
-    /// The beginning.
+    /// The point from which a clock counts.
     pub const ZERO: Time = Time(0);
 
     /// Later than anything that happens.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A wait that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Wait {
-    /// Who was asked last, if anybody could be.
+    /// The node that was asked last; `None` where none could be reached.
     pub node: Option<NodeId>,
     /// What was to come.
     pub awaited: Awaited,

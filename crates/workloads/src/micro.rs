@@ -93,7 +93,7 @@ pub struct Touched {
     pub table: TableId,
     /// Whether it writes.
     pub writes: bool,
-    /// Its keys.
+    /// The keys that are touched, in this order.
     pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],
 }
 

@@ -16,7 +16,7 @@ pub struct Tally {
 impl Tally {
     const PLACES: usize = 64;
 
-    /// Zero.
+    /// A tally in which nothing is counted.
     pub fn new() -> Tally {
         Tally { places: std::array::from_fn(|_| Padded::default()) }
     }

@@ -82,7 +82,7 @@ impl Zipf {
 pub struct Scrambled {
     zipf: Zipf,
     multiplier: u64,
-    /// floor((2^64 - 1) / n): dividing by n is multiplying with it.
+    /// The number floor((2^64 - 1) / n): dividing by n is multiplying with it.
     reciprocal: u64,
 }
 

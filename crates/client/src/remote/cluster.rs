@@ -85,7 +85,7 @@ impl Db {
         }
         let own = options.access.identity.or(connection.identity);
         let world = Arc::new(Sockets::new(options.access.clone(), region));
-        let cluster = Cluster::new(world, options, addresses, (directory, own), random);
+        let cluster = Cluster::new(world, options, addresses, directory, own, random);
         let ClusterInner { client_shared, lines, .. } = &*cluster.inner;
         let place = WorkerPlace { node: connection.node, worker: connection.worker };
         client_shared.view.met(place.node, &address);
@@ -111,14 +111,15 @@ impl Cluster {
         random: Random,
     ) -> Cluster {
         let own = options.access.identity;
-        Cluster::new(world, options.checked(), Vec::new(), (heard, own), random)
+        Cluster::new(world, options.checked(), Vec::new(), heard, own, random)
     }
 
     fn new(
         world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
         addresses: Vec<Arc<str>>,
-        (heard, own): (Directory, Option<ClusterId>),
+        heard: Directory,
+        own: Option<ClusterId>,
         random: Random,
     ) -> Cluster {
         let told = heard.configuration.as_ref().and_then(|configured| configured.cluster);

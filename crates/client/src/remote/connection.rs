@@ -37,7 +37,7 @@ pub(super) struct NodeConnection {
     ended: watch::Sender<Option<Cause>>,
     /// When something came last.
     heard_at: Mutex<Time>,
-    /// When it was asked last whether anybody is there.
+    /// When the node was probed last.
     probed_at: Mutex<Time>,
 }
 
@@ -129,7 +129,7 @@ impl NodeConnection {
         self.act(session, |session, _| act(session))
     }
 
-    /// Asks once more for what may not have been heard, and whether anybody is there.
+    /// Sends again what may have been lost, and probes the node.
     pub(super) fn ask_again(&self, session: &SharedSession, client_shared: &ClientShared) {
         self.act(session, ClientSession::send_again);
         lock(&self.book).register_again();

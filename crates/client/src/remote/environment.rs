@@ -74,7 +74,7 @@ pub struct ConnectFailure {
 pub struct EnvironmentConnection {
     /// The node at the other end.
     pub node: NodeId,
-    /// Its worker.
+    /// The worker of the node that serves the connection.
     pub worker: WorkerId,
     /// Which founding of the cluster it belongs to, as far as it knew when it let the client in.
     pub identity: Option<ClusterId>,

@@ -14,7 +14,7 @@ pub(super) struct Retransmission {
     backoff: Backoff,
     /// Waits that have brought no answer.
     in_vain: u32,
-    /// The deadline.
+    /// The time at which the request is given up.
     until: Time,
 }
 
@@ -25,7 +25,7 @@ impl Retransmission {
         Retransmission { backoff, in_vain: 0, until }
     }
 
-    /// The deadline.
+    /// The time at which the request is given up.
     pub(super) fn until(&self) -> Time {
         self.until
     }

@@ -107,7 +107,7 @@ impl ClusterInner {
         }
     }
 
-    /// Its surroundings.
+    /// The environment: clock, connections and tasks.
     pub(super) fn world(&self) -> &dyn ClientEnvironment {
         &*self.client_shared.world
     }

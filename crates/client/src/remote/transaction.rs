@@ -309,7 +309,7 @@ impl ClusterTransaction {
         let key = Bytes::copy_from_slice(key);
         // What was read ahead is not what a read would see now.
         lock(&self.ahead).forget(table, &key);
-        lock(&self.writes).add((table, key), value)
+        lock(&self.writes).add(table, key, value)
     }
 
     fn take_writes(&self) -> impl Iterator<Item = Operation> + use<> {
@@ -484,7 +484,8 @@ fn given_up() -> Error {
 }
 
 impl BufferedWrites {
-    fn add(&mut self, key: (TableId, Bytes), value: Option<Bytes>) -> Result<()> {
+    fn add(&mut self, table: TableId, key: Bytes, value: Option<Bytes>) -> Result<()> {
+        let key = (table, key);
         let size =
             |key: &Bytes, value: &Option<Bytes>| key.len() + value.as_ref().map_or(0, Bytes::len);
         let before = self.waiting.get(&key).map_or(0, |before| size(&key.1, before));

@@ -23,7 +23,7 @@ const REGISTRATION: u64 = 9;
 pub enum Do {
     /// What comes naturally: reads find nothing, all else succeeds.
     Naturally,
-    /// It answers.
+    /// The node sends this reply.
     Reply(ClientReply),
     /// It answers what was asked before as well, in this order.
     Replies(Vec<ClientReply>),

@@ -106,9 +106,9 @@ pub struct ManagerClient {
     configuration: Option<Arc<Configuration>>,
     /// No word of managers of an earlier generation counts.
     pledged: Generation,
-    /// The last epoch that is closed, as far as this node knows,
+    /// The last epoch that is closed, as far as this node knows.
     closed: Epoch,
-    /// and those up to it whose FVW the owner was not told.
+    /// Epochs up to `closed` whose final ends the owner was not told.
     untold: BTreeSet<Epoch>,
     round: u64,
     /// Heartbeats without an answer: their numbers, and when they were sent.

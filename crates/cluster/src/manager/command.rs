@@ -64,13 +64,13 @@ pub struct HeartbeatRecord {
 /// The leadership in whose name something is said. It counts while the configuration says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct LeadershipClaim {
-    /// Who speaks,
+    /// The node that claims to lead.
     pub node: NodeId,
-    /// in which incarnation,
+    /// The incarnation of that node.
     pub incarnation: Incarnation,
-    /// as the leader of this shard,
+    /// The shard that it claims to lead.
     pub shard: ShardId,
-    /// under this ballot.
+    /// The ballot of its appointment.
     pub ballot: Ballot,
 }
 
@@ -117,31 +117,31 @@ pub enum Action {
         /// How it ended there, in the engine's form.
         end: EpochEnd,
     },
-    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
+    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before any node
     /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
     #[coded(tag = 6)]
     Close {
-        /// The leader of the shard says so,
+        /// The leader of the shard, which asks for it.
         claim: LeadershipClaim,
-        /// of this epoch.
+        /// The epoch that is to be closed.
         epoch: Epoch,
     },
     /// A replica that was empty has all that its leader began with, under the leader's ballot.
     #[coded(tag = 4)]
     CaughtUp {
-        /// The leader says so,
+        /// The leader of the shard, which reports it.
         claim: LeadershipClaim,
-        /// of this replica,
+        /// The node of the replica that has caught up.
         replica: NodeId,
-        /// in this incarnation.
+        /// The incarnation of that node.
         incarnation: Incarnation,
     },
     /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
     #[coded(tag = 13)]
     Known {
-        /// The node,
+        /// The node that tells what it knows.
         node: NodeId,
-        /// in which incarnation.
+        /// The incarnation of that node.
         incarnation: Incarnation,
         /// The shard.
         shard: ShardId,

@@ -60,7 +60,7 @@ impl LeaseTracker {
 
     /// Takes a heartbeat of the incarnation that the machine knows, whose node knows that `granted` was.
     ///
-    /// Not of a node that speaks and does not hear: its lease is of no use to anybody.
+    /// Not of a node that speaks and does not hear: its lease is of no use to clients.
     pub(super) fn hear(
         &mut self,
         now: Time,

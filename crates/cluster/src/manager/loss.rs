@@ -76,9 +76,9 @@ pub struct LostEnd {
     pub known: EpochEnd,
     /// A live node had heard that it ended there: nothing is to be forced.
     pub has_ended: bool,
-    /// The survivors have all of it up to here, once that is known,
+    /// How far the survivors hold all of the epoch, once that is known.
     pub held: Option<EpochEnd>,
-    /// and here it ends. What is between is missing.
+    /// The end that the epoch is given. What is between `held` and this is missing.
     pub end: Option<EpochEnd>,
 }
 

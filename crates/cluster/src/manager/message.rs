@@ -19,15 +19,15 @@ pub enum ToManager {
     /// `Stranger` or `Welcome` where the process is not that of the incarnation.
     #[coded(tag = 0)]
     Heartbeat {
-        /// The sender's process,
+        /// The sender's process.
         instance: ProcessInstance,
-        /// its incarnation, 0 if it does not know one,
+        /// The incarnation of the process; 0 if it does not know one.
         incarnation: Incarnation,
-        /// the number of the heartbeat in this process,
+        /// The number of the heartbeat in this process.
         round: u64,
-        /// that of the latest one that was granted, so that the manager sees whether it is heard too,
+        /// The number of the latest heartbeat that was granted, by which the manager sees whether it is heard too.
         granted: u64,
-        /// and the configuration it has.
+        /// The revision of the configuration that the sender has.
         known: Revision,
     },
     /// Admit me. In answer to `Stranger`. A repeat is answered with the same `Welcome`.

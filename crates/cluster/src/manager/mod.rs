@@ -28,7 +28,7 @@
 //!    itself, without the log, when it is certain that it led at that time, and that no tick on its way takes the node
 //!    for dead; each tick tells of all that was heard in the last lease. The argument is in `lease_tracker.rs`.
 //! 3. The lease has run out when a tick of the *same* manager carries a time that is L·(1+ρ) later on that manager's
-//!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is anybody else
+//!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is another node
 //!    appointed, and knows of it only after that tick was applied.
 //! 4. Times of different managers are never compared. A manager in a new term first proposes
 //!    [`Action::Take`] and, once that is applied *to its own machine*, commands with times. The first
@@ -40,7 +40,7 @@
 //!    node that has it. So a node that was deposed, and is heard again, does not hold its old leadership
 //!    under its new lease.
 //! 6. A leadership belongs to one incarnation of a node. A node that has restarted does not lead what it
-//!    led, and its former process may still be about, as far as anybody can tell: its shards wait until
+//!    led, and its former process may still be about, as far as the manager can tell: its shards wait until
 //!    the lease of that process has run out as well. Once it asks to be admitted, its former process is heard no more, and
 //!    the request carries when that was last.
 //!

@@ -77,9 +77,9 @@ pub struct HeardEpochs {
 /// What a node remembers of the managers before.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Recollection {
-    /// Its process,
+    /// The process that remembers this.
     pub instance: ProcessInstance,
-    /// and the number of that; 0 if no manager has admitted it.
+    /// The incarnation of that process; 0 if no manager has admitted it.
     pub incarnation: Incarnation,
     /// The generation to which it has pledged.
     pub pledged: Generation,

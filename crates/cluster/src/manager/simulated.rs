@@ -16,9 +16,9 @@ const ASK_EVERY: Duration = Duration::from_millis(75);
 /// How fast and how reliable the log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPace {
-    /// From a proposal to its commitment, and from that to each replica: this at least
+    /// The shortest time from a proposal to its commitment, and from that to each replica.
     pub delay_min: Duration,
-    /// and this at most.
+    /// The longest time for each of the two.
     pub delay_max: Duration,
     /// Proposals, in a hundred, that take ten times as long.
     pub late_percent: u64,

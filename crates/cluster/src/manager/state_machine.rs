@@ -43,9 +43,9 @@ pub enum Applied {
     Joined {
         /// The node.
         node: NodeId,
-        /// Its process,
+        /// The process of the node that is admitted.
         instance: ProcessInstance,
-        /// by its new number.
+        /// The incarnation under which it is admitted.
         incarnation: Incarnation,
     },
     /// A node's lease has run out.
@@ -99,9 +99,9 @@ pub enum Applied {
     CaughtUp {
         /// The shard.
         shard: ShardId,
-        /// The replica,
+        /// The node of the replica.
         replica: NodeId,
-        /// in this incarnation of its node.
+        /// The incarnation of that node.
         incarnation: Incarnation,
     },
     /// What came of a request.

@@ -23,7 +23,7 @@ pub struct Node {
     pub name: String,
     /// Where it runs.
     pub datacenter: DatacenterId,
-    /// Where it listens, if anybody said; no other node does there.
+    /// The address at which it listens, if the topology has one; no other node does there.
     pub address: Option<String>,
 }
 

@@ -101,7 +101,7 @@ impl Run {
         self.random.below(self.world.servers.len() as u64) as usize
     }
 
-    /// Anybody's clock runs otherwise, as fast or slow as it may.
+    /// The clock of some node or manager runs otherwise, as fast or slow as it may.
     fn bend_clock(&mut self) {
         let bound = i64::from(self.world.options.drift_ppm);
         let rate =

@@ -13,7 +13,7 @@ type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
 /// answers that others wait for above all, has its turn before more new work; so only the steps of a
-/// timer let anybody in, which comes after that, and each only so many.
+/// timer let transactions in, which comes after that, and each only so many.
 #[derive(Debug)]
 pub struct Admission {
     node: NodeId,

@@ -10,7 +10,7 @@ use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark
 pub enum MakoObservation {
     /// A transaction read a version here, present or a tombstone.
     Read {
-        /// Who.
+        /// The transaction that was observed.
         transaction: TransactionId,
         /// The shard that keeps the version.
         shard: ShardId,
@@ -43,14 +43,14 @@ pub enum MakoObservation {
         transaction: TransactionId,
         /// The shard.
         shard: ShardId,
-        /// Which.
+        /// The clock that the shard drew for it.
         clock: Clock,
         /// Its piece was installed; otherwise its coordinator gave it up.
         installed: bool,
     },
     /// The coordinator has certified a transaction.
     Certified {
-        /// Which.
+        /// The transaction that was observed.
         transaction: TransactionId,
         /// The shard as which `stamp` is written.
         own: ShardId,
@@ -138,7 +138,7 @@ pub enum MakoObservation {
     },
     /// An epoch has opened on this node, for all of its workers: the ones before are closed (rule M8).
     Opened {
-        /// Which.
+        /// The epoch that has opened.
         epoch: Epoch,
     },
     /// A pass that rolls back has found a committed tombstone as the newest version of a key, and lets it go: nothing older
@@ -158,7 +158,7 @@ pub enum MakoObservation {
     },
     /// A client or task is told that a certified transaction was rolled back.
     RolledBack {
-        /// Which.
+        /// The transaction that was observed.
         transaction: TransactionId,
         /// Is its epoch settled? Else a shard has ended the epoch before what it depends on.
         settled: bool,

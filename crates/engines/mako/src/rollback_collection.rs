@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Records that a step looks at.
 const RECORDS_MAX: usize = 256;
 
-/// After this the next part follows,
+/// The pause before the next part.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// and after this, where locks were in the way.
+/// The pause before the next part where locks were in the way.
 pub(super) const LOCKED_PAUSE: Duration = Duration::from_millis(2);
 
 /// A pass over a store.

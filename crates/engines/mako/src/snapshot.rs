@@ -277,7 +277,7 @@ impl Mako {
     }
 }
 
-/// Taking.
+/// Receives snapshots of shards.
 impl Mako {
     /// A part of a copy has come.
     pub(super) fn take_part(

@@ -103,7 +103,7 @@ pub(super) enum CommitPlan {
     Own(usize),
     /// One of another node's.
     Other(ShardId),
-    /// Several.
+    /// Several shards wrote: they prepare, and the decision follows.
     TwoPhase,
 }
 

@@ -30,7 +30,7 @@ pub enum TwoPhaseCommitMessage {
     Reply {
         /// Whose branch.
         transaction: TransactionId,
-        /// Where.
+        /// The shard of the branch.
         #[coded(short)]
         shard: ShardId,
         /// Which request it answers.
@@ -265,7 +265,7 @@ pub enum TwoPhaseCommitReply {
     /// To anything else: it cannot be. The branch is over.
     #[coded(tag = 5)]
     Refused {
-        /// Why.
+        /// The reason why the request is refused.
         error: Error,
     },
 }

@@ -31,7 +31,7 @@ trait StreamWords {
     fn length(&self, name: &str) -> LogLength;
     fn list(&self, name: &str) -> impl Iterator<Item = &str>;
     fn nodes(&self, name: &str) -> Vec<NodeId>;
-    /// `epoch.node`.
+    /// The ballot that is written as `epoch.node`.
     fn ballot(&self, name: &str) -> Ballot;
     fn entries(&self) -> Vec<Bytes>;
 }

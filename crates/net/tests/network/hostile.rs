@@ -307,7 +307,7 @@ fn a_peer_with_another_secret_or_in_a_former_process_stays_out() {
     first.wait_up(NodeId(0));
 }
 
-/// Tells nothing.
+/// A core that does nothing with its inputs.
 struct Deaf;
 
 impl shoal_net::Core for Deaf {

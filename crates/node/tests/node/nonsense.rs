@@ -2,7 +2,7 @@
 //! that comes from outside stops a worker.
 //!
 //! *Strangers* say what they have no right to say, or what cannot be: it is dropped, and the honest work
-//! ends well. *Liars* say anything in anybody's name. What becomes of the data then is what names and
+//! ends well. *Liars* say anything in the name of any node. What becomes of the data then is what names and
 //! ballots are trusted for; but no node stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
 

@@ -28,12 +28,12 @@ pub enum RaftRequest {
     Snapshot(Vote, MachineSnapshot),
 }
 
-/// The answer.
+/// The answer to a [`RaftRequest`].
 #[derive(Debug)]
 pub enum RaftResponse {
-    /// To `Append`.
+    /// The answer to `Append`.
     Append(AppendEntriesResponse<Number>),
-    /// To `Vote`.
+    /// The answer to `Vote`.
     Vote(VoteResponse<Number>),
     /// To `Snapshot`: the leader that the follower follows.
     Snapshot(Vote),

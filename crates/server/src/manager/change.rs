@@ -36,7 +36,7 @@ pub(super) struct ChangeContext {
 pub(super) enum RequestedChange {
     /// One node instead of another, or of itself.
     Replace { outgoing: NodeId, incoming: NodeId },
-    /// Two more.
+    /// Two more managers are added.
     Add([NodeId; 2]),
 }
 

@@ -25,7 +25,8 @@ pub(super) struct ManagerHost {
 impl ManagerHost {
     pub(super) fn new(
         manager: Manager<CarriedLog>,
-        (replica, log): (RaftReplica, shoal_raft::RaftHandle),
+        replica: RaftReplica,
+        log: shoal_raft::RaftHandle,
         rpc: Rpc,
         clock: SystemClock,
     ) -> ManagerHost {

@@ -5,7 +5,7 @@ use super::change::{ChangeContext, ChangeTask, PendingChange, RequestedChange};
 use super::folder::{LogStorage, ManagerFolder};
 use super::host::ManagerHost;
 use super::operator::{FromOperator, OperatorRefusal, RecoveryStage, ToOperator};
-use super::recovery::{AcceptedRecovery, ManagerRecovery};
+use super::recovery::{AcceptedRecovery, ListHolder, ManagerRecovery};
 use super::rpc::Rpc;
 use super::{ManagerInput, ManagerPlan, SharedStatus};
 use crate::envelope::{Envelope, Hosting, RpcReply, RpcRequest};
@@ -110,7 +110,7 @@ impl ManagerInbox {
         let rpc = self.rpc.clone();
         let machine = StateMachine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
         let first = machine.clone();
-        let replica = match storage {
+        let (replica, log) = match storage {
             LogStorage::Disk(disk) => {
                 shoal_raft::start(node, new, options, first, disk, rpc).await?
             }
@@ -120,7 +120,8 @@ impl ManagerInbox {
         };
         let drawn = ClusterId::draw(&mut self.plan.random);
         let manager = Manager::new(CarriedLog::default(), machine, drawn);
-        let mut manager_host = ManagerHost::new(manager, replica, self.rpc.clone(), self.clock);
+        let mut manager_host =
+            ManagerHost::new(manager, replica, log, self.rpc.clone(), self.clock);
         tracing::info!(manager_client = %manager_host.log.me(), "a manager is hosted here");
         self.shared_status.state().log = Some(manager_host.log.clone());
         manager_host.step(ManagerEvent::Timer)?;
@@ -189,7 +190,13 @@ impl ManagerInbox {
             } => {
                 if let Some(recovery) = &mut self.recovery {
                     let now = self.clock.now();
-                    recovery.hear(now, (from, version), generation, told, self.plan.node);
+                    recovery.hear(
+                        now,
+                        ListHolder { node: from, version },
+                        generation,
+                        told,
+                        self.plan.node,
+                    );
                 }
             }
             ManagerInput::FromNode { from, version, message } => {
@@ -233,7 +240,7 @@ impl ManagerInbox {
                     }
                     FromOperator::CheckLoss { shard } => self.check_loss(shard),
                     FromOperator::AcceptLoss { shard, number, at_s } => {
-                        self.accept_loss(shard, (number, at_s))?
+                        self.accept_loss(shard, number, at_s)?
                     }
                 };
                 tracing::info!(node = %self.plan.node, ?wanted, ?told, "an operator asks");
@@ -354,7 +361,8 @@ impl ManagerInbox {
     fn accept_loss(
         &mut self,
         shard: ShardId,
-        (number, at_s): (u64, u64),
+        number: u64,
+        at_s: u64,
     ) -> Result<ToOperator, Stopped> {
         let manager_host = match self.leading() {
             Ok(manager_host) => manager_host,

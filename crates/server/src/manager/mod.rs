@@ -71,7 +71,7 @@ pub(crate) enum ManagerInput {
     FromNode { from: NodeId, version: u64, message: ToManager },
     /// Another manager inbox asks something.
     Ask { from: NodeId, number: u64, question: RpcRequest },
-    /// And answers.
+    /// The answer of another node to a request with this number.
     Answer { from: NodeId, number: u64, answer: RpcReply },
     /// Who the managers are, as another manager inbox knows.
     Members { from: NodeId, members: LogMembers },

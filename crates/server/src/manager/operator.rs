@@ -13,22 +13,22 @@ pub enum FromOperator {
     /// done: it goes on for as long as it is asked for. Harmless if repeated.
     #[coded(tag = 0)]
     ReplaceManager {
-        /// Who goes.
+        /// The node whose manager is removed.
         outgoing: NodeId,
-        /// Who comes.
+        /// The node that will host a manager in its place.
         incoming: NodeId,
     },
     /// May the loss of the shard's majority be accepted, and what survives? Changes nothing.
     #[coded(tag = 1)]
     CheckLoss {
-        /// Which shard.
+        /// The shard that has lost the majority of its replicas.
         shard: ShardId,
     },
     /// The majority of the shard's voters is lost for good: the survivors go on with what they hold. To be asked again and
     /// again, of the manager that leads, until it is over. Harmless if repeated.
     #[coded(tag = 2)]
     AcceptLoss {
-        /// Which shard.
+        /// The shard that has lost the majority of its replicas.
         shard: ShardId,
         /// Drawn by the operator: a repeat has the same.
         number: u64,
@@ -45,18 +45,18 @@ pub enum FromOperator {
     RecoverManagers {
         /// Drawn by the operator: a repeat has the same.
         number: u64,
-        /// The nodes that the operator was shown as silent,
+        /// The nodes that the operator was shown as silent.
         silent: Vec<NodeId>,
-        /// and the shards that were shown as lost. It is refused if it would cost others.
+        /// The shards that the operator was shown as lost. The recovery is refused if it would cost others.
         lost: Vec<ShardId>,
     },
     /// These two nodes are to host managers, too. To be asked again and again, of the manager that leads, until it is done:
     /// it goes on for as long as it is asked for. Harmless if repeated.
     #[coded(tag = 5)]
     AddManagers {
-        /// One,
+        /// One of the two nodes that are to host managers.
         first: NodeId,
-        /// and the other, since there are 1, 3 or 5.
+        /// The other one: managers are added in pairs, since there are 1, 3 or 5.
         second: NodeId,
     },
 }
@@ -111,9 +111,9 @@ pub struct RememberedManagers {
     pub lost: Vec<ShardId>,
     /// Nodes remember so many configurations that the log of this manager lacks.
     pub lacking: u64,
-    /// The newest configuration that is remembered has this epoch,
+    /// The epoch of the newest configuration that is remembered.
     pub epoch: Epoch,
-    /// and nodes have heard that this one was opened.
+    /// The latest epoch that nodes have heard to be open.
     pub heard: Epoch,
     /// A recovery was begun before: nodes that have pledged take nothing from the managers that they had.
     pub pledged: bool,
@@ -128,9 +128,9 @@ pub enum RecoveryStage {
     /// Its manager learns the log.
     #[coded(tag = 1)]
     Learning {
-        /// Entries that it has,
+        /// Entries that the incoming manager has.
         has: u64,
-        /// of so many.
+        /// How many there are in all.
         of: u64,
     },
     /// It votes, and the outgoing one is to do so no more.
@@ -142,9 +142,9 @@ pub enum RecoveryStage {
     /// Nodes are asked what they remember.
     #[coded(tag = 4)]
     Asking {
-        /// So many have said it,
+        /// Nodes that have answered.
         told: u64,
-        /// of so many.
+        /// How many there are in all.
         of: u64,
     },
 }
@@ -182,9 +182,9 @@ pub enum OperatorRefusal {
     /// The recovery of the managers would cost more than the operator was shown.
     #[coded(tag = 8)]
     LosesMore {
-        /// What these nodes have in memory,
+        /// Nodes whose memory would be lost.
         silent: Vec<NodeId>,
-        /// and the majority of these shards.
+        /// Shards of which no majority would remember anything.
         lost: Vec<ShardId>,
     },
 }

@@ -33,9 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AcceptedRecovery {
     pub(super) number: u64,
-    /// The nodes that were shown as silent,
+    /// The nodes that the operator was shown as silent.
     pub(super) silent: Vec<NodeId>,
-    /// and the shards that were shown as lost.
+    /// The shards that the operator was shown as lost.
     pub(super) lost: Vec<ShardId>,
 }
 
@@ -54,9 +54,16 @@ pub(super) struct ManagerRecovery {
     asked: Time,
 }
 
+/// A node that has answered, and the version of the list of managers that it has.
+pub(super) struct ListHolder {
+    pub(super) node: NodeId,
+    pub(super) version: u64,
+}
+
 impl ManagerRecovery {
     pub(super) fn new(
-        (number, pledges): (Option<u64>, bool),
+        number: Option<u64>,
+        pledges: bool,
         generation: Generation,
         nodes: usize,
         now: Time,
@@ -112,18 +119,19 @@ impl ManagerRecovery {
     pub(super) fn hear(
         &mut self,
         now: Time,
-        (from, version): (NodeId, u64),
+        from: ListHolder,
         generation: Generation,
         told: Recollection,
         me: NodeId,
     ) {
+        let ListHolder { node, version } = from;
         let known = told.pledged.max(Generation(version));
         if known > self.generation {
             self.begin_anew(now, known, me);
         } else if generation == self.generation && (!self.pledges || told.pledged == generation) {
             // Who answers a question that asked for no pledge has none of it.
             self.version = self.version.max(version);
-            self.told.insert(from, told);
+            self.told.insert(node, told);
         }
     }
 
@@ -207,8 +215,8 @@ impl ManagerInbox {
         if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
             let version = manager_host.log.status().entries.max(self.shared_status.version());
             let known = manager_host.machine().configuration().generation.max(Generation(version));
-            let how = (number, number.is_some() && !has_majority);
-            self.recovery = Some(ManagerRecovery::new(how, known.next(me), nodes, now));
+            let pledges = number.is_some() && !has_majority;
+            self.recovery = Some(ManagerRecovery::new(number, pledges, known.next(me), nodes, now));
         }
         let Some(recovery) = self.recovery.take_if(|it| it.number == number && it.is_over(now))
         else {
@@ -314,30 +322,42 @@ mod tests {
 
     fn recovery(number: u64) -> (ManagerRecovery, Generation) {
         let first = Generation(0).next(ME);
-        (ManagerRecovery::new((Some(number), true), first, 3, Time(1)), first)
+        (ManagerRecovery::new(Some(number), true, first, 3, Time(1)), first)
     }
 
     #[test]
     fn a_later_pledge_has_all_be_asked_anew_and_silence_ends() {
         let (mut recovery, first) = recovery(7);
-        recovery.hear(Time(1), (NodeId(1), 4), first, told(Generation(0)), ME);
+        recovery.hear(
+            Time(1),
+            ListHolder { node: NodeId(1), version: 4 },
+            first,
+            told(Generation(0)),
+            ME,
+        );
         assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
-        recovery.hear(Time(1), (NodeId(1), 4), first, told(first), ME);
+        recovery.hear(Time(1), ListHolder { node: NodeId(1), version: 4 }, first, told(first), ME);
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert!(!recovery.is_over(Time(2)));
         let other = first.next(NodeId(2));
         let late = Time(1) + ANSWERS_WITHIN;
-        recovery.hear(late, (NodeId(2), 5), first, told(other), ME);
+        recovery.hear(late, ListHolder { node: NodeId(2), version: 5 }, first, told(other), ME);
         assert_eq!((recovery.answered(), recovery.generation), (0, other.next(ME)));
         assert!(!recovery.is_over(late), "all have their time again");
-        recovery.hear(late, (NodeId(1), 9), first, told(first), ME);
+        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, first, told(first), ME);
         assert_eq!(recovery.answered(), 0, "an answer to what was asked before");
         let later = other.next(ME);
-        recovery.hear(late, (NodeId(1), 9), later, told(later), ME);
+        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, later, told(later), ME);
         assert_eq!((recovery.answered(), recovery.version), (1, 9));
         // A list of managers that began without this node.
         let list = Generation(5 << 32 | 1);
-        recovery.hear(late, (NodeId(2), list.0), later, told(later), ME);
+        recovery.hear(
+            late,
+            ListHolder { node: NodeId(2), version: list.0 },
+            later,
+            told(later),
+            ME,
+        );
         assert_eq!((recovery.answered(), recovery.generation), (0, list.next(ME)));
         assert!(recovery.generation.0 > list.0);
         assert!(recovery.is_over(late + ANSWERS_WITHIN));
@@ -349,7 +369,7 @@ mod tests {
         assert!(recovery.goes_on(Some(7), Time(2)));
         assert!(recovery.goes_on(Some(8), Time(3)) && recovery.goes_on(None, Time(3)));
         assert!(!recovery.goes_on(Some(8), Time(2) + PATIENCE), "it is given up");
-        let mut check = ManagerRecovery::new((None, false), first, 3, Time(1));
+        let mut check = ManagerRecovery::new(None, false, first, 3, Time(1));
         assert!(check.goes_on(None, Time(2)) && !check.goes_on(Some(7), Time(3)));
     }
 
@@ -373,7 +393,7 @@ mod tests {
         for node in [0, 1].map(NodeId) {
             let configuration = Some(Arc::clone(machine.configuration()));
             let told = Recollection { configuration, ..told(first) };
-            recovery.hear(Time(1), (node, 1), first, told, ME);
+            recovery.hear(Time(1), ListHolder { node, version: 1 }, first, told, ME);
         }
         assert!(recovery.is_pledged(&machine));
         let accepted = |silent| AcceptedRecovery { number: 7, silent, lost: Vec::new() };

@@ -36,7 +36,7 @@ pub enum PacketDirection {
 pub struct Victim {
     /// Its place among the nodes.
     pub at: usize,
-    /// The node.
+    /// The node that fails.
     pub node: LocalNode,
     cluster: LocalCluster,
 }
@@ -71,7 +71,7 @@ impl InjectedFailure {
     /// A sentence, if there is none.
     pub async fn victim(&self, cluster: &LocalCluster, shard: u32) -> Result<Victim, String> {
         let report = StatusReport::gather(&cluster.addresses(), &Access::open("shoal")).await?;
-        let none = || format!("nobody leads S{shard} at the moment, or there is none");
+        let none = || format!("no node leads S{shard} at the moment, or there is none");
         let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
         Ok(Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() })
     }

@@ -62,7 +62,8 @@ impl RecordedClients {
     /// If the cluster has no tables for them.
     pub fn start(
         cluster: &Cluster,
-        (run, seed): (u32, u64),
+        run: u32,
+        seed: u64,
         expected: Duration,
     ) -> Result<RecordedClients, Error> {
         let cluster = cluster.with_deadline(PATIENCE);

@@ -43,7 +43,7 @@ pub enum FailureKind {
 pub struct Round {
     /// How it failed.
     pub kind: FailureKind,
-    /// Whose leaders.
+    /// The shards whose leaders fail.
     pub shards: Vec<u32>,
     /// What was seen.
     pub seen: ChaosObservations,
@@ -51,7 +51,7 @@ pub struct Round {
     pub whole: Duration,
 }
 
-/// Plays rounds.
+/// Runs rounds of failures against a cluster, one after the other.
 pub struct Rounds {
     folder: ClusterFolder,
     cluster: Cluster,

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// What the writers of one shard have seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShardTally {
-    /// Its number.
+    /// The number of the shard.
     pub shard: u32,
     /// When writes were acknowledged, since the writers began, in order.
     pub acknowledged: Vec<Duration>,
@@ -22,7 +22,7 @@ pub struct ShardTally {
 /// What all have seen.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// By shard.
+    /// What was counted, for each shard.
     pub shards: Vec<ShardTally>,
     /// When the failure began.
     pub struck: Duration,

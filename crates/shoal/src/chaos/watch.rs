@@ -36,8 +36,7 @@ impl ChaosClients {
     ) -> Result<ChaosClients, String> {
         let none = |error: Error| error.to_string();
         let writers = Writers::start(cluster, run, pause).map_err(none)?;
-        let histories =
-            RecordedClients::start(cluster, (run, run.into()), expected).map_err(none)?;
+        let histories = RecordedClients::start(cluster, run, run.into(), expected).map_err(none)?;
         Ok(ChaosClients { writers, histories })
     }
 

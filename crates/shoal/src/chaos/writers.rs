@@ -35,7 +35,7 @@ pub struct Writers {
 
 /// What all of them share.
 struct WritersShared {
-    /// They end.
+    /// Set when the writers are to end.
     stop: AtomicBool,
     /// How many writes of each shard were acknowledged.
     acknowledged: Vec<AtomicU64>,
@@ -81,7 +81,8 @@ impl Writers {
             lanes.spawn(write(
                 cluster.clone(),
                 table,
-                (shard, key),
+                shard,
+                key,
                 began,
                 Arc::clone(&writers_shared),
             ));
@@ -143,7 +144,8 @@ impl Writers {
 async fn write(
     cluster: Cluster,
     table: TableId,
-    (shard, key): (ShardId, Vec<u8>),
+    shard: ShardId,
+    key: Vec<u8>,
     began: Instant,
     writers_shared: Arc<WritersShared>,
 ) -> WriterState {

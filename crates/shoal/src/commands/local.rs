@@ -103,7 +103,7 @@ impl LocalCommand {
         let interrupts = runtime.block_on(async { Interrupts::new() });
         let mut interrupts = interrupts.map_err(|error| CommandError::Usage(error.to_string()))?;
         let running = self.start(&folder, &mut cluster, listeners)?;
-        let watched = self.watch(&folder, cluster, running, (began, &mut interrupts));
+        let watched = self.watch(&folder, cluster, running, began, &mut interrupts);
         let ended = runtime.block_on(watched);
         // The nodes are gone: commands that read it later would find none.
         let _ = folder.clear();
@@ -177,7 +177,7 @@ impl LocalCommand {
         let mut processes = Vec::new();
         for (at, node) in cluster.nodes.iter_mut().enumerate() {
             let wrong = |error: io::Error| CommandError::Database(error.to_string());
-            let child = spawn(folder, namespaces.as_ref(), (at, &node.name)).map_err(wrong)?;
+            let child = spawn(folder, namespaces.as_ref(), at, &node.name).map_err(wrong)?;
             node.process = child.id();
             processes.push(NodeProcess { name: node.name.clone(), child, died: None });
         }
@@ -190,7 +190,8 @@ impl LocalCommand {
         folder: &ClusterFolder,
         mut cluster: LocalCluster,
         mut running: Running,
-        (began, interrupts): (Instant, &mut Interrupts),
+        began: Instant,
+        interrupts: &mut Interrupts,
     ) -> Result<CommandOutcome, CommandError> {
         let written = folder.write(&cluster);
         written.map_err(|error| CommandError::file("write to", &self.folder, error))?;
@@ -249,7 +250,7 @@ impl LocalCommand {
             }
             let wrong =
                 |error| CommandError::Database(format!("{name} does not start again: {error}"));
-            process.child = spawn(folder, namespaces.as_ref(), (at, name)).map_err(wrong)?;
+            process.child = spawn(folder, namespaces.as_ref(), at, name).map_err(wrong)?;
             process.died = None;
             let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
             node.expect("it is one of them").process = process.child.id();
@@ -294,7 +295,8 @@ impl LocalCommand {
 fn spawn(
     folder: &ClusterFolder,
     namespaces: Option<&Namespaces>,
-    (at, name): (usize, &str),
+    at: usize,
+    name: &str,
 ) -> io::Result<Child> {
     let program = std::env::current_exe()?;
     let mut command = match namespaces {

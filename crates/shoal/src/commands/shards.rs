@@ -90,8 +90,9 @@ impl AcceptLoss {
         super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
         let now = shoal_net::SystemClock::new().now().0;
         // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
-        let request = (now, now / 1_000_000_000);
-        let accepted = acceptance.accept(request, |stage| self.say(&format!("{stage}\n"))).await?;
+        let at_s = now / 1_000_000_000;
+        let accepted =
+            acceptance.accept(now, at_s, |stage| self.say(&format!("{stage}\n"))).await?;
         match self.json {
             true => print_json(&accepted)?,
             false => print(&accepted.text())?,

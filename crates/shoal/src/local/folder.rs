@@ -20,7 +20,7 @@ pub struct LocalCluster {
 /// A node of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LocalNode {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
     /// Where it listens.
     pub address: String,
@@ -38,7 +38,7 @@ impl LocalCluster {
     }
 }
 
-/// See the [module](super).
+/// The folder of a local cluster, by its path.
 #[derive(Debug, Clone)]
 pub struct ClusterFolder(pub PathBuf);
 

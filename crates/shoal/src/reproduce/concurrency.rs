@@ -20,7 +20,7 @@ const CLIENTS: [u32; 6] = [1, 4, 16, 50, 100, 200];
 /// Where the throughput of the paper's 2PC stops to grow.
 const PLATEAU: u32 = 50;
 
-/// Figure 11.
+/// Figure 11 of the paper: throughput and latency over the number of clients.
 pub fn over_clients() -> Experiment {
     let load = new_orders(WAREHOUSES);
     let mut runs = Vec::new();

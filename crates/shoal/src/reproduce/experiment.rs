@@ -46,9 +46,9 @@ pub fn add(runs: &mut Vec<ExperimentRun>, run: ExperimentRun) -> RunNumber {
 #[derive(Debug, Serialize)]
 pub struct Chart {
     pub title: &'static str,
-    /// What differs from row to row,
+    /// The quantity that differs from row to row.
     pub axis: &'static str,
-    /// and its unit.
+    /// The unit of `axis`.
     pub unit: &'static str,
     /// What is shown of each run.
     pub quantities: Vec<Quantity>,

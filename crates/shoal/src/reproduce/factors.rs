@@ -20,7 +20,7 @@ const NEAR_CLIENTS: usize = 24;
 /// Transactions a second that the paper has published, by row.
 const PAPERS: [(u32, f64); 5] = [(1, 1.66e6), (2, 1.48e6), (4, 0.47e6), (5, 0.36e6), (6, 0.36e6)];
 
-/// The table.
+/// What each part of the design contributes to the throughput of TPC-C, as a table in the paper has it.
 pub fn table() -> Experiment {
     let load = tpcc(WAREHOUSES);
     let mut runs = Vec::new();

@@ -31,7 +31,7 @@ const LIGHT_KEYS: u32 = 10_000;
 const MEDIAN_MS_MAX: f64 = 52.0;
 const P99_MS_MAX: f64 = 60.0;
 
-/// Figure 7.
+/// Figure 7 of the paper: latency over the size of batches.
 pub fn over_batches() -> Experiment {
     let median = Quantity::Latency(Percentile::P50, "new-order");
     let mut runs = Vec::new();
@@ -95,7 +95,7 @@ pub fn over_batches() -> Experiment {
     }
 }
 
-/// Figure 8.
+/// Figure 8 of the paper: latency under light load.
 pub fn under_light_load() -> Experiment {
     let latency = |percentile| Quantity::Latency(percentile, "read-modify-write");
     let mut runs = Vec::new();

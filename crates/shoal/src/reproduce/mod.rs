@@ -38,7 +38,7 @@ pub use run::Budget;
 pub enum Measured {
     /// Throughput over shards.
     Figure6,
-    /// Batch size.
+    /// Latency over the size of batches.
     Figure7,
     /// Latency under light load.
     Figure8,

@@ -42,14 +42,14 @@ pub struct ExperimentRun {
     pub clients: usize,
 }
 
-/// What runs.
+/// The workload of an experiment.
 #[derive(Debug, Clone, Copy)]
 pub enum ExperimentLoad {
     Micro(ExperimentMicro),
     TpcC(NewOrders),
 }
 
-/// The micro-benchmark.
+/// The parameters of the micro-benchmark in an experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct ExperimentMicro {
     pub keys_of_shard: u32,
@@ -59,7 +59,7 @@ pub struct ExperimentMicro {
     pub all_write: bool,
 }
 
-/// TPC-C.
+/// The parameters of TPC-C's new-order transactions in an experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct NewOrders {
     pub scale: Scale,

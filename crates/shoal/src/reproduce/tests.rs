@@ -253,14 +253,14 @@ fn a_run_that_came_to_nothing_leaves_the_others_standing() {
     let experiment = Measured::Figure9.experiment();
     let mut measured: Vec<_> =
         experiment.runs.iter().map(|_| Ok(measurement(1000.0, 51))).collect();
-    measured[2] = Err("nobody leads S1".to_owned());
+    measured[2] = Err("no node leads S1".to_owned());
     let outcome = ExperimentOutcome::measured(experiment, measured, 1);
     let text = outcome.text();
     assert_eq!(outcome.failures(), 1);
     assert_eq!(line(&text, "25 %"), "25 % – – – – – – –");
-    assert_eq!(line(&text, "warning: 25 %"), "warning: 25 % leave their shard: nobody leads S1");
+    assert_eq!(line(&text, "warning: 25 %"), "warning: 25 % leave their shard: no node leads S1");
     assert!(line(&text, "50 %").starts_with("50 % 1,000 1.00 ×"));
-    assert!(outcome.json().contains("nobody leads S1"));
+    assert!(outcome.json().contains("no node leads S1"));
 }
 
 #[test]

@@ -32,7 +32,7 @@ struct Scaled {
     papers: &'static [(u32, f64)],
 }
 
-/// Figure 6.
+/// Figure 6 of the paper: throughput over the number of shards.
 pub fn over_shards() -> Experiment {
     let orders = Scaled {
         title: "TPC-C over shards",
@@ -115,7 +115,7 @@ impl Scaled {
     }
 }
 
-/// Figure 9.
+/// Figure 9 of the paper: throughput over the share of transactions on several shards.
 pub fn over_shares() -> Experiment {
     let mut runs = Vec::new();
     let rows = [0, 10, 25, 50, 75, 100].map(|percent| {
@@ -164,7 +164,7 @@ pub fn over_shares() -> Experiment {
     }
 }
 
-/// Figure 12.
+/// Figure 12 of the paper: throughput over the form of stamps.
 pub fn over_stamps() -> Experiment {
     let forms = [
         ("full", StampForm::Full),

@@ -196,7 +196,7 @@ fn who_lets_nothing_fail_is_told_why() {
     assert!(error.contains("without --in-process"), "{error}");
     let (code, _, error) = local.run(&["chaos", "pause", "5"]);
     assert_eq!(code, Some(2), "{error}");
-    assert!(error.contains("nobody leads S5"), "{error}");
+    assert!(error.contains("no node leads S5"), "{error}");
     let (code, _, error) = local.run(&["chaos", "one-way", "0"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("shoal local --namespaces"), "{error}");

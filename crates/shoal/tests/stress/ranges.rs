@@ -34,7 +34,7 @@ fn book(tx: &BlockingTransaction<'_>, table: TableId, drawn: u64, most: u64) -> 
     Ok(rows)
 }
 
-/// Counts how often a range has more rows than anybody allowed.
+/// Counts how often a range has more rows than any transaction allowed.
 fn overbooked(most: u64) -> impl Fn(StoreBugs, u64) -> u64 {
     move |faults, seed| {
         let db = db(faults);

@@ -9,7 +9,7 @@ const PAIRS: u64 = 2;
 const ROUNDS: u64 = 700;
 
 /// Reads both of a pair; `mine` leaves if both are on duty, and comes back if it is not. Says whether
-/// anybody was there.
+/// one of them was there.
 fn turn(tx: &BlockingTransaction<'_>, table: TableId, pair: u64, mine: u64) -> Result<bool> {
     let key = |member: u64| [pair as u8, member as u8];
     let on_duty = |member| tx.get(table, &key(member)).map(|value| value == Some(b"on"));

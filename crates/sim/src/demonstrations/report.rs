@@ -1,7 +1,7 @@
 //! An HTML page of results: the tables of the terminal, and the plots, which the terminal does not show.
 
 use super::{DemonstrationResults, ResultPlot, ResultTable, TargetVerdict};
-use shoal_workloads::report::plot;
+use shoal_workloads::report::plot::{self, AxisUnits};
 use shoal_workloads::report::sheet::Sheet;
 
 /// The page of these results, which the demonstrations found with `seed`.
@@ -35,8 +35,9 @@ pub fn verdict(all_results: &[DemonstrationResults]) -> Option<(&'static str, bo
 }
 
 fn add_plot(sheet: &mut Sheet, plot: &ResultPlot) {
-    let ResultPlot { title, lead, names, series, marks, x, y } = plot;
-    sheet.plot(title, lead, names, &plot::lines(series, marks, (x, y)));
+    let ResultPlot { title, lead, names, series, marks, .. } = plot;
+    let units = AxisUnits { x: plot.x, y: plot.y };
+    sheet.plot(title, lead, names, &plot::lines(series, marks, units));
 }
 
 fn add_table(sheet: &mut Sheet, table: &ResultTable) {

@@ -38,7 +38,7 @@ impl<'q> Batch<'q> {
 }
 
 impl Queries {
-    /// How many.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -85,7 +85,7 @@ impl Keys {
         Keys::new((0..count).map(key).collect())
     }
 
-    /// How many.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.all.len()
     }

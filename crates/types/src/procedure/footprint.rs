@@ -31,7 +31,7 @@ pub enum Access {
     Read,
     /// Some are written, inserted or deleted, and none is read.
     Write,
-    /// Both.
+    /// Some are read, and some are written.
     ReadWrite,
 }
 
@@ -50,16 +50,16 @@ impl Access {
 /// A key of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FootprintKey {
-    /// The table.
+    /// The table of the key.
     pub table: TableId,
-    /// The key.
+    /// The key that is accessed.
     pub key: Bytes,
 }
 
 /// A range of a table's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FootprintRange {
-    /// The table.
+    /// The table of the range.
     pub table: TableId,
     /// The first key.
     pub start: Bytes,

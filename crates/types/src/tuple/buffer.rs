@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 /// Takes the bytes of an encoding, in order.
 pub trait Sink {
-    /// Appends `bytes`.
+    /// Appends `bytes` to the end of the key.
     fn put(&mut self, bytes: &[u8]);
 
     /// Appends `code` and the first `count` bytes of `word`. A sink with room for all nine may

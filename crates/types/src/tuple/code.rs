@@ -5,7 +5,7 @@
 pub(super) const END: u8 = 0x00;
 /// Begins an escaped byte: 00 as 01 01, 01 as 01 02. Never the first byte of an element.
 pub(super) const ESCAPE: u8 = 0x01;
-/// No value.
+/// The absence of a value.
 pub(super) const NULL: u8 = 0x02;
 /// The boolean `false`.
 pub(super) const FALSE: u8 = 0x03;
@@ -22,7 +22,7 @@ pub(super) const WIDE: u8 = ZERO + SMALL_MAX;
 pub(super) const FLOAT_32: u8 = 0xb0;
 /// A 64-bit float.
 pub(super) const FLOAT_64: u8 = 0xb1;
-/// UTF-8 text.
+/// Text in UTF-8, escaped, up to an end mark.
 pub(super) const TEXT: u8 = 0xc0;
 /// A byte string.
 pub(super) const BYTES: u8 = 0xc1;

@@ -43,7 +43,7 @@ pub enum Problem {
     /// The element has another type, or the byte begins no element.
     #[error("is {found:#04x}, which does not begin {expected}")]
     Type {
-        /// The byte.
+        /// The byte that was found.
         found: u8,
         /// What was asked for.
         expected: &'static str,
@@ -51,7 +51,7 @@ pub enum Problem {
     /// The number does not fit the type asked for.
     #[error("begins a number that is no {expected}")]
     Range {
-        /// The type.
+        /// The type that was to be decoded.
         expected: &'static str,
     },
     /// A shorter or other encoding exists, which is the only one allowed.

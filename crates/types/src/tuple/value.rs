@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 /// One element of any type. Values compare as their encodings do.
 #[derive(Debug, Clone)]
 pub enum Value<'a> {
-    /// No value.
+    /// The absence of a value, as `None` is encoded.
     Null,
-    /// A boolean.
+    /// A truth value.
     Boolean(bool),
     /// An integer of any type.
     Integer(i128),
@@ -19,7 +19,7 @@ pub enum Value<'a> {
     Float32(f32),
     /// A 64-bit float.
     Float64(f64),
-    /// Text.
+    /// Text in UTF-8.
     Text(Cow<'a, str>),
     /// A byte string.
     Bytes(Cow<'a, [u8]>),

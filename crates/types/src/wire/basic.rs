@@ -92,7 +92,7 @@ impl Coded for Duration {
     }
 }
 
-/// No bytes.
+/// Encoded as no bytes at all.
 impl Coded for () {
     const BYTES_MIN: usize = 0;
 
@@ -212,7 +212,7 @@ impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
     }
 }
 
-/// Ascending.
+/// Encoded as the list of its elements, ascending.
 impl<T: Coded + Ord> Coded for BTreeSet<T> {
     const BYTES_MIN: usize = 4;
 

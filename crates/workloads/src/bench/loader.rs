@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 /// How far all loaders are.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// Rows.
+    /// Rows that were loaded so far.
     pub(super) rows: AtomicU64,
     /// One has failed: the others need not go on.
     pub(super) failed: AtomicBool,

@@ -25,7 +25,7 @@ pub trait BenchPlace {
     /// From where the data is judged.
     type Database: Database;
 
-    /// That.
+    /// The database that was started.
     fn database(&self) -> &Self::Database;
 
     /// The clients of a crew share a thread, with one another and with others; crews are numbered from 0.

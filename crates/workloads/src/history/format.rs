@@ -48,7 +48,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It committed.
+    /// The attempt has committed.
     Ok,
     /// Nothing of it happened.
     Aborted,
@@ -141,7 +141,7 @@ pub enum HistoryError {
         /// What the system said.
         source: io::Error,
     },
-    /// Reading stopped.
+    /// The file could not be read to its end.
     #[error("line {line}: cannot read: {source}")]
     Read {
         /// The line that was being read, the first being 1.
@@ -154,7 +154,7 @@ pub enum HistoryError {
     Line {
         /// Which line, the first being 1; in memory, the attempt's place in order of start.
         line: usize,
-        /// Which rule.
+        /// The rule that the line breaks.
         cause: LineError,
     },
 }
@@ -193,9 +193,9 @@ pub enum LineError {
     /// Time runs forward.
     #[error("it ends at {end_ns}, before it starts at {start_ns}")]
     EndBeforeStart {
-        /// The start.
+        /// When the attempt began.
         start_ns: u64,
-        /// The end.
+        /// When the attempt ended.
         end_ns: u64,
     },
     /// A value names its write only if it is written once.
@@ -204,9 +204,9 @@ pub enum LineError {
          a history needs each value written at most once a key, aborted attempts included"
     )]
     WrittenTwice {
-        /// The key.
+        /// The key that was written.
         key: String,
-        /// The value.
+        /// The value that was written.
         value: u64,
         /// Where it was written before.
         first_line: usize,
@@ -216,7 +216,7 @@ pub enum LineError {
         "key '{key}' is used as a {kind} here and as a {other} on line {first_line}; use two keys"
     )]
     MixedKey {
-        /// The key.
+        /// The key that is used in two ways.
         key: String,
         /// What it is used as.
         kind: KeyKind,

@@ -77,7 +77,7 @@ impl Kinds {
         Kinds(bits)
     }
 
-    /// All kinds.
+    /// The set of all kinds of edges.
     pub const ALL: Kinds = Kinds(u8::MAX);
 
     pub const fn and(self, other: Kinds) -> Kinds {
@@ -307,6 +307,13 @@ impl Suffixes {
     }
 }
 
+/// What an edge stands for, and the note that explains it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EdgeLabel {
+    pub kind: Kind,
+    pub note: Option<NoteId>,
+}
+
 /// A sequence of transactions, any range of which can be linked to at once.
 #[derive(Debug)]
 pub(super) struct Fan {
@@ -338,14 +345,14 @@ impl Fan {
         source: Vertex,
         range: Range<usize>,
         except: &[usize],
-        (kind, note): (Kind, Option<NoteId>),
+        label: EdgeLabel,
     ) {
         let mut start = range.start;
         for &hole in except.iter().filter(|hole| range.contains(hole)) {
-            self.link_range(graph, source, start..hole, (kind, note));
+            self.link_range(graph, source, start..hole, label);
             start = hole + 1;
         }
-        self.link_range(graph, source, start..range.end, (kind, note));
+        self.link_range(graph, source, start..range.end, label);
     }
 
     fn link_range(
@@ -353,7 +360,7 @@ impl Fan {
         graph: &mut Graph,
         source: Vertex,
         range: Range<usize>,
-        (kind, note): (Kind, Option<NoteId>),
+        EdgeLabel { kind, note }: EdgeLabel,
     ) {
         let (mut low, mut high) =
             (range.start + self.targets.len(), range.end + self.targets.len());
@@ -420,7 +427,13 @@ mod tests {
                     let mut graph = Graph::new(size + 1);
                     let source = Vertex(size as u32);
                     let fan = Fan::new(&mut graph, (0..size as u32).map(TransactionId));
-                    fan.link(&mut graph, source, start..end, &[hole], (Kind::Realtime, None));
+                    fan.link(
+                        &mut graph,
+                        source,
+                        start..end,
+                        &[hole],
+                        EdgeLabel { kind: Kind::Realtime, note: None },
+                    );
                     let mut reached = reached_from(&graph, source);
                     reached.sort_unstable();
                     let expected: Vec<usize> = (start..end).filter(|&i| i != hole).collect();

@@ -177,7 +177,7 @@ impl History {
         self.keys[key.0 as usize].kind.map_or(KeyKind::Register, |(kind, _)| kind)
     }
 
-    /// Who wrote `value` to `key`, if anybody did.
+    /// The transaction that wrote `value` to `key`, if there is one.
     pub(super) fn write_of(&self, key: KeyId, value: u64) -> Option<Write> {
         self.writes.get(&(key, value)).copied()
     }

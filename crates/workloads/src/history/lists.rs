@@ -18,7 +18,7 @@
 //! are judged as if these elements were not there, so that one fault is not reported as many.
 
 use super::case::Case;
-use super::graph::{Fan, Kind, Note, Vertex};
+use super::graph::{EdgeLabel, Fan, Kind, Note, Vertex};
 use super::indexed::{KeyId, TransactionId};
 use super::report::{AnomalyKind, show_list};
 use super::touches::ListTouch;
@@ -39,7 +39,7 @@ struct Versions {
     order: Vec<u64>,
     /// Transactions with appends that no read shows, by number.
     unread: Vec<TransactionId>,
-    /// Over `unread`.
+    /// The tree over `unread`, by which a range of it is linked to.
     fan: Fan,
 }
 
@@ -215,7 +215,7 @@ fn link_to_unread(
         Vertex::from(from),
         0..unread.len(),
         own.as_slice(),
-        (kind, Some(note)),
+        EdgeLabel { kind, note: Some(note) },
     );
 }
 

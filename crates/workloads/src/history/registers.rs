@@ -25,7 +25,7 @@
 //! anomaly (G1b), as are reads of what aborted (G1a) or never was; they are reported and not used.
 
 use super::case::Case;
-use super::graph::{Fan, Kind, Note, Vertex};
+use super::graph::{EdgeLabel, Fan, Kind, Note, Vertex};
 use super::indexed::{KeyId, TransactionId};
 use super::touches::RegisterTouch;
 use std::collections::HashMap;
@@ -167,7 +167,13 @@ fn link_followers(case: &mut Case<'_>, version: &Version, note: Note, followers:
     let own = writer.and_then(|writer| places.get(&writer).copied());
     // Those who write nothing themselves share one helper; the others must leave themselves out.
     let shared = graph.helper();
-    fan.link(graph, shared, range.clone(), own.as_slice(), (Kind::Fan, None));
+    fan.link(
+        graph,
+        shared,
+        range.clone(),
+        own.as_slice(),
+        EdgeLabel { kind: Kind::Fan, note: None },
+    );
     if let Some(writer) = writer {
         graph.link(*writer, shared, *from_writer, note);
     }
@@ -178,7 +184,7 @@ fn link_followers(case: &mut Case<'_>, version: &Version, note: Note, followers:
         let mut except: Vec<usize> = own.into_iter().chain(places.get(updater).copied()).collect();
         except.sort_unstable();
         let node = Vertex::from(*updater);
-        fan.link(graph, node, range.clone(), &except, (*from_reader, note));
+        fan.link(graph, node, range.clone(), &except, EdgeLabel { kind: *from_reader, note });
     }
 }
 

@@ -163,7 +163,7 @@ pub struct Step {
 pub struct Anomaly {
     /// What it is called.
     pub kind: AnomalyKind,
-    /// What happened.
+    /// The violation in one sentence.
     pub summary: String,
     /// The transactions it takes, each in a line of text.
     pub transactions: BTreeMap<TransactionId, String>,
@@ -200,7 +200,7 @@ pub enum Verdict {
 /// The verdict on a history, and what it rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The verdict.
+    /// Whether the history keeps the rules.
     pub verdict: Verdict,
     /// Attempts that were judged.
     pub attempts: usize,

@@ -57,13 +57,19 @@ pub fn throughput(runs: &[&[Interval]]) -> String {
     draw(x, y, &series, look, &[])
 }
 
+/// The units of the two axes of a plot, for their labels; empty for numbers without one.
+#[derive(Debug, Clone, Copy)]
+pub struct AxisUnits {
+    /// The unit of the horizontal axis.
+    pub x: &'static str,
+    /// The unit of the vertical axis.
+    pub y: &'static str,
+}
+
 /// Any lines over one axis, in these units, with a mark wherever something happened. A line of few points
 /// shows where they are.
-pub fn lines(
-    series: &[Vec<(f64, f64)>],
-    marks: &[f64],
-    (x_unit, y_unit): (&'static str, &'static str),
-) -> String {
+pub fn lines(series: &[Vec<(f64, f64)>], marks: &[f64], units: AxisUnits) -> String {
+    let AxisUnits { x: x_unit, y: y_unit } = units;
     let points = || series.iter().flatten();
     let left = points().map(|it| it.0).fold(0.0, f64::min);
     let right = points().map(|it| it.0).fold(left + 0.001, f64::max);
@@ -292,7 +298,7 @@ mod tests {
 
     #[test]
     fn lines_may_begin_left_of_zero() {
-        let svg = lines(&[vec![(-2.0, 5.0), (3.0, 0.0)]], &[0.0], ("s", "%"));
+        let svg = lines(&[vec![(-2.0, 5.0), (3.0, 0.0)]], &[0.0], AxisUnits { x: "s", y: "%" });
         for label in ["-2 s", "0 s", "3 s", "4 %"] {
             assert!(svg.contains(&format!("\n{label}\n")), "{label} is missing");
         }
@@ -302,7 +308,7 @@ mod tests {
     fn few_points_have_dots_and_many_have_none() {
         let dots = |points: usize| {
             let points: Vec<(f64, f64)> = (0..points).map(|at| (at as f64, 1.0)).collect();
-            lines(&[points], &[], ("s", "")).matches("<circle").count()
+            lines(&[points], &[], AxisUnits { x: "s", y: "" }).matches("<circle").count()
         };
         assert_eq!((dots(1), dots(DOTS_MAX), dots(DOTS_MAX + 1)), (1, DOTS_MAX, 0));
     }
@@ -311,6 +317,6 @@ mod tests {
     fn nothing_to_draw_is_an_empty_plot() {
         assert!(throughput(&[]).starts_with("<svg"));
         assert!(percentiles(&[&[]]).starts_with("<svg"));
-        assert!(lines(&[], &[], ("s", "")).starts_with("<svg"));
+        assert!(lines(&[], &[], AxisUnits { x: "s", y: "" }).starts_with("<svg"));
     }
 }

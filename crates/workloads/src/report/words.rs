@@ -1,6 +1,6 @@
 //! Numbers in words that people compare at a glance: three digits and a unit.
 
-/// `1,234,567`.
+/// A number with commas between thousands, as in `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

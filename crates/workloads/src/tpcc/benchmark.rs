@@ -45,12 +45,12 @@ impl TpcC {
         TpcC { calls: true, ..self }
     }
 
-    /// Its scale.
+    /// The number of warehouses, and of rows in each.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Its tables.
+    /// The numbers of the tables in the database.
     pub fn tables(&self) -> Tables {
         self.tables
     }

@@ -9,15 +9,15 @@ use shoal_types::Random;
 /// The five transaction types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// [`new_order`].
+    /// The new-order transaction, [`new_order`].
     NewOrder,
-    /// [`payment`].
+    /// The payment transaction, [`payment`].
     Payment,
-    /// [`order_status`].
+    /// The order-status transaction, [`order_status`].
     OrderStatus,
-    /// [`delivery`].
+    /// The delivery transaction, [`delivery`].
     Delivery,
-    /// [`stock_level`].
+    /// The stock-level transaction, [`stock_level`].
     StockLevel,
 }
 

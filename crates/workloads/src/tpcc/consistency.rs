@@ -6,7 +6,7 @@
 //! calls 2100 is what the initial population has delivered, to which every delivery since adds.
 
 use super::facts::{DistrictFacts, OrderFacts, Paid};
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::scale::{DISTRICTS, Scale};
 use super::schema::{Tables, Warehouse, read};
 use crate::workload::Check;
@@ -49,7 +49,8 @@ pub async fn check<D: Database>(db: &D, tables: Tables, scale: Scale) -> Result<
         let warehouse_ytd = warehouse_ytd(db, &tables, w).await?;
         let mut districts_ytd = 0;
         for d in 1..=DISTRICTS {
-            let facts = DistrictFacts::collect(db, &tables, (w, d), &mut paid).await?;
+            let id = DistrictId { warehouse: w, district: d };
+            let facts = DistrictFacts::collect(db, &tables, id, &mut paid).await?;
             let place = format!("warehouse {w} district {d}");
             for (finding, condition) in &mut of_a_district {
                 condition(&facts, scale, &mut |what| finding.violated(&place, &what));

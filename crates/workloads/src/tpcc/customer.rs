@@ -1,7 +1,7 @@
 //! How payment and order-status find a customer: by id, or by last name through the index (clauses
 //! 2.5.1.2, 2.5.2.2, 2.6.1.2 and 2.6.2.2).
 
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::random::{customer_id, last_name_at_run};
 use super::scale::Scale;
 use super::schema::{Tables, Text, unexpected};
@@ -42,9 +42,10 @@ impl Selection {
 pub async fn find<X: Transaction>(
     tx: &X,
     tables: &Tables,
-    (w, d): (u16, u8),
+    district: DistrictId,
     selection: &Selection,
 ) -> Result<u16> {
+    let DistrictId { warehouse: w, district: d } = district;
     let last = match selection {
         Selection::Id(id) => return Ok(*id),
         Selection::LastName(last) => last,
@@ -75,15 +76,24 @@ mod tests {
             block_on(db.transact(async |tx| {
                 let key = keys::customer_by_name(1, 2, &last, &Text::new(first), id);
                 tx.put(tables.customer_by_name, &key, &[])?;
-                found.push(find(tx, &tables, (1, 2), &Selection::LastName(last)).await?);
+                found.push(
+                    find(
+                        tx,
+                        &tables,
+                        DistrictId { warehouse: 1, district: 2 },
+                        &Selection::LastName(last),
+                    )
+                    .await?,
+                );
                 Ok(())
             }))
             .unwrap();
         }
         assert_eq!(found, [9, 9, 7, 7]);
-        let nobody = block_on(
-            db.transact(async |tx| find(tx, &tables, (1, 3), &Selection::LastName(last)).await),
-        );
+        let nobody = block_on(db.transact(async |tx| {
+            find(tx, &tables, DistrictId { warehouse: 1, district: 3 }, &Selection::LastName(last))
+                .await
+        }));
         assert!(nobody.is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! not delivered is. All ten districts are one database transaction, which clause 2.7.2.2 leaves
 //! open; a district without such an order is skipped.
 
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::DISTRICTS;
@@ -90,7 +90,8 @@ impl Profile for Input {
     ) -> Result<()> {
         // Step by step through all districts, so that each step can say what the next will read.
         for (d, delivered) in (1..).zip(&mut output.delivered) {
-            *delivered = oldest(tx, tables, (self.warehouse, d)).await?;
+            *delivered =
+                oldest(tx, tables, DistrictId { warehouse: self.warehouse, district: d }).await?;
         }
         self.prefetch_orders(tx, tables, output);
         for (d, delivered) in (1..).zip(&mut output.delivered) {
@@ -112,9 +113,9 @@ impl Profile for Input {
 async fn oldest<X: Transaction>(
     tx: &X,
     tables: &Tables,
-    (w, d): (u16, u8),
+    district: DistrictId,
 ) -> Result<Option<Delivered>> {
-    let prefix = keys::district(w, d);
+    let prefix = keys::district(district.warehouse, district.district);
     let oldest = tx.scan(tables.new_order, Scan::prefix(&prefix).limit(1)).await?;
     let Some((key, _)) = oldest.first().copied() else { return Ok(None) };
     let order = keys::order_id(key).ok_or_else(|| unexpected(None, tables.new_order, key))?;

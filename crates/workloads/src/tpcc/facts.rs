@@ -1,7 +1,7 @@
 //! What the consistency conditions speak of, collected from the tables: sums, counts and ids,
 //! a district at a time, so that a large database need not fit in here.
 
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::schema::{
     Customer, District, History, NULL_CARRIER, NULL_DATE, Order, OrderLine, Row, Tables,
     as_customer, as_row, read, unexpected,
@@ -70,11 +70,11 @@ impl DistrictFacts {
     pub async fn collect<D: Database>(
         db: &D,
         tables: &Tables,
-        (w, d): (u16, u8),
+        district: DistrictId,
         paid: &mut Paid,
     ) -> Result<DistrictFacts> {
         let mut facts = DistrictFacts::default();
-        let key = keys::district(w, d);
+        let key = keys::district(district.warehouse, district.district);
         (facts.next_order, facts.ytd) = db
             .transact(async |tx| {
                 let row: &District = read(tx, tables.district, &key).await?;

@@ -24,6 +24,26 @@ use super::schema::Text;
 /// them before longer ones as it should.
 const NAME: usize = 16;
 
+/// A district, as clause 1.3 of the specification identifies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DistrictId {
+    /// D_W_ID, the district's warehouse.
+    pub warehouse: u16,
+    /// D_ID, counted from 1 in each warehouse.
+    pub district: u8,
+}
+
+/// An order, as clause 1.3 of the specification identifies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OrderId {
+    /// O_W_ID, the order's warehouse.
+    pub(super) warehouse: u16,
+    /// O_D_ID, the order's district.
+    pub(super) district: u8,
+    /// O_ID, counted from 1 in each district.
+    pub(super) order: u32,
+}
+
 /// W_ID: a warehouse.
 pub fn warehouse(w: u16) -> [u8; 2] {
     w.to_be_bytes()

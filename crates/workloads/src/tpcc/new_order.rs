@@ -2,7 +2,7 @@
 //! turns out at its last line to name no item and is rolled back.
 
 use super::bounded::Bounded;
-use super::keys;
+use super::keys::{self, OrderId};
 use super::profile::Profile;
 use super::random::{customer_id, item_id, other, uniform_u8};
 use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
@@ -207,9 +207,10 @@ impl Profile for Input {
         tx.insert(tables.new_order, &key, &[]).await?;
         tx.insert(tables.order_by_customer, &keys::order_by_customer(w, d, c, o), &[]).await?;
 
+        let id = OrderId { warehouse: w, district: d, order: o };
         let mut sum = 0;
         for (number, (wanted, shown)) in (1..).zip(self.lines().iter().zip(&mut output.lines)) {
-            enter_line(tx, tables, (w, d, o, number), wanted, shown).await?;
+            enter_line(tx, tables, LineId { order: id, number }, wanted, shown).await?;
             sum += i64::from(shown.amount);
         }
         output.total = total(sum, output);
@@ -217,14 +218,22 @@ impl Profile for Input {
     }
 }
 
+/// The key of a line: an order, and OL_NUMBER.
+#[derive(Debug, Clone, Copy)]
+struct LineId {
+    order: OrderId,
+    number: u8,
+}
+
 /// One line: the item, its stock, and the row of ORDER-LINE.
 async fn enter_line<X: Transaction>(
     tx: &X,
     tables: &Tables,
-    (w, d, o, number): (u16, u8, u32, u8),
+    id: LineId,
     wanted: &Wanted,
     shown: &mut Line,
 ) -> Result<()> {
+    let LineId { order: OrderId { warehouse: w, district: d, order: o }, number } = id;
     let key = keys::item(wanted.item);
     let found = tx.get(tables.item, &key).await?;
     if found.is_none() {

@@ -3,7 +3,7 @@
 
 use super::bounded::Bounded;
 use super::customer::{Selection, find};
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::{DISTRICTS, LINES_MAX, Scale};
@@ -11,14 +11,14 @@ use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, u
 use shoal_types::wire::Coded;
 use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 
-/// Whose order.
+/// The customer whose last order is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
     /// D_ID.
     pub district: u8,
-    /// Which customer.
+    /// The customer, by C_ID or by last name.
     pub customer: Selection,
 }
 
@@ -94,7 +94,7 @@ impl Profile for Input {
         output: &mut Output,
     ) -> Result<()> {
         let (w, d) = (self.warehouse, self.district);
-        let id = find(tx, tables, (w, d), &self.customer).await?;
+        let id = find(tx, tables, DistrictId { warehouse: w, district: d }, &self.customer).await?;
         let key = keys::customer(w, d, id);
         let (customer, _) =
             as_customer(tx.get(tables.customer, &key).await?, tables.customer, &key)?;

@@ -3,7 +3,7 @@
 
 use super::bounded::Bounded;
 use super::customer::{Selection, find};
-use super::keys;
+use super::keys::{self, DistrictId};
 use super::profile::Profile;
 use super::random::{other, uniform, uniform_u8};
 use super::scale::{DISTRICTS, Scale};
@@ -28,7 +28,7 @@ pub struct Input {
     pub customer_warehouse: u16,
     /// C_D_ID: where the customer resides.
     pub customer_district: u8,
-    /// Who pays.
+    /// The customer who pays, by C_ID or by last name.
     pub customer: Selection,
     /// H_AMOUNT, in cents.
     pub amount: u32,
@@ -124,12 +124,13 @@ impl Profile for Input {
         let image = District { ytd: district.ytd.get().wrapping_add(paid).into(), ..*district };
         tx.put(tables.district, &key, image.as_bytes())?;
 
-        let home = (self.customer_warehouse, self.customer_district);
+        let home =
+            DistrictId { warehouse: self.customer_warehouse, district: self.customer_district };
         let id = find(tx, tables, home, &self.customer).await?;
         output.id = id;
         output.warehouse = warehouse.address;
         output.district = district.address;
-        let key = keys::customer(home.0, home.1, id);
+        let key = keys::customer(home.warehouse, home.district, id);
         let row = tx.get_for_update(tables.customer, &key).await?;
         let payment = pay(tx, tables, self, row, output)?;
 
@@ -140,7 +141,7 @@ impl Profile for Input {
             amount: self.amount.into(),
             data: history_data(warehouse, district),
         };
-        let key = keys::history(home.0, home.1, id, payment);
+        let key = keys::history(home.warehouse, home.district, id, payment);
         tx.insert(tables.history, &key, history.as_bytes()).await
     }
 }

@@ -7,7 +7,7 @@
 //! A part commits its rows some hundred at a time, in key order. What a chunk draws is drawn inside
 //! its transaction from a copy of the source, so that a retry writes the same rows again.
 
-use super::keys;
+use super::keys::{self, DistrictId, OrderId};
 use super::random::{
     digits, fill_letters, goods_data, last_name, last_name_at_load, letters, permutation, uniform,
     uniform_u8, uniform_u16,
@@ -177,14 +177,22 @@ impl<D: Database> Loader<'_, D> {
             Ok(1)
         })
         .await?;
+        let district = DistrictId { warehouse: w, district: d };
         self.in_chunks(1..=u32::from(scale.customers), |tx, random, c| {
-            put_customer(tx, tables, scale, random, (w, d, c as u16))
+            put_customer(tx, tables, scale, random, district, c as u16)
         })
         .await?;
         let customers = permutation(&mut self.random, scale.customers);
         self.in_chunks(1..=scale.orders(), |tx, random, o| {
             let customer = customers[o as usize - 1];
-            put_order(tx, tables, scale, random, (w, d, o), customer)
+            put_order(
+                tx,
+                tables,
+                scale,
+                random,
+                OrderId { warehouse: w, district: d, order: o },
+                customer,
+            )
         })
         .await
     }
@@ -215,8 +223,10 @@ fn put_customer(
     tables: Tables,
     scale: Scale,
     random: &mut Random,
-    (w, d, c): (u16, u8, u16),
+    district: DistrictId,
+    c: u16,
 ) -> Result<u64> {
+    let DistrictId { warehouse: w, district: d } = district;
     let last = match c {
         1..=1000 => last_name(u32::from(c) - 1),
         _ => last_name_at_load(random, scale),
@@ -261,9 +271,10 @@ fn put_order(
     tables: Tables,
     scale: Scale,
     random: &mut Random,
-    (w, d, o): (u16, u8, u32),
+    order: OrderId,
     customer: u16,
 ) -> Result<u64> {
+    let OrderId { warehouse: w, district: d, order: o } = order;
     let delivered = o <= scale.delivered();
     let order = Order {
         customer: customer.into(),

@@ -41,7 +41,7 @@ pub trait Profile: Coded {
 pub struct Called<P>(PhantomData<fn() -> P>);
 
 impl<P> Called<P> {
-    /// The procedure.
+    /// The procedure, to be registered under its name.
     #[allow(clippy::new_without_default, reason = "there is nothing to it but its type")]
     pub fn new() -> Called<P> {
         Called(PhantomData)

@@ -152,13 +152,13 @@ macro_rules! rows {
 rows! {
     /// An address: W_STREET_1 to W_ZIP, and the like of districts and customers.
     pub struct Address {
-        /// First line.
+        /// The first line of the street.
         pub street_1: Text<20>,
-        /// Second line.
+        /// The second line of the street.
         pub street_2: Text<20>,
-        /// City.
+        /// The city, of up to 20 letters.
         pub city: Text<20>,
-        /// State.
+        /// The state, as two letters.
         pub state: Text<2>,
         /// Four random digits and `11111`.
         pub zip: Text<9>,

@@ -11,10 +11,10 @@ use shoal_mako::MakoPlantedBug;
 use shoal_node::WorkerMessage;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 
-/// The shard whose majority is lost,
+/// The shard whose majority is lost.
 const S: ShardId = ShardId(0);
 
-/// and one that is well.
+/// A shard that loses nothing.
 const T: ShardId = ShardId(1);
 
 /// Clients work on two shards with three voters and so many learners each; then they come to an end, if they are to.

@@ -10,10 +10,10 @@ use shoal_types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The shard that is lost,
+/// The shard that is lost.
 const S: ShardId = ShardId(0);
 
-/// and one that is well.
+/// A shard that loses nothing.
 const T: ShardId = ShardId(1);
 
 /// A replica allows so few that transactions which never end use them up soon.

@@ -14,10 +14,10 @@ use shoal_types::{
 };
 use std::rc::Rc;
 
-/// The shard that is lost for a while,
+/// The shard that is lost for a while.
 const S: ShardId = ShardId(0);
 
-/// and one that is well.
+/// A shard that loses nothing.
 const T: ShardId = ShardId(1);
 
 /// Entries that a stream may hold: some that followers have to acknowledge, and those behind a copy that is kept for 400 ms.

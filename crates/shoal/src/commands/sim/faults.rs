@@ -50,6 +50,13 @@ struct BugSearch {
     as_recorded: bool,
 }
 
+/// Seeds to look through: `count` of them from `first` on.
+#[derive(Debug, Clone, Copy)]
+struct SeedRange {
+    first: u64,
+    count: u64,
+}
+
 impl FaultsCommand {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         super::plantable(PLANTED).map_err(CommandError::Usage)?;
@@ -109,12 +116,13 @@ impl FaultsCommand {
     fn at_recorded(&self, planted: PlantedBugCase) -> BugSearch {
         let mut all = SearchTally::default();
         if let Some(seed) = planted.seed {
-            self.look(&planted, (seed, 1), 1, &mut all, &mut |_| {});
+            self.look(&planted, SeedRange { first: seed, count: 1 }, 1, &mut all, &mut |_| {});
             if all.first_failure.is_some() {
                 return BugSearch { planted, tally: all, as_recorded: true };
             }
         }
-        self.look(&planted, (self.first, planted.within), 1, &mut all, &mut |_| {});
+        let seeds = SeedRange { first: self.first, count: planted.within };
+        self.look(&planted, seeds, 1, &mut all, &mut |_| {});
         BugSearch { planted, tally: all, as_recorded: false }
     }
 
@@ -122,7 +130,7 @@ impl FaultsCommand {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
         let mut all = SearchTally::default();
         let mut show = |tally: &SearchTally| bar.show(tally.seeds, tally.elapsed, tally.failures);
-        let seeds = (self.first, planted.within);
+        let seeds = SeedRange { first: self.first, count: planted.within };
         self.look(&planted, seeds, self.common.jobs(), &mut all, &mut show);
         bar.finish();
         BugSearch { planted, tally: all, as_recorded: false }
@@ -132,11 +140,12 @@ impl FaultsCommand {
     fn look(
         &self,
         planted: &PlantedBugCase,
-        (first, count): (u64, u64),
+        seeds: SeedRange,
         jobs: usize,
         all: &mut SearchTally,
         show: &mut dyn FnMut(&SearchTally),
     ) {
+        let SeedRange { first, count } = seeds;
         let mut search = SeedSearch {
             run: self.common.engine.run,
             orders: RunOptions { bug: Some(planted.bug), ..RunOptions::default() },

@@ -18,17 +18,17 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct SeedSearch {
     /// Runs a seed.
     pub run: Runner,
-    /// How.
+    /// How each seed is run.
     pub orders: RunOptions,
     /// The first seed; the others follow it.
     pub first: u64,
-    /// How many.
+    /// How many seeds are run.
     pub count: u64,
     /// No seed is begun after so long.
     pub time: Option<Duration>,
     /// The first and every so-manieth after it is run twice; 0 for none.
     pub twice_every: u64,
-    /// Threads.
+    /// Threads that run seeds at the same time.
     pub jobs: usize,
     /// Go on after a failure.
     pub keep_going: bool,
