@@ -1,4 +1,4 @@
-//! What managers agree on: the commands of the replicated log, in order.
+//! The commands of the managers' replicated log.
 
 use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
@@ -30,7 +30,7 @@ number!(/** One instance of a node's process, drawn at random at its start. Only
 number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
 number!(/** A request to change something, numbered by who asks. */ Ask(u64));
 
-/// A command, and who proposed it when.
+/// A command, with the term and the time of its proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// The term of the manager that proposed it. Void if a later term has begun.
@@ -42,167 +42,168 @@ pub struct Command {
     pub action: Action,
 }
 
-/// The last heartbeat that a node's manager took, this term.
+/// The last heartbeat of a node that a manager received in this term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatRecord {
     /// The node that sent the heartbeat.
     pub node: NodeId,
-    /// In which of its incarnations.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// Its number; a lower one than heard before renews nothing.
+    /// The number of the heartbeat; a lower one than an earlier one renews nothing.
     pub round: u64,
-    /// When it came, on the clock of the manager that says so.
+    /// The time of its arrival, on the receiving manager's clock.
     pub at: Time,
-    /// The configuration that the node has.
+    /// The revision of the configuration that the node has.
     pub known: Revision,
 }
 
-/// The leadership in whose name something is said. It counts while the configuration says the same.
+/// The leadership on whose behalf a report is made. The report counts while the configuration has the same
+/// leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeadershipClaim {
-    /// Who speaks,
+    /// The leader.
     pub node: NodeId,
-    /// in which incarnation,
+    /// The leader's incarnation.
     pub incarnation: Incarnation,
-    /// as the leader of this shard,
+    /// The shard that it leads.
     pub shard: ShardId,
-    /// under this ballot.
+    /// The ballot under which it leads.
     pub ballot: Ballot,
 }
 
-/// What a command does. All but `Take` are harmless when repeated.
+/// The effect of a command. All but `Take` may be repeated without harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A term begins. Its manager proposes nothing else before it has seen this applied. The first one in the log founds
     /// the cluster.
     Take {
-        /// The identity that the proposing manager has drawn. Of no account once the cluster has one.
+        /// The identity that the proposing manager has drawn. Ignored once the cluster has one.
         drawn: ClusterId,
     },
-    /// Time goes on: leases run out, leaders are appointed.
+    /// Time passes: leases run out, leaders are appointed.
     Tick {
-        /// All nodes that the manager heard in the last lease.
+        /// The last heartbeat of each node from which the manager has received one in the last lease.
         heard: Vec<HeartbeatRecord>,
     },
-    /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
-    /// however late, admits no node.
+    /// Admits a node's new process, if no other was admitted since `after`. So a message of a former process,
+    /// however late, admits none.
     Join {
         /// The node.
         node: NodeId,
         /// Its new process.
         instance: ProcessInstance,
-        /// The incarnation it follows.
+        /// The incarnation before it.
         after: Incarnation,
         /// Whether the former process's memory is lost: promises, streams, data.
         lost: bool,
-        /// When the manager last heard the former process; it hears no more of it.
+        /// When the manager last received a heartbeat of the former process; it accepts no more of them.
         heard: Time,
     },
     /// A shard's part of the end of an epoch.
     Report {
-        /// Who says so.
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// Of a closed epoch.
+        /// The closed epoch.
         epoch: Epoch,
         /// How it ended there, in the engine's form.
         end: EpochEnd,
     },
-    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
-    /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
+    /// A transaction is blocked in the open epoch and holds up a healthy shard: the epoch is closed before a
+    /// node is declared dead. Void while an earlier epoch is not settled and this one is younger than a
+    /// lease.
     Close {
-        /// The leader of the shard says so,
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// of this epoch.
+        /// The epoch to close.
         epoch: Epoch,
     },
-    /// A replica that was empty has all that its leader began with, under the leader's ballot.
+    /// A replica that was empty has accepted, under the leader's ballot, all entries with which that began.
     CaughtUp {
-        /// The leader says so,
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// of this replica,
+        /// The replica.
         replica: NodeId,
-        /// in this incarnation.
+        /// The replica's incarnation.
         incarnation: Incarnation,
     },
-    /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
+    /// A node has stopped to apply reports about a shard whose majority is lost, and reports what it knows.
     Known {
-        /// The node,
+        /// The node.
         node: NodeId,
-        /// in which incarnation.
+        /// The node's incarnation.
         incarnation: Incarnation,
         /// The shard.
         shard: ShardId,
-        /// The epoch that began with the loss: which one is meant.
+        /// The epoch that began with the loss, which identifies the loss.
         begun: Epoch,
-        /// Of the epochs before.
+        /// The node's knowledge of the epochs before.
         knowledge: Knowledge,
     },
-    /// The survivors of such a shard are prepared, all of them.
+    /// The leader has prepared at all survivors of such a shard.
     Held {
-        /// Their leader says so.
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// They have all of these epochs up to there.
+        /// Up to where the survivors hold each of these epochs.
         held: BTreeMap<Epoch, EpochEnd>,
     },
-    /// A change is asked for.
+    /// Requests a change of the cluster.
     Change {
-        /// The request, to be answered.
+        /// The id of the request.
         ask: Ask,
-        /// The change that is asked for.
+        /// The requested change.
         change: ClusterChange,
     },
 }
 
-/// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
-/// of a move: there is nothing to end any more.
+/// A change of the cluster that a node or an operator requests. A repeat is granted like the first, except
+/// for the end of a move, which is over by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterChange {
-    /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
-    /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
-    /// unfinished one of the same shard.
+    /// Replaces a replica by another node in the same role, in steps: the new node catches up as a learner;
+    /// if it is to vote, an epoch begins in which it does. Replaces an unfinished request for the same shard.
     ReplaceReplica {
-        /// Of which shard.
+        /// The shard of the replica.
         shard: ShardId,
-        /// Who goes. It may be dead; it may not lead.
+        /// The outgoing node. It may be dead; it may not lead.
         outgoing: NodeId,
-        /// Who comes.
+        /// The incoming node.
         incoming: NodeId,
     },
-    /// No replica of this shard is to be replaced after all, if it is not done.
+    /// Cancels the replacement of a replica of this shard, if it is not completed.
     KeepReplicas {
         /// The shard.
         shard: ShardId,
     },
-    /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
+    /// Accepts that the majority of a shard's voters is lost for good: only the other replicas' data remains.
     AcceptLoss {
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
-        /// Drawn by the operator, so that a repeat is known.
+        /// Drawn by the operator, to recognise a repeat.
         number: u64,
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
     },
-    /// One more table.
+    /// Creates a table.
     CreateTable {
         /// Its name.
         name: String,
-        /// How its keys are divided.
+        /// How its keys are distributed.
         partitioning: Partitioning,
     },
-    /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
-    /// to what moves.
+    /// Begins to distribute a table's keys otherwise, in a new epoch; the shards copy, and hold writes to
+    /// keys that move.
     BeginMove {
         /// The table.
         table: TableId,
-        /// How its keys are to be divided.
+        /// How its keys will be distributed.
         partitioning: Partitioning,
     },
-    /// All is copied: the new partitioning holds.
+    /// All keys are copied: the new partitioning becomes valid.
     EndMove {
         /// The table.
         table: TableId,
     },
-    /// The old partitioning stays.
+    /// Cancels a move: the old partitioning stays.
     CancelMove {
         /// The table.
         table: TableId,

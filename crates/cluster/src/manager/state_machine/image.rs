@@ -1,7 +1,7 @@
-//! The machine as bytes: what a compacted log begins with, in place of the commands before.
+//! The state machine as bytes: what a compacted log begins with, in place of its first commands.
 //!
-//! Invariant: a machine and its image, read with the same options, are equal, and so go on alike. The fields are
-//! taken apart and put together by name, so that a new one cannot be forgotten here.
+//! Invariant: a machine and its image, read with the same options, are equal, and so behave alike. The fields
+//! are written and read by name, so that a new one cannot be left out here.
 //!
 //! Images come from a disk or from another replica. One that breaks an invariant of the machine is malformed,
 //! and never a panic.
@@ -15,7 +15,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
 
-/// The form of the image. Others are refused.
+/// The version of the format. Others are refused.
 const VERSION: u8 = 5;
 
 coded_struct!(NodeState {
@@ -51,7 +51,7 @@ impl Coded for ShardState {
 }
 
 impl StateMachine {
-    /// The machine as bytes, but for its options, which are the same on every manager.
+    /// The machine as bytes, without its options, which are the same on every manager.
     #[must_use]
     pub fn image(&self) -> Bytes {
         let StateMachine {
@@ -105,13 +105,13 @@ impl StateMachine {
         std::mem::take(out).freeze()
     }
 
-    /// The machine of an image.
+    /// Reads the machine of an image.
     ///
     /// # Errors
     /// [`Malformed`] if the bytes are no image of a machine.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If `options` contradict each other.
     pub fn from_image(image: &Bytes, options: ManagerOptions) -> Result<StateMachine, Malformed> {
         options.check();
         let mut input = Input::new(image);
@@ -163,7 +163,7 @@ impl StateMachine {
         }
     }
 
-    /// Whether all that is named is there: nodes, shards, tables.
+    /// Whether all nodes, shards and tables that it refers to exist.
     pub(super) fn is_whole(&self) -> bool {
         let (nodes, shards) = (self.topology.nodes().len(), self.topology.shards() as usize);
         let is_node = |node: &NodeId| (node.0 as usize) < nodes;
