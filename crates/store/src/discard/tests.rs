@@ -61,7 +61,7 @@ fn is_in_index(store: &Store, session: &mut Session, table: TableId, key: &[u8])
     matches!(unsafe { store.index(table).expect("a table").get(key) }, Lookup::Found(_))
 }
 
-/// Runs a pass to its end, by steps of `most`. Returns what the last step said, and all it dropped.
+/// Runs a pass to its end, by steps of `most`. Returns the last step's result, and all versions that were dropped.
 fn pass(
     session: &mut Session,
     most: usize,
@@ -155,7 +155,7 @@ fn a_committed_deletion_under_a_rejected_insertion_leaves_the_index() {
 type Reader = fn(&Transaction<&mut Session>, TableId);
 
 #[test]
-fn whoever_read_what_is_rolled_back_does_not_validate() {
+fn a_reader_of_what_is_rolled_back_does_not_validate() {
     let by_key: Reader = |tx, table| _ = tx.get(table, KEY).expect("within limits");
     let by_scan: Reader = |tx, table| _ = tx.scan(table, Scan::all()).expect("within limits");
     let by_insert: Reader = |tx, table| _ = tx.insert(table, KEY, b"i");
@@ -195,7 +195,7 @@ fn whoever_read_what_is_rolled_back_does_not_validate() {
 }
 
 #[test]
-fn whoever_read_something_else_still_validates() {
+fn a_reader_of_something_else_still_validates() {
     let (_store, table, mut one, mut two) = store();
     install(&mut two, table, KEY, 0, Some(0));
     install(&mut two, table, b"other", 0, Some(0));
@@ -469,7 +469,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// What the world knows: every version ever installed, and what became of it.
+/// The model: every version ever installed, and its outcome.
 #[derive(Default)]
 struct Model {
     /// From the newest, by key.
@@ -514,7 +514,7 @@ impl Model {
         let clean = self.clean(key);
         assert!(clean.starts_with(stored), "{key}: {stored:?}, not {clean:?}");
         let committed = clean.iter().position(|(at, _)| self.is_committed(*at));
-        // A tombstone may have left the index meanwhile: absence says the same.
+        // A tombstone may have left the index meanwhile: absence is equivalent.
         let needed = committed.map_or(clean.len(), |at| at + usize::from(clean[at].1.is_some()));
         assert!(stored.len() >= needed, "{key}: {stored:?} of {clean:?}");
     }
