@@ -36,7 +36,7 @@ pub struct Micro {
     committed_writers: Tally,
 }
 
-/// One client of [`Micro`].
+/// A client of [`Micro`].
 #[derive(Debug)]
 pub struct MicroClient {
     number: usize,
@@ -84,14 +84,14 @@ pub const TOUCH: &str = "micro.touch";
 #[derive(Debug, Clone, Copy)]
 pub struct Touch;
 
-/// One transaction, which is also what [`Touch`] is called with.
+/// A transaction; also the arguments of [`Touch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
     /// The table of the keys.
     pub table: TableId,
     /// Whether it writes.
     pub writes: bool,
-    /// Its keys.
+    /// The keys of the transaction.
     pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],
 }
 

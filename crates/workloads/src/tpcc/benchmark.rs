@@ -45,12 +45,12 @@ impl TpcC {
         TpcC { calls: true, ..self }
     }
 
-    /// Its scale.
+    /// The scale of the benchmark.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Its tables.
+    /// The ids of the tables.
     pub fn tables(&self) -> Tables {
         self.tables
     }

@@ -7,7 +7,7 @@ use super::scale::Scale;
 use super::schema::{Tables, Text, unexpected};
 use shoal_types::{Random, Result, Scan, Transaction};
 
-/// Which of a district's customers is meant.
+/// How a customer of a district is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// The one with this C_ID.
@@ -17,7 +17,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// In 60 % of the cases by last name.
+    /// Draws a selection: in 60 % of the cases by last name.
     pub fn draw(random: &mut Random, scale: Scale) -> Selection {
         if random.chance(60, 100) {
             Selection::LastName(last_name_at_run(random, scale))

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The reason with which an order that names no item is rolled back.
 pub const UNUSED_ITEM: &str = "Item number is not valid";
 
-/// What is ordered, by which customer, and when.
+/// The input of a new-order: items, customer and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID.
@@ -72,7 +72,7 @@ impl Input {
         &self.lines[..usize::from(self.count)]
     }
 
-    /// How many lines another warehouse supplies.
+    /// The number of lines that another warehouse supplies.
     pub fn remote_lines(&self) -> usize {
         self.lines().iter().filter(|line| line.supplier != self.warehouse).count()
     }

@@ -10,14 +10,14 @@ use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, u
 use shoal_types::wire::{self, BytesMut, Coded, Malformed};
 use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 
-/// Whose order.
+/// The input of an order-status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID.
     pub warehouse: u16,
     /// D_ID.
     pub district: u8,
-    /// Which customer.
+    /// The customer whose last order is read.
     pub customer: Selection,
 }
 

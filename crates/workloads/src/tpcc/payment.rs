@@ -16,7 +16,7 @@ use shoal_types::{Footprint, Random, Result, Scan, Transaction, coded_struct};
 use std::io::Write;
 use zerocopy::IntoBytes;
 
-/// How much is paid, where, and by which customer.
+/// The input of a payment: amount, warehouse, district and customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID: where it is paid.
@@ -27,7 +27,7 @@ pub struct Input {
     pub customer_warehouse: u16,
     /// C_D_ID: where the customer resides.
     pub customer_district: u8,
-    /// Who pays.
+    /// The customer who pays.
     pub customer: Selection,
     /// H_AMOUNT, in cents.
     pub amount: u32,

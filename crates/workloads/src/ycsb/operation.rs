@@ -19,14 +19,14 @@ pub const OPERATION: &str = "ycsb.operation";
 #[derive(Debug, Clone, Copy)]
 pub struct KeyOperation;
 
-/// What [`KeyOperation`] is called with.
+/// The arguments of [`KeyOperation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// The table.
     pub table: TableId,
     /// The key, or the first one.
     pub key: [u8; 8],
-    /// What to do.
+    /// The operation.
     pub what: What,
 }
 

@@ -1,5 +1,5 @@
 //! Planted anomalies: for every kind the checker names there are histories in `histories/` that
-//! have it. Each must be caught under its name, alone, with a witness that says what happened; the
+//! have it. Each must be caught under its name, alone, with a witness that shows what happened; the
 //! clean ones beside them must pass. A checker that misses one counts for nothing.
 
 use shoal_workloads::history::{AnomalyKind, History, Report, check, check_file};

@@ -205,7 +205,7 @@ enum Planted {
     /// A register is overwritten at once, and its first value read at last: all transactions between
     /// are entangled with that.
     StaleRead,
-    /// In the middle, three concurrent transactions of which only the order of versions tells.
+    /// In the middle, three concurrent transactions whose order follows only from that of versions.
     VersionOrder,
 }
 
