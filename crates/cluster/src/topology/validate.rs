@@ -34,7 +34,7 @@ impl Names {
         Names { limit, bytes_max, ..Names::new("table") }
     }
 
-    /// Takes one more name and numbers it.
+    /// Adds a name and returns its number.
     fn add(&mut self, name: &Spanned<String>) -> Result<u32, Complaint> {
         let (kind, text) = (self.kind, name.get_ref());
         if text.is_empty() {
