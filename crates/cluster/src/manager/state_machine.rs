@@ -322,9 +322,9 @@ impl StateMachine {
     #[must_use]
     pub fn counts(&self, claim: &LeadershipClaim) -> bool {
         let faults = self.options.faults;
-        let anybody = faults.deposed_reports || faults.late_report_overwrites;
+        let any_node = faults.deposed_reports || faults.late_report_overwrites;
         let Some(shard) = self.shards.get(claim.shard.0 as usize) else { return false };
-        anybody || shard.is_led_by(claim)
+        any_node || shard.is_led_by(claim)
     }
 
     /// Whether the node is alive by the log's record.
@@ -581,9 +581,9 @@ impl StateMachine {
 
     /// The shard of a claim, if the claim's leadership is that of the configuration.
     pub(super) fn claimed(&mut self, claim: &LeadershipClaim) -> Option<&mut ShardState> {
-        let anybody = self.options.faults.deposed_reports;
+        let any_node = self.options.faults.deposed_reports;
         let shard = self.shards.get_mut(claim.shard.0 as usize)?;
-        (anybody || shard.is_led_by(claim)).then_some(shard)
+        (any_node || shard.is_led_by(claim)).then_some(shard)
     }
 
     /// Publishes the next configuration, if anything in it has changed.
