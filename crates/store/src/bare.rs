@@ -80,7 +80,7 @@ impl BareGuard<'_> {
         // SAFETY: the record is private, and later kept by the guard.
         let private = unsafe { record.as_ref() };
         let locked = private.lock().is_ok();
-        assert!(locked, "nobody else can see it");
+        assert!(locked, "no other thread can reach it");
         private.unlock(version.as_ptr());
         // SAFETY: pinned; the record is private.
         match unsafe { index.insert(record, memory, &mut |_| {}) } {

@@ -507,7 +507,7 @@ mod tests {
                 // SAFETY: held blocks are ours, and this one is given up.
                 unsafe {
                     let content = std::slice::from_raw_parts(block.as_ptr(), bytes);
-                    assert!(content.iter().all(|byte| *byte == mark), "somebody wrote into it");
+                    assert!(content.iter().all(|byte| *byte == mark), "it was overwritten");
                     heap.free(block, bytes);
                 }
                 continue;

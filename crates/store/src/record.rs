@@ -181,7 +181,7 @@ impl Record {
     ///
     /// REQUIRES: the caller holds the lock.
     pub(crate) fn unlock(&self, newest: *mut Version) {
-        debug_assert!(self.word().is_locked(), "released a lock that nobody holds");
+        debug_assert!(self.word().is_locked(), "released a lock that is not held");
         self.word.store(newest, Ordering::Release);
     }
 

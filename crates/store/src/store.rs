@@ -192,7 +192,7 @@ impl Drop for Store {
         let mut removals = self.take_removals();
         while removals.pop_back(&mut heap).is_some() {}
         heap.fold();
-        debug_assert_eq!(self.arena.bytes(), 0, "memory that nobody accounts for");
+        debug_assert_eq!(self.arena.bytes(), 0, "memory is leaked");
     }
 }
 
