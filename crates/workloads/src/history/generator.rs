@@ -77,7 +77,7 @@ impl Generator {
             parameters.reads_percent + parameters.scans_percent <= 100,
             "reads and scans are at most all operations: {parameters:?}"
         );
-        assert!(clients > 0, "somebody must do it");
+        assert!(clients > 0, "there are no clients");
         let lists = db.table("history-lists")?;
         let registers = db.table("history-registers")?;
         Ok(Generator { parameters, lists, registers, clients })
@@ -339,6 +339,9 @@ fn decode(kind: Kind, key: &str, bytes: Option<&[u8]>) -> Result<Seen> {
     match (kind, numbers.len(), rest) {
         (Kind::List, 1.., []) => Ok(Seen::List(numbers.collect())),
         (Kind::Register, 1, []) => Ok(numbers.next().map_or(Seen::Absent, Seen::Value)),
-        _ => Err(Error::reject(format!("{key} holds {} bytes, which nobody wrote", bytes.len()))),
+        _ => Err(Error::reject(format!(
+            "{key} holds {} bytes, which no transaction wrote",
+            bytes.len()
+        ))),
     }
 }

@@ -92,7 +92,7 @@ impl AnomalyKind {
     /// The kind's meaning, in one line.
     pub fn meaning(self) -> &'static str {
         match self {
-            AnomalyKind::GarbageRead => "garbage read: a value that nobody wrote",
+            AnomalyKind::GarbageRead => "garbage read: a value that no transaction wrote",
             AnomalyKind::DuplicateElement => "one append took effect twice",
             AnomalyKind::Internal => "a transaction contradicts its own reads or writes",
             AnomalyKind::IncompatibleOrder => "no order of the appends explains these reads",

@@ -78,9 +78,9 @@ mod tests {
             .unwrap();
         }
         assert_eq!(found, [9, 9, 7, 7]);
-        let nobody = block_on(
+        let missing = block_on(
             db.transact(async |tx| find(tx, &tables, (1, 3), &Selection::LastName(last)).await),
         );
-        assert!(nobody.is_err());
+        assert!(missing.is_err());
     }
 }
