@@ -1,15 +1,15 @@
 //! Fuzz targets for code that reads bytes from outside, run by `cargo test`.
 //!
 //! A target is a test that calls [`fuzz!`](crate::fuzz) with its name and a function of bytes that panics where a
-//! rule is broken. Beside its file stands `__fuzz__/NAME/corpus/`, its kept inputs. Each run tries:
+//! rule is broken. Its kept inputs are in `__fuzz__/NAME/corpus/`, beside its file. Each run tries:
 //!
 //! 1. every kept input, and every one in `__fuzz__/NAME/crashes/`;
-//! 2. random bytes, or, under `cargo bolero test`, what a fuzzer that sees coverage makes of the corpus;
+//! 2. random bytes, or, under `cargo bolero test`, inputs that a coverage-guided fuzzer derives from the corpus;
 //! 3. changes of the kept inputs: bytes, lines and numbers replaced, removed, repeated, or taken from another
 //!    kept input. These are drawn from a fixed seed, so that a failure can be repeated.
 //!
-//! An input of the third kind that fails is written to `crashes/`, for the first kind to repeat until it is
-//! mended; then it moves to `corpus/`. `FUZZ_CASES=100000` before a run makes so many changes instead of
+//! An input of the third kind that fails is written to `crashes/`, for the first kind to repeat until the
+//! fault is fixed; then it is moved to `corpus/`. `FUZZ_CASES=100000` before a run makes so many changes instead of
 //! [`CASES`].
 
 pub use bolero;
@@ -19,10 +19,10 @@ use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-/// Changed inputs that a run tries of each target.
+/// The number of changed inputs that a run tries for each target.
 pub const CASES: u64 = 3000;
 
-/// Random inputs that a run tries of each target.
+/// The number of random inputs that a run tries for each target.
 pub const RANDOM_CASES: usize = 300;
 
 /// Longest changed input, in bytes.
@@ -46,7 +46,7 @@ macro_rules! fuzz {
 /// Tries changes of the kept inputs in a target's folder.
 ///
 /// # Panics
-/// If there is no kept input, and where the target does.
+/// If there is no kept input, and if the target panics.
 pub fn try_changes(folder: &Path, target: &dyn Fn(&[u8])) {
     let kept = read_corpus(&folder.join("corpus"));
     assert!(!kept.is_empty(), "{} holds no kept input", folder.join("corpus").display());
@@ -124,14 +124,14 @@ fn change(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// A part of so many bytes, mostly a short one.
+/// A range of an input of this length, mostly a short one.
 fn part_of(length: usize, random: &mut Random) -> std::ops::Range<usize> {
     let start = random.below(length as u64 + 1) as usize;
     let bytes_max = if random.chance(1, 4) { length - start } else { (length - start).min(8) };
     start..start + random.below(bytes_max as u64 + 1) as usize
 }
 
-/// Replaces a number in decimal digits by one at the edge of what types hold.
+/// Replaces a number in decimal digits by one at the limit of an integer type.
 fn replace_number(input: &mut Vec<u8>, random: &mut Random) {
     const EDGES: [&str; 9] =
         ["0", "1", "-1", "255", "65536", "4294967295", "18446744073709551615", "1e308", "0.5"];

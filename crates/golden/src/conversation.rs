@@ -4,8 +4,8 @@
 //! n0 → n1 Lock n0.1 s1 #1 [put b 1]
 //!     000001000201…
 //! ```
-//! The file of a version is written once, by a build of which it is the newest, and stays for as long as a build speaks that
-//! version. The text tells what the bytes mean, so that a change that gives old bytes another meaning is noticed as well.
+//! The file of a version is written once, by a build of which it is the newest, and stays for as long as a build supports
+//! that version. The text shows what the bytes mean, so that a change that gives old bytes another meaning is noticed too.
 
 use crate::is_refreshing;
 use std::fmt::Write;
@@ -16,18 +16,18 @@ use std::path::Path;
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedMessage {
-    /// The sender, the receiver and what is said, in one line.
+    /// The sender, the receiver and the message, in one line.
     pub text: String,
-    /// As it is sent.
+    /// The encoded message, as it is sent.
     pub bytes: Vec<u8>,
 }
 
 /// Checks the conversation `name` of each of `versions`, kept in `folder` as `NAME-VERSION.txt`: `again` reads a kept
 /// message, given by its text and its bytes, and writes it once more. `record` makes the conversation of the newest version,
-/// for when it is to be written anew.
+/// to write its file with `GOLDEN=refresh`.
 ///
 /// # Panics
-/// Where a message is not read, or comes back as another one; says which, and what to do.
+/// If a message cannot be read, or is written differently; the panic names it, and what to do.
 pub fn check_conversations(
     folder: &Path,
     name: &str,
@@ -81,7 +81,7 @@ fn write(messages: &[RecordedMessage]) -> String {
     })
 }
 
-/// What was written, or the first line that is in no place.
+/// The messages of a file; the error is the first malformed line.
 fn read(text: &str) -> Result<Vec<RecordedMessage>, String> {
     let mut lines = text.lines();
     let mut messages = Vec::new();

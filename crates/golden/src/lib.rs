@@ -1,10 +1,10 @@
-//! Golden files: what a test puts out is kept in the tree, and the test fails where it puts out anything else.
+//! Golden files: the output of a test is kept in the tree, and the test fails when its output differs.
 //!
 //! `GOLDEN=refresh cargo test -p CRATE` writes the kept files anew, all of them; read the difference before you commit it.
 //! There are three shapes. A *script* is a text file of commands, a line of dashes, and the trace that the commands make:
 //! [`check_scripts`] runs a folder of them. A *conversation* is messages as they were sent, byte for byte, by a build that
-//! spoke some version of them: [`check_conversations`] holds that a build which speaks that version still reads and writes
-//! them so. Any other kept text is compared by [`Comparison`].
+//! supported some version of them: [`check_conversations`] checks that a build which supports that version still
+//! reads and writes the same bytes. Any other kept text is compared by [`Comparison`].
 
 mod conversation;
 
@@ -19,7 +19,7 @@ use std::{env, fs};
 /// The line between a script and its trace.
 const DIVIDER: &str = "---\n";
 
-/// Are the kept files to be written anew?
+/// Whether kept files are to be written anew: `GOLDEN=refresh` is set.
 pub fn is_refreshing() -> bool {
     env::var("GOLDEN").is_ok_and(|value| value == "refresh")
 }
@@ -27,20 +27,20 @@ pub fn is_refreshing() -> bool {
 /// The words of a command: those with `=`, and the others.
 #[derive(Debug)]
 pub struct Words<'a> {
-    /// Those without `=`, in their order.
+    /// The words without `=`, in order.
     pub plain: Vec<&'a str>,
     named: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> Words<'a> {
-    /// Takes a line apart.
+    /// Parses a line.
     pub fn of(line: &'a str) -> Words<'a> {
         let named = line.split_whitespace().filter_map(|word| word.split_once('='));
         let plain = line.split_whitespace().filter(|word| !word.contains('='));
         Words { plain: plain.collect(), named: named.collect() }
     }
 
-    /// Is this one of the plain words?
+    /// Whether `word` is one of the plain words.
     pub fn has(&self, word: &str) -> bool {
         self.plain.contains(&word)
     }
@@ -59,7 +59,7 @@ impl<'a> Words<'a> {
         self.plain.iter().filter_map(|word| word.parse().ok()).collect()
     }
 
-    /// What stands behind `name=`, if it is there.
+    /// The text after `name=`, if that word is there.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.named.get(name).copied()
     }

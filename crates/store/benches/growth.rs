@@ -55,7 +55,7 @@ fn inserts(n: usize) -> Duration {
         for key in scattered(n) {
             tx.insert(one, &key, b"value").expect("it is new");
         }
-        tx.commit().expect("nobody else is there");
+        tx.commit().expect("no other transaction runs");
     })
 }
 
@@ -70,7 +70,7 @@ fn puts_and_scans(n: usize) -> Duration {
                 tx.scan(table, Scan::all().limit(1)).expect("within limits");
             }
         }
-        tx.commit().expect("nobody else is there");
+        tx.commit().expect("no other transaction runs");
     })
 }
 
@@ -90,7 +90,7 @@ fn crafted(n: usize) -> Duration {
         for key in &keys {
             tx.put(one, key, b"value").expect("within limits");
         }
-        tx.commit().expect("nobody else is there");
+        tx.commit().expect("no other transaction runs");
     })
 }
 
@@ -101,7 +101,7 @@ fn uncommitted(n: usize) -> Duration {
         for _ in 0..n {
             let tx = session.begin();
             tx.put(one, b"hot", b"value").expect("within limits");
-            let locked = tx.lock().expect("nobody else is there");
+            let locked = tx.lock().expect("no other transaction runs");
             let stamp = StampRef { epoch: Epoch(1), clock: locked.draw_clock(), remote: &[] };
             locked.install(stamp, |_| false);
         }
@@ -115,7 +115,7 @@ fn lookups<const SHARED: usize>(n: usize) -> Duration {
     for keys in keys.chunks(1000) {
         let tx = session.begin();
         keys.iter().for_each(|key| tx.put(one, key, b"value").expect("within limits"));
-        tx.commit().expect("nobody else is there");
+        tx.commit().expect("no other transaction runs");
     }
     let mut found = 0;
     let taken = time(|| {

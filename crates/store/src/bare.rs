@@ -1,5 +1,5 @@
-//! The index and its records alone, without transactions: for measuring them beside other ordered
-//! maps (`benches/index.rs`), and for nothing else. Behind the feature `bare`.
+//! The index and its records alone, without transactions: only for
+//! benchmarks against other ordered maps (`benches/index.rs`). Behind the feature `bare`.
 //!
 //! A value is one number, in a version of its own, so that a lookup follows the same pointers as a
 //! transaction's: leaf, record, version.
@@ -38,10 +38,10 @@ pub struct BareGuard<'h> {
 }
 
 impl BareIndex {
-    /// An empty one.
+    /// An empty map.
     ///
     /// # Errors
-    /// None that an empty store would meet.
+    /// None: an empty store has room for a table.
     pub fn new() -> Result<BareIndex> {
         let store = Arc::new(Store::new(Options::default()));
         let table = store.table("bare")?;
@@ -51,7 +51,7 @@ impl BareIndex {
     /// Access for one thread.
     ///
     /// # Errors
-    /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where too many have one.
+    /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) if too many handles are in use.
     pub fn handle(&self) -> Result<BareHandle> {
         Ok(BareHandle { session: self.store.session()?, table: self.table })
     }
@@ -66,7 +66,7 @@ impl BareHandle {
 }
 
 impl BareGuard<'_> {
-    /// Puts `value` under `key` if the key is not there; says whether it was not.
+    /// Puts `value` under `key` if the key is absent; returns whether it was.
     ///
     /// # Panics
     /// If the key is longer than a key may be.
@@ -80,7 +80,7 @@ impl BareGuard<'_> {
         // SAFETY: the record is private, and later kept by the guard.
         let private = unsafe { record.as_ref() };
         let locked = private.lock().is_ok();
-        assert!(locked, "nobody else can see it");
+        assert!(locked, "no other thread can reach it");
         private.unlock(version.as_ptr());
         // SAFETY: pinned; the record is private.
         match unsafe { index.insert(record, memory, &mut |_| {}) } {

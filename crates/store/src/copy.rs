@@ -2,8 +2,8 @@
 //! from something (design §6, snapshots).
 //!
 //! The parts are taken one after the other and each shows what is committed *then*: the whole is no snapshot
-//! of an instant. It has all that was committed when the first part was begun, or what came in its place;
-//! what came later is in it or not. A replica that replays what came later, by stamps, ends where the store is.
+//! of an instant. It has every
+//! version committed when the first part was begun, or a newer one of its key; later versions are in it or not. A replica that replays what came later, by stamps, ends where the store is.
 
 use crate::discard::{HeldLocks, chain};
 use crate::guarded::Guarded;
@@ -13,10 +13,10 @@ use crate::walk::{WalkPlace, walk};
 use shoal_types::{StampRef, TableId};
 use std::ops::ControlFlow;
 
-/// How much of a store a step of a copy looks at.
+/// The limits of a step of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyPart {
-    /// Records that it looks at, at most.
+    /// The most records that it reads.
     pub records_max: usize,
     /// Bytes of keys and values after which it ends.
     pub bytes_max: usize,
@@ -33,7 +33,7 @@ pub struct Copied<'v> {
     pub value: Option<&'v [u8]>,
     /// The stamp of the version.
     pub stamp: StampRef<'v>,
-    /// It is the newest committed one of its key.
+    /// Whether it is the newest committed version of its key.
     pub committed: bool,
 }
 
@@ -42,9 +42,9 @@ impl Session {
     /// `committed` holds, unless that is a tombstone; and before it those that are newer and for which `undecided`
     /// holds, tombstones or not. Returns where the next part begins, and `None` at the end of the store.
     ///
-    /// REQUIRES: where another session [installs](crate::Locked::install), all that it takes for committed
-    /// `committed` does too, when it is asked later: what is older is gone. And what is undecided stays so until it is
-    /// committed, or does not count.
+    /// REQUIRES: where another session [installs](crate::Locked::install), `committed` returns true
+    /// for every version that this session takes for committed, since older ones are trimmed. An undecided version
+    /// stays undecided until it is committed or rolled back.
     pub fn copy(
         &mut self,
         from: &WalkPlace,

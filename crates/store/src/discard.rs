@@ -6,14 +6,14 @@
 //! before   record ─ v4 e2 ─ v3 e1 rejected ─ v2 e1 ─ v1 e1 rejected
 //! after    record ─ v4 e2 ────────────────── v2 e1
 //! ```
-//! It is done when such a version is met, by a reader ([`Transaction::discard_read`]) or a writer
+//! Such a version is dropped when it is met, by a reader ([`Transaction::discard_read`]) or a writer
 //! ([`Locked::discard`]), and by a pass over the whole store ([`Session::roll_back`]).
 //!
 //! Phantoms: no leaf changes when a version goes, and none has to. A transaction that saw the key, or saw it
 //! absent because of a tombstone, has the record and the rejected version in its read set; the word
 //! leads elsewhere now, and the version's address is not used again under that reader's guard. A
 //! record that is left without a version leaves the index as any other does, and that changes the
-//! leaf, for those who would miss it later.
+//! leaf's version, which validates scans.
 //!
 //! Invariant: only the holder of the record's lock changes a chain; what it unlinks, it retires.
 //!
@@ -35,19 +35,19 @@ use std::ptr::{self, NonNull};
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-/// How far a pass over a store has come: see [`Session::roll_back`]. The default is the beginning.
+/// The position of a pass over a store: see [`Session::roll_back`]. The default is the beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RollBack {
     place: WalkPlace,
-    /// The first place where a lock was in the way.
+    /// The first key that was skipped since its record was locked.
     held: Option<WalkPlace>,
 }
 
-/// What one call of [`Session::roll_back`] has done.
+/// The result of one call of [`Session::roll_back`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the pass may not be over"]
 pub struct RolledBack {
-    /// How many versions it dropped.
+    /// The number of versions that were dropped.
     pub discarded: usize,
     /// Where to go on: behind what was looked at, or, at the end of the store, from the first key
     /// again whose lock was in the way. `None` where nothing is left.
@@ -62,10 +62,10 @@ pub(crate) struct HeldLocks;
 
 impl Session {
     /// Drops the versions of `key` whose stamp `rejected` picks out: a closed epoch's uncovered
-    /// ones. What is left becomes visible as if they had never been. Returns how many went.
+    /// ones. What is left becomes visible as if they had never been. Returns the number of dropped versions.
     ///
     /// # Errors
-    /// [`Conflict::Locked`] where there is one and a transaction holds the key; ask again later.
+    /// [`Conflict::Locked`] if there is such a version and a transaction holds the key; to be repeated later.
     pub fn discard(
         &mut self,
         table: TableId,
@@ -89,7 +89,7 @@ impl Session {
 
     /// One step of a pass over all tables that drops every version whose stamp `rejected` picks out,
     /// wherever it stands in its chain: looks at `most` records behind `from`, in the order of their
-    /// keys. `committed` tells which of the tombstones that come to light may leave the index.
+    /// keys. `committed` returns true for the tombstones below them that may leave the index.
     ///
     /// A record with such a version that is locked is left, and the pass comes back to it:
     /// when [`RolledBack::next`] is `None`, nothing is left behind. Between the steps it holds
@@ -118,7 +118,7 @@ impl Session {
 }
 
 impl SessionState {
-    /// See [`Session::roll_back`].
+    /// One step of [`Session::roll_back`].
     ///
     /// REQUIRES: pinned.
     fn roll_back_some(

@@ -1,10 +1,10 @@
-//! Planted bugs: each disarms one piece of validation, so that tests can prove that the checks which
-//! stand above it would notice its loss.
+//! Planted bugs: each disables one piece of validation, so that tests can prove that the checks
+//! above it would notice.
 //!
-//! Without the feature `faults`, which only tests ask for, [`StoreBugs`] is empty and every question to
-//! it is answered *no* at compile time.
+//! Without the feature `faults`, which only tests ask for, [`StoreBugs`] is empty and every query of
+//! it returns false at compile time.
 
-/// One planted bug.
+/// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreBug {
     /// Do not compare what was read with what is there at commit.
@@ -13,11 +13,12 @@ pub enum StoreBug {
     SkipNodeSet,
     /// Take a record that another transaction has locked for unchanged.
     SkipLockCheck,
-    /// Free what is unlinked at once, under the readers' eyes.
+    /// Free unlinked memory at once, while readers may use it.
     FreeTooEarly,
     /// Tag what is unlinked with the era of the guard, not with the one after it.
     TagTooEarly,
-    /// Hold a guard in the era that was read before it was shown, without a look at what came meanwhile.
+    /// Hold a guard in the era that was read before it was shown, without checking whether the era has
+    /// advanced meanwhile.
     PinWithoutSecondLook,
     /// Do not look at the parent again once the child's version is noted.
     ParentUnchecked,
@@ -25,9 +26,9 @@ pub enum StoreBug {
     RootUnchecked,
     /// Take a node that is latched for one that is not.
     LatchedIsStable,
-    /// Believe what a lookup found in a leaf that has changed meanwhile.
+    /// Use the result of a lookup in a leaf that has changed meanwhile.
     LookupUnchecked,
-    /// Believe what a scan found in a leaf that has changed meanwhile.
+    /// Use the result of a scan of a leaf that has changed meanwhile.
     ScanUnchecked,
     /// Insert into a leaf without raising its version.
     SilentInsertion,
@@ -69,7 +70,7 @@ impl StoreBugs {
         StoreBugs { bits: 1 << fault as u32 }
     }
 
-    /// Is the bug planted?
+    /// Whether the bug is planted.
     #[inline(always)]
     pub(crate) fn has(self, fault: StoreBug) -> bool {
         #[cfg(feature = "faults")]

@@ -36,7 +36,7 @@ fn short_head(key: &[u8], offset: usize) -> u64 {
     whole << (8 * offset)
 }
 
-/// How many bytes `a` and `b` have in common at their beginning.
+/// The length of the common prefix of `a` and `b`, in bytes.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let least = a.len().min(b.len());
     for offset in (0..least).step_by(8) {

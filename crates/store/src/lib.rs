@@ -22,10 +22,10 @@
 //! ```
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
-//! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used),
-//! `discard.rs` (how what was certified is rolled back), `copy.rs` (how another replica gets all of it).
+//! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
+//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas).
 //!
-//! This is the only crate with `unsafe`, but for a system call in `net`. Its contract with itself: all that can be reached through
+//! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
 
 #[cfg(feature = "bare")]

@@ -1,4 +1,4 @@
-//! Where the store's memory comes from, and how much of it is in use.
+//! The store's memory: its allocation, and the count of bytes in use.
 //!
 //! ```text
 //! arena   regions from the system, on huge pages     one a store, behind locks
@@ -6,8 +6,8 @@
 //! heap    a span to cut blocks from, free lists      one a session, not shared
 //! ```
 //! Why not the general allocator: records and versions are looked up at random, so on pages of 4 KiB
-//! most lookups miss the address cache too, and it knows nothing of huge pages unless the process asks
-//! at its start, which a library cannot. And a record and its version, made together, come to lie
+//! most lookups miss the address cache too, and the general allocator uses huge pages only if the
+//! process configures it at its start, which a library cannot. And a record and its version, made together, come to lie
 //! together. `docs/lessons.md` has the numbers.
 //!
 //! Blocks are cut in a few sizes ([`class`]); a freed block waits in a list of
@@ -79,7 +79,7 @@ fn class_bytes(class: usize) -> usize {
     (9 + eighth) << (doubling + SMALL_MAX.ilog2() as usize - 3)
 }
 
-/// What is behind all heaps of a store.
+/// The memory that all heaps of a store share.
 pub(crate) struct Arena {
     /// Bytes in use.
     bytes: AtomicI64,
@@ -94,11 +94,11 @@ pub(crate) struct Arena {
 #[derive(Default)]
 struct Regions {
     all: Vec<(NonNull<u8>, Layout)>,
-    /// What is left of the last one.
+    /// The unused rest of the last region.
     rest: Span,
-    /// What heaps that are gone left of theirs, and what was joined of free blocks.
+    /// Unused spans of dropped heaps, and spans of joined free blocks.
     returned: Vec<Span>,
-    /// Of all regions.
+    /// The size of all regions.
     bytes: usize,
     /// A round of joining free blocks is under way: every request for a span takes it further.
     joining: bool,
@@ -111,7 +111,7 @@ struct Span {
     bytes: usize,
 }
 
-// SAFETY: a span is memory that no other owner knows of.
+// SAFETY: a span is memory that no other owner uses.
 unsafe impl Send for Span {}
 // SAFETY: regions only move their addresses around.
 unsafe impl Send for Regions {}
@@ -143,13 +143,13 @@ struct FreeList {
     count: usize,
 }
 
-// SAFETY: free blocks are memory that no other owner knows of.
+// SAFETY: free blocks are memory that no other owner uses.
 unsafe impl Send for FreeList {}
 
 impl FreeList {
     const EMPTY: FreeList = FreeList { head: ptr::null_mut(), count: 0 };
 
-    /// What the blocks take, as those of `class`.
+    /// The size of the blocks, which are of `class`.
     fn bytes(&self, class: usize) -> u64 {
         (self.count * class_bytes(class)) as u64
     }
@@ -264,7 +264,7 @@ impl Regions {
         })
     }
 
-    /// Is little left that was never used, or no longer is? Then joining begins, which takes a few calls.
+    /// Whether little unused memory is left. Then joining begins, which takes a few calls.
     fn are_short(&self) -> bool {
         let little = (self.bytes / 8).min(REGION_BYTES_MAX / 4);
         self.returned.is_empty() && self.rest.bytes < little
@@ -507,7 +507,7 @@ mod tests {
                 // SAFETY: held blocks are ours, and this one is given up.
                 unsafe {
                     let content = std::slice::from_raw_parts(block.as_ptr(), bytes);
-                    assert!(content.iter().all(|byte| *byte == mark), "somebody wrote into it");
+                    assert!(content.iter().all(|byte| *byte == mark), "it was overwritten");
                     heap.free(block, bytes);
                 }
                 continue;

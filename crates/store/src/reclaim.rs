@@ -1,4 +1,4 @@
-//! Reclamation: memory that left the shared structures is freed once no reader can still look at it.
+//! Reclamation: memory that was unlinked from the shared structures is freed once no reader can still reach it.
 //!
 //! Readers take no locks, so what a writer unlinks may still be read. A session
 //! holds a **guard** while it works (one per transaction, not per read): its slot shows the **era**
@@ -36,12 +36,12 @@ use std::sync::Arc;
 /// What a slot shows while its session holds no guard. Eras begin at 1.
 const IDLE: u64 = 0;
 
-/// A session tries to move the era on when this much waits in its limbo since the last try.
+/// A session tries to advance the era when this many entries were added to its limbo since the last try.
 const ADVANCE_EVERY: usize = if cfg!(feature = "model") { 1 } else { 64 };
-/// Or when versions of this many bytes do.
+/// The same limit in bytes.
 const ADVANCE_BYTES: usize = 64 << 10;
 
-/// A limbo that is longer or heavier than this is handed to all sessions: its own may rest for long.
+/// A limbo with more entries than this, or too many bytes, is handed to all sessions: its own may rest for long.
 const LIMBO_MAX: usize = 16 * ADVANCE_EVERY;
 const LIMBO_BYTES_MAX: usize = 4 * ADVANCE_BYTES;
 /// Where the store's memory is limited, the limbos of all sessions together stay within this part of
@@ -50,16 +50,15 @@ const LIMBO_BYTES_MAX: usize = 4 * ADVANCE_BYTES;
 const LIMBO_SHARE: usize = 16;
 const LIMBO_BYTES_MIN: usize = 4 << 10;
 
-/// How much a session frees at a time of what others handed over: more than it adds itself.
+/// The most handed-over entries that a session frees at a time: more than it adds itself.
 const ADOPTED_MAX: usize = 4 * ADVANCE_EVERY;
-/// Every so many transactions a session frees what others handed over, even if it has no garbage of
-/// its own: else the garbage would stay once all transactions only read, or fail.
+/// After this many transactions a session frees entries that others handed over, even if it has none of its own: else the garbage would stay once all transactions only read, or fail.
 const ADOPT_EVERY: u32 = if cfg!(feature = "model") { 1 } else { 64 };
-/// How much a transaction frees at its beginning where the store is short of memory: some 0.5 ms.
+/// The most entries that a transaction frees at its beginning while the store is short of memory: some 0.5 ms.
 const RELIEVED_MAX: usize = 64 * ADVANCE_EVERY;
-/// What was handed over makes the store short of memory where it takes this part of the limit.
+/// The store is short of memory when handed-over entries take this part of the limit.
 const ORPHANS_SHARE: u64 = 8;
-/// The era has to move on this often until what was unlinked just now is ripe: see invariant 3.
+/// The number of advances of the era until an entry that is unlinked now may be freed: see invariant 3.
 const RIPE_ERAS: usize = 3;
 
 /// The eras, and a slot for every session. Shared by all sessions of a store.
@@ -67,24 +66,24 @@ pub(crate) struct Eras {
     shared: CachePadded<ReclaimShared>,
     slots: Box<[CachePadded<AtomicU64>]>,
     memory_bytes_max: usize,
-    /// How many slots were ever used: the rest need not be looked at.
+    /// The number of slots that were ever used: the others are not searched.
     slots_used: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
-    /// What sessions that are gone, or were held up for long, left waiting.
+    /// Entries of dropped sessions, and of sessions that were blocked for long.
     orphans: Mutex<VecDeque<RetiredBatch>>,
     faults: StoreBugs,
 }
 
-/// What every transaction reads at its beginning or end, and few write.
+/// Fields that every transaction reads at its beginning or end, and few write.
 struct ReclaimShared {
     era: AtomicU64,
-    /// How heavy `orphans` is.
+    /// The size of `orphans` in bytes.
     orphan_bytes: AtomicU64,
     /// 1 since a put was refused for want of memory, until no orphan is left.
     short: AtomicU64,
 }
 
-/// Something that was unlinked.
+/// An unlinked object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retired {
     Version(NonNull<Version>),
@@ -103,7 +102,7 @@ struct RetiredBatch {
 unsafe impl Send for RetiredBatch {}
 
 impl Retired {
-    /// The memory it takes.
+    /// The size of its memory in bytes.
     #[inline]
     fn weight(self) -> usize {
         // SAFETY: what waits is not freed yet.
@@ -167,18 +166,17 @@ impl Eras {
         }
     }
 
-    /// How many sessions can exist at once.
+    /// The most sessions that can exist at once.
     pub(crate) fn sessions_max(&self) -> usize {
         self.slots.len()
     }
 
-    /// The store refused a put for want of memory: from now on transactions begin by freeing what
-    /// they can.
+    /// The store refused a put for lack of memory: from now on transactions begin by freeing what they can.
     pub(crate) fn fall_short(&self) {
         self.shared.short.store(1, Ordering::Relaxed);
     }
 
-    /// Is memory so short that a transaction should free some before it begins?
+    /// Whether memory is so short that a transaction should free some before it begins.
     #[inline]
     fn is_short(&self) -> bool {
         let heavy = (self.memory_bytes_max as u64 / ORPHANS_SHARE).max(1);
@@ -191,14 +189,14 @@ impl Eras {
         self.shared.orphan_bytes.load(Ordering::Relaxed) != 0
     }
 
-    /// How heavy a limbo may become.
+    /// The most bytes that may wait in a limbo.
     fn limbo_bytes_max(&self) -> usize {
         let sessions = self.slots_used.load(Ordering::Relaxed).max(1) as usize;
         let share = self.memory_bytes_max / LIMBO_SHARE / sessions;
         share.clamp(LIMBO_BYTES_MIN, LIMBO_BYTES_MAX)
     }
 
-    /// Moves the era on if every guard has seen the present one. Returns the era.
+    /// Advances the era if every guard shows the present one. Returns the era.
     fn advance(&self) -> u64 {
         let era = self.shared.era.load(Ordering::Relaxed);
         // Orders the load above before the slots below, against the fence in `pin`.
@@ -215,7 +213,7 @@ impl Eras {
         next.map_or_else(|newer| newer, |era| era + 1)
     }
 
-    /// Frees everything that waits.
+    /// Frees all handed-over entries.
     ///
     /// # Safety
     /// No session is left.
@@ -238,13 +236,13 @@ pub(crate) struct Memory {
     /// How long and how heavy the limbo may grow before the next try to move the era on.
     advance_at: usize,
     advance_at_bytes: usize,
-    /// Transactions until the session looks for what others handed over.
+    /// The number of transactions until the session frees entries that others handed over.
     adopt_in: u32,
     pub(crate) heap: Heap,
 }
 
 impl Memory {
-    /// Takes a slot, or `None` where all are taken.
+    /// Takes a slot; `None` if all are taken.
     pub(crate) fn new(eras: &Arc<Eras>, arena: &Arc<Arena>) -> Option<Memory> {
         let slot = lock(&eras.free_slots).pop()?;
         eras.slots_used.fetch_max(slot as u64 + 1, Ordering::AcqRel);
@@ -261,7 +259,7 @@ impl Memory {
         })
     }
 
-    /// Does the session hold its guard?
+    /// Whether the session holds its guard.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned != IDLE
     }
@@ -378,8 +376,7 @@ impl Memory {
         }
     }
 
-    /// Frees what other sessions left behind, when its time has come: at most [`ADOPTED_MAX`]. Returns
-    /// how many.
+    /// Frees entries of other sessions that no reader can reach, at most [`ADOPTED_MAX`]. Returns their number.
     fn adopt_orphans(&mut self, era: u64) -> usize {
         let mut orphans = lock(&self.eras.orphans);
         let (mut freed, mut bytes) = (0, 0);
@@ -396,7 +393,7 @@ impl Memory {
         freed
     }
 
-    /// Leaves what waits to the next session that finds it ripe.
+    /// Hands the limbo's entries over to all sessions.
     fn hand_over(&mut self) {
         let mut orphans = lock(&self.eras.orphans);
         orphans.extend(self.limbo.drain(..));
@@ -405,7 +402,7 @@ impl Memory {
     }
 }
 
-/// The first that waits, if no reader can look at it any more.
+/// The first entry, if no reader can reach it any more.
 fn pop_ripe(waiting: &mut VecDeque<RetiredBatch>, era: u64) -> Option<RetiredBatch> {
     waiting.front().filter(|first| first.tag + 2 <= era)?;
     waiting.pop_front()

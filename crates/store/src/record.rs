@@ -12,7 +12,8 @@
 //!
 //! A record without a version is a **placeholder**: a transaction that inserts the key put it into
 //! the index before it locked it. A **dead** record has left the index, or is leaving it under the
-//! leaf's latch; who finds one looks the key up again.
+//! leaf's latch; a transaction that finds one looks the key up
+//! again.
 //!
 //! Invariants: only the holder of the lock replaces the version; a dead record stays dead; only an
 //! unlocked record whose newest version is a tombstone, or that has none, dies.
@@ -38,7 +39,7 @@ pub(crate) struct Record {
     key_bytes: u16,
 }
 
-/// What a record's word said at one instant.
+/// The value of a record's word at one instant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(*mut Version);
 
@@ -46,7 +47,7 @@ pub(crate) struct Word(*mut Version);
 pub(crate) enum LockError {
     /// Another transaction holds it.
     Held,
-    /// It has left the index; the key has to be looked up again.
+    /// The record has left the index; the key has to be looked up again.
     Dead,
 }
 
@@ -180,7 +181,7 @@ impl Record {
     ///
     /// REQUIRES: the caller holds the lock.
     pub(crate) fn unlock(&self, newest: *mut Version) {
-        debug_assert!(self.word().is_locked(), "released a lock that nobody holds");
+        debug_assert!(self.word().is_locked(), "released a lock that is not held");
         self.word.store(newest, Ordering::Release);
     }
 
@@ -193,7 +194,7 @@ impl Record {
     }
 
     /// Kills the record if it is unlocked and `newest` is still its newest version, a tombstone or
-    /// null. Says whether it did.
+    /// null. Returns whether it did.
     ///
     /// REQUIRES: the caller holds the latch of the record's leaf and takes the record out of it.
     pub(crate) fn kill(&self, newest: *mut Version) -> bool {

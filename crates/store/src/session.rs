@@ -19,17 +19,17 @@ use std::sync::Arc;
 /// One user's place in a [`Store`]: it can be kept and used again, and it moves between threads
 /// together with the transaction that runs on it.
 pub struct Session {
-    /// Stands before the store, and so goes before it: a store that goes with its last session
-    /// still has to free what the session was about to.
+    /// Declared before the store, and so dropped before it: a store that is dropped with its last session still has
+    /// to free the session's memory.
     pub(crate) state: RefCell<SessionState>,
-    /// Unlike every other session's of this process.
+    /// A number that no other session of this process has.
     pub(crate) id: u64,
-    /// A transaction that is dropped rolls back so many writes at once.
+    /// The most writes that a dropped transaction rolls back at once.
     pub(crate) slice: usize,
     pub(crate) store: Arc<Store>,
 }
 
-/// What a session owns. Used by one transaction at a time.
+/// The buffers of a session, which one transaction uses at a time.
 pub(crate) struct SessionState {
     pub(crate) memory: Memory,
     pub(crate) sets: Sets,
@@ -114,19 +114,19 @@ impl Session {
         self.slice = writes_max.max(1);
     }
 
-    /// Has the last transaction been dropped, and is not rolled back as a whole?
+    /// Whether the last transaction was dropped and is not completely rolled back.
     pub fn is_ending(&mut self) -> bool {
         self.state.get_mut().memory.is_pinned()
     }
 
-    /// Rolls back some more of the transaction that was dropped. Says whether that was all.
+    /// Rolls back more writes of the dropped transaction. Returns whether that was all.
     pub fn end_some(&mut self) -> bool {
         let Session { state, store, slice, .. } = self;
         let state = state.get_mut();
         !state.memory.is_pinned() || state.end(store, *slice)
     }
 
-    /// The store it belongs to.
+    /// The store that the session belongs to.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -154,11 +154,11 @@ impl SessionState {
         }
     }
 
-    /// Rolls back as many writes of a transaction that is dropped. Says whether that was all.
+    /// Rolls back at most `most` writes of a dropped transaction. Returns whether that was all.
     pub(crate) fn end(&mut self, store: &Store, most: usize) -> bool {
         let removals_before = self.removals.len();
         let is_over = self.roll_back(most);
-        // Placeholders go; whether a tombstone is committed, a later sweep will know.
+        // Removes placeholders only; a later sweep removes tombstones that are committed by then.
         self.sweep(store, self.removals.len() - removals_before, &|_| false);
         if is_over {
             self.memory.unpin();

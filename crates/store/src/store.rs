@@ -17,7 +17,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-/// What a store allows.
+/// The limits of a store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Sessions, and so transactions, that may be open at once. Each costs a few
@@ -33,7 +33,7 @@ pub struct Options {
     pub memory_bytes_reserved: usize,
     /// The epoch that local transactions are stamped with. Default 0.
     pub epoch: Epoch,
-    /// Keys the hash by which transactions find their own writes. Clients who know it can choose keys
+    /// Keys the hash by which transactions find their own writes. Clients that know it can choose keys
     /// that collide, and so make a transaction slow: where clients are not trusted, give each store a
     /// random one. Default 0.
     pub hash_seed: u64,
@@ -54,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// An in-memory, multi-core, transactional ordered store. See the crate.
+/// An in-memory, multi-core, transactional ordered store. See the [crate](crate).
 pub struct Store {
     pub(crate) options: Options,
     tables: Box<[OnceLock<Index>]>,
@@ -156,7 +156,7 @@ impl Store {
         std::mem::take(&mut *lock(&self.removals))
     }
 
-    /// Is there room for so much `more` within [`Options::memory_bytes_max`]?
+    /// Whether there is room for `more` bytes within [`Options::memory_bytes_max`].
     #[inline]
     pub(crate) fn has_room(&self, more: usize) -> bool {
         self.arena.bytes().saturating_add(more) <= self.options.memory_bytes_max
@@ -192,7 +192,7 @@ impl Drop for Store {
         let mut removals = self.take_removals();
         while removals.pop_back(&mut heap).is_some() {}
         heap.fold();
-        debug_assert_eq!(self.arena.bytes(), 0, "memory that nobody accounts for");
+        debug_assert_eq!(self.arena.bytes(), 0, "memory is leaked");
     }
 }
 

@@ -29,7 +29,7 @@ const _: () = assert!(align_of::<Version>() > Version::LEVEL_MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << LENGTH_BITS);
 const _: () = assert!(REMOTE_MAX < 1 << (32 - REMOTE_SHIFT));
 
-/// One version of a key: its stamp, and its value or none.
+/// A version of a key: its stamp, and its value if it has one.
 #[repr(C, align(8))]
 pub(crate) struct Version {
     prev: AtomicPtr<Version>,
@@ -38,7 +38,7 @@ pub(crate) struct Version {
     shape: u32,
 }
 
-/// What a new version holds.
+/// The content of a new version.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
     Value(&'a [u8]),
@@ -129,7 +129,7 @@ impl Version {
         bytes(self.shape)
     }
 
-    /// Is it a tombstone?
+    /// Whether the version is a tombstone.
     #[inline]
     pub(crate) fn is_tombstone(&self) -> bool {
         self.shape & TOMBSTONE != 0

@@ -33,7 +33,7 @@ pub(crate) fn count(work: Work) {
     let _ = work;
 }
 
-/// How much work of a kind `run` does on this thread.
+/// The amount of work of this kind that `run` does on this thread.
 #[cfg(all(test, not(feature = "model")))]
 pub(crate) fn counted(work: Work, run: impl FnOnce()) -> u64 {
     let now = || COUNTS.with(|counts| counts.get()[work as usize]);

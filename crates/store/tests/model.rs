@@ -49,7 +49,7 @@ fn put_all(store: &Arc<Store>, table: TableId, rows: &[(&[u8], u64)]) {
     for (key, value) in rows {
         tx.put(table, key, &value.to_le_bytes()).expect("within limits");
     }
-    tx.commit().expect("nobody else is there");
+    tx.commit().expect("no other transaction runs");
 }
 
 fn number(value: Option<&[u8]>) -> u64 {
@@ -448,7 +448,7 @@ fn roll_back_against_all(faults: StoreBugs) {
                 for (key, value) in found {
                     let value = number(Some(value));
                     let sound = value == 9 || (value == 7 && key == b"y");
-                    assert!(met || sound, "{key:?} is {value}, of which nobody told");
+                    assert!(met || sound, "{key:?} is {value}, which no transaction reported");
                     assert!(value < 10, "read freed memory: {value:#x}");
                 }
             }

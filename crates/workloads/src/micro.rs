@@ -37,7 +37,7 @@ pub struct Micro {
     committed_writers: Tally,
 }
 
-/// One client of [`Micro`].
+/// A client of [`Micro`].
 #[derive(Debug)]
 pub struct MicroClient {
     number: usize,

@@ -42,7 +42,7 @@ type Table = BTreeMap<Box<[u8]>, Box<[u8]>>;
 #[derive(Debug, Default)]
 struct Data {
     names: BTreeMap<String, TableId>,
-    /// By table number.
+    /// The tables, by number.
     tables: Vec<Table>,
 }
 

@@ -10,7 +10,7 @@ use crate::workload::{Check, Done, Workload};
 use crate::ycsb::Ycsb;
 use shoal_types::{Database, Random, Result, Scan, ShardId, TableId, Transaction};
 
-/// How a table is divided among shards.
+/// How a table is distributed over shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Division {
     /// Each has a copy of all of it.
@@ -21,9 +21,9 @@ pub enum Division {
     ByKey,
 }
 
-/// A workload that knows on which shard its keys live.
+/// A workload whose keys have known shards.
 pub trait Placed: Workload + 'static {
-    /// How its table of this name is divided among so many shards.
+    /// How the workload's table of this name is distributed over `shards` shards.
     fn division(&self, table: &str, shards: u32) -> Division;
 
     /// The shard on whose leader a part of the data is loaded.
@@ -117,7 +117,7 @@ pub struct PlacedMicro {
 pub struct PlacedMicroClient {
     number: usize,
     shard: u32,
-    /// Which other shard it touches, if that is always the same.
+    /// The other shard that it touches, if that is always the same.
     mate: Option<u32>,
     random: Random,
 }
@@ -147,7 +147,7 @@ impl PlacedMicro {
         })
     }
 
-    /// The same, but that every transaction writes.
+    /// The same workload, in which every transaction writes.
     #[must_use]
     pub fn writing(self) -> PlacedMicro {
         PlacedMicro { all_write: true, ..self }
@@ -207,7 +207,7 @@ impl PlacedMicro {
         Ok((rows, sum))
     }
 
-    /// By how much the sum of all values has grown at least: for everything that was told as committed.
+    /// By how much the sum of all values has grown at least: by every transaction acknowledged as committed.
     pub fn told_sum(&self) -> u64 {
         self.committed_writers.sum() * KEYS_PER_TRANSACTION as u64
     }

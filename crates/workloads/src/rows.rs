@@ -42,7 +42,7 @@ pub(crate) async fn insist<D: Database, T>(
     }
 }
 
-/// Inserts a row for every number in `numbers`; `row` says which.
+/// Inserts a row for every number in `numbers`; `row` returns its key and value.
 pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     db: &D,
     table: TableId,
@@ -113,7 +113,7 @@ pub async fn for_each_with_prefix<D: Database>(
     }
 }
 
-/// What a workload says of data that it never wrote.
+/// The error of a workload about data that it never wrote.
 #[cold]
 pub(crate) fn corrupt(what: &'static str) -> Error {
     Error::reject(format!("the data is corrupt: {what}"))

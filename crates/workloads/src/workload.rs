@@ -54,7 +54,7 @@ pub trait Workload: Send + Sync {
     fn check<D: Database>(&self, db: &D) -> impl Future<Output = Result<Vec<Check>>>;
 }
 
-/// How transactions are asked for, as a parameter of a result says it.
+/// How transactions are requested, as a parameter of a result.
 pub(crate) fn way(calls: bool) -> String {
     if calls { "calls of procedures" } else { "interactive" }.to_owned()
 }
@@ -70,12 +70,12 @@ pub struct Done {
     pub rolled_back: bool,
 }
 
-/// One condition on the data, and whether it holds.
+/// A condition on the data, and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// What must hold, with its source: `TPC-C 3.3.2.1: W_YTD = sum(D_YTD)`.
     pub name: String,
-    /// `Err` says where it does not hold, and with which values.
+    /// `Err` describes where it does not hold, and with which values.
     pub verdict: std::result::Result<(), String>,
 }
 

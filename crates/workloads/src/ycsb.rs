@@ -16,7 +16,7 @@
 //! value: | key 8 | counter 8 | filler | seal 8 = key xor counter |
 //! ```
 //!
-//! so that every read can tell that it got this key's value, whole. A read-modify-write adds one to
+//! so that every read can check that it got this key's value, whole. A read-modify-write adds one to
 //! the counter, every other write sets it to 0.
 //!
 //! Invariants: a row for every number loaded and every insert committed; without updates, the
@@ -47,10 +47,10 @@ pub const VALUE_BYTES_MIN: usize = 24;
 /// YCSB's number of rows in this project.
 pub const KEYS: u32 = 1_000_000;
 
-/// A value's length, unless told otherwise: that of one field of YCSB.
+/// The default length of a value: that of one field of YCSB.
 pub const VALUE_BYTES: usize = 100;
 
-/// Which of the core workloads.
+/// The core workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table above says what each letter is")]
 pub enum Letter {
@@ -71,7 +71,7 @@ pub enum Distribution {
     Zipfian(f64),
 }
 
-/// What a transaction does with its key.
+/// The operation of a transaction on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -99,7 +99,7 @@ pub struct Ycsb {
     modified: Tally,
 }
 
-/// One client of [`Ycsb`].
+/// A client of [`Ycsb`].
 #[derive(Debug)]
 pub struct YcsbClient {
     number: usize,

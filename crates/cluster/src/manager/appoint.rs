@@ -1,15 +1,15 @@
 //! Vacant shards get leaders, and an epoch ends with each round of appointments.
 //!
-//! Who: a learner in the dead leader's datacenter, since it keeps the leaders together and has the
-//! data (Mako §6.3). Otherwise a replica in the datacenter where most leaders are, or can be: leaders
-//! talk to each other in every transaction, so all should move to the same place if one fails.
+//! The candidates, best first: a learner in the dead leader's datacenter, since it keeps the leaders together
+//! and has the data (Mako §6.3); then a replica in the datacenter where most leaders are, or can be. Leaders
+//! exchange messages in every transaction, so all should move to the same place if one fails.
 
 use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
 use shoal_types::{Ballot, DatacenterId, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How many leaders there are or could be in a datacenter.
+/// The number of shards that are led from each datacenter, or could be.
 pub(super) type Gathering = BTreeMap<DatacenterId, usize>;
 
 impl StateMachine {
@@ -37,7 +37,7 @@ impl StateMachine {
             .map(|(_, id)| id)
     }
 
-    /// Whether a leader has not been heard lately, and its lease ends by then.
+    /// Whether a leader has sent no heartbeat lately, and its lease ends by then.
     fn is_leader_dying(&self, now: Time, by: Time) -> bool {
         let led = self.shards.iter().filter(|shard| shard.vacant.is_none());
         let mut leaders = led.map(|shard| shard.assignment.leader);
@@ -61,12 +61,12 @@ impl StateMachine {
             load[leader.0 as usize] += 1;
             chosen.push((id, leader));
         }
-        // What waits for a new epoch has one.
+        // Replicas that wait for a new epoch change their roles in it.
         chosen.extend(self.promote_replicas());
         self.raise_epoch(&chosen, effects);
     }
 
-    /// Those who may lead the shard: who hold it, live, and remember.
+    /// The nodes that may lead the shard: those that hold it, are alive, and have their memory.
     pub(super) fn candidates<'a>(
         &'a self,
         shard: &'a ShardState,
@@ -81,7 +81,7 @@ impl StateMachine {
         assignment.voters.iter().chain(&assignment.learners).copied().filter(may_lead)
     }
 
-    /// Whether the node has been heard lately.
+    /// Whether a heartbeat of the node has arrived lately.
     fn is_fresh(&self, node: NodeId, now: Time) -> bool {
         now - self.nodes[node.0 as usize].heard <= self.options.suspect_after
     }
@@ -110,7 +110,7 @@ impl StateMachine {
         gathering
     }
 
-    /// For each node, the shards it leads.
+    /// For each node, the number of shards that it leads.
     pub(super) fn load(&self) -> Vec<usize> {
         let mut load = vec![0; self.nodes.len()];
         for shard in self.shards.iter().filter(|shard| shard.vacant.is_none()) {

@@ -1,13 +1,13 @@
-//! Changes of the cluster: replicas that come and go, tables, and the shard map.
+//! Changes of the cluster: replacements of replicas, tables, and the shard map.
 //!
 //! ```text
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
 //!  it lost its memory:                       voter, empty ─ ready ─► new epoch ─ caught up ─► voter
 //! ```
-//! Both need a new epoch, with the same leader under a new ballot. That can wait a while: for the next one
-//! that begins anyway, until all former ones are settled, or until the open one is as old as a lease; it is for all
-//! shards that are ready by then. If the incoming voter leads as a learner meanwhile, it leads on, and says of itself when it
-//! has prepared.
+//! Both need a new epoch, with the same leader under a new ballot. That can wait a while: for the next epoch
+//! that begins anyway, until all former ones are settled, or until the open one is as old as a lease; the new
+//! epoch serves all shards that are ready by then. If the incoming voter leads as a learner meanwhile, it
+//! continues to lead, and reports itself as caught up when it has prepared.
 
 use super::command::{ClusterChange, Incarnation, LeadershipClaim};
 use super::configuration::{Assignment, Move};
@@ -18,7 +18,7 @@ use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a change was refused; nothing has happened.
+/// Why a change was refused. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChangeRefusal {
     /// No shard has this number.
@@ -30,41 +30,41 @@ pub enum ChangeRefusal {
     /// No table has this number.
     #[error("there is no table {0}; create it first")]
     NoTable(TableId),
-    /// The node that is to go has no replica.
+    /// The outgoing node has no replica.
     #[error("{node} holds no replica of {shard}; name one that does")]
     HoldsNone {
         /// The shard.
         shard: ShardId,
-        /// Who was to go.
+        /// The outgoing node.
         node: NodeId,
     },
-    /// The node that is to come has that replica already.
+    /// The incoming node has a replica of the shard already.
     #[error("{node} holds a replica of {shard} already; name one that does not")]
     Holds {
         /// The shard.
         shard: ShardId,
-        /// Who was to come.
+        /// The incoming node.
         node: NodeId,
     },
-    /// The node that is to go leads.
+    /// The outgoing node leads the shard.
     #[error("{node} leads {shard}; stop it and let another be appointed first")]
     Leads {
         /// The shard.
         shard: ShardId,
-        /// Who was to go.
+        /// The outgoing node.
         node: NodeId,
     },
-    /// Nothing is lost.
+    /// The shard has lost nothing.
     #[error(
         "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
     )]
     HasMajority(ShardId),
-    /// The engine cannot go on after a loss.
+    /// The engine cannot continue after a loss.
     #[error(
         "the engine of this cluster cannot go on without what the majority of {0} held: start voters of {0} that have it in memory"
     )]
     LossUnsupported(ShardId),
-    /// All is lost.
+    /// No live replica has its memory.
     #[error("no live replica of {0} remembers anything; start those that do")]
     NoSurvivor(ShardId),
     /// There would be too many replicas meanwhile.
@@ -73,16 +73,16 @@ pub enum ChangeRefusal {
     /// Another table has the name.
     #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
     TableExists(String),
-    /// Not a table, or not a partitioning.
+    /// The table or its partitioning is invalid.
     #[error("{0}")]
     Invalid(#[from] TopologyError),
-    /// One at a time.
+    /// Another move is in progress; there is one at a time.
     #[error("{0} is being moved; end or cancel that first")]
     MoveUnderWay(TableId),
-    /// That is not being moved.
+    /// The table is not being moved.
     #[error("{0} is not being moved; begin that first")]
     NoMove(TableId),
-    /// An epoch has not ended yet.
+    /// A former epoch is not settled yet.
     #[error("a former epoch is not settled yet; ask again when it is")]
     Unsettled,
 }
@@ -92,7 +92,7 @@ pub enum ChangeRefusal {
 pub(super) struct Replacement {
     pub(super) outgoing: NodeId,
     incoming: NodeId,
-    /// Whether the incoming one is a learner for this only.
+    /// Whether the incoming node is a learner only for this replacement.
     added: bool,
 }
 
@@ -165,7 +165,7 @@ impl StateMachine {
         let votes = votes(outgoing);
         shard.cancel_replacement();
         self.changed = true;
-        // A former replacement may have brought the incoming one, and taken it away again just now.
+        // A former replacement may have added the incoming node, and removed it again just now.
         let added = !shard.assignment.holds(incoming);
         if added {
             shard.assignment.learners.push(incoming);
@@ -179,7 +179,7 @@ impl StateMachine {
         Ok(())
     }
 
-    /// A leader says that a replica has what it needs. False if that says nothing new.
+    /// A leader reports that a replica has caught up. Returns false if that is known already or void.
     pub(super) fn on_caught_up(
         &mut self,
         claim: LeadershipClaim,
@@ -207,7 +207,7 @@ impl StateMachine {
             && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
     }
 
-    /// Begins it, if so. Nothing waits for that: leaders lead on, under their new ballots.
+    /// Begins such an epoch. Nothing waits for that: leaders continue, under their new ballots.
     pub(super) fn begin_promotions(&mut self, now: Time, effects: &mut Vec<Applied>) {
         if self.is_promotion_due(now) {
             let chosen = self.promote_replicas();
@@ -215,8 +215,8 @@ impl StateMachine {
         }
     }
 
-    /// Puts replacements in their places, and says which leaders need a new ballot. They are to have
-    /// it in the same step.
+    /// Completes the replacements that are ready, and returns the leaders that need a new ballot, to be
+    /// appointed in the same step.
     pub(super) fn promote_replicas(&mut self) -> Vec<(ShardId, NodeId)> {
         let mut chosen = Vec::new();
         for (id, shard) in (0..).map(ShardId).zip(&mut self.shards) {
@@ -309,17 +309,17 @@ impl StateMachine {
 }
 
 impl ShardState {
-    /// Whether a replica waits for nothing but a new ballot of the leader, which leads on.
+    /// Whether a replica waits only for a new ballot of the leader, which continues to lead.
     fn is_promotable(&self, nodes: &[NodeState]) -> bool {
         let Assignment { leader, incarnation, .. } = self.assignment;
-        // Not one that the topology named and that has never come.
+        // A leader that the topology named and that has never joined does not count.
         let leads_on = self.vacant.is_none() && nodes[leader.0 as usize].incarnation == incarnation;
         leads_on && (!self.ready.is_empty() || self.is_replaceable())
     }
 
-    /// Whether the incoming voter may take its place: it has caught up, and the others who remember
-    /// are a majority without it. If no other could lead, the outgoing one does, and stays until
-    /// another can.
+    /// Whether the incoming voter may take its place: it has caught up, and the other voters with memory are
+    /// a majority without it. If no other node could lead, the outgoing one does, and stays until another
+    /// can.
     fn is_replaceable(&self) -> bool {
         let Some(Replacement { outgoing, incoming, .. }) = &self.replacement else { return false };
         let assignment = &self.assignment;
@@ -329,7 +329,7 @@ impl ShardState {
             && remembering > assignment.voters.len() / 2
     }
 
-    /// Forgets an unfinished replacement, and who came for it only. Says whether there was one.
+    /// Drops an unfinished replacement, and the learner that was added for it. Returns whether there was one.
     pub(super) fn cancel_replacement(&mut self) -> bool {
         let Some(replacement) = self.replacement.take() else { return false };
         if replacement.added && self.assignment.leader != replacement.incoming {

@@ -1,7 +1,7 @@
-//! A node's side: it joins, sends heartbeats, knows how long its lease is, and what the
-//! configuration is; it repeats what the manager has to know.
+//! A node's side of the manager: it joins, sends heartbeats, keeps its lease and the configuration, and
+//! repeats reports until the manager has applied them.
 //!
-//! A member that restarts knows nothing of its former process; the manager tells it all.
+//! A node that restarts knows nothing of its former process; the manager sends it the state.
 
 use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
@@ -16,13 +16,13 @@ use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
+/// The most heartbeats whose answer is awaited. An older one would grant a lease that has ended.
 const HEARTBEATS_MAX: usize = 256;
 
-/// What happens to a member.
+/// An event for a node's manager client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerClientEvent {
-    /// A manager says something.
+    /// A message of a manager has arrived.
     Received(ToNode),
     /// The node's owner has the manager told something.
     Request(ManagerRequest),
@@ -30,43 +30,44 @@ pub enum ManagerClientEvent {
     Recall {
         /// The generation of managers that it is to begin.
         generation: Generation,
-        /// Whether this node is to have no other managers from now on.
+        /// Whether this node rejects all other managers from now on.
         pledges: bool,
-        /// What the node's owner has heard of epochs beyond the configuration.
+        /// The epochs beyond the configuration of which the node's owner has learned.
         heard: HeardEpochs,
     },
-    /// The time of a [`ManagerClientEffect::Timer`] has come; also the first event. Too early does no harm.
+    /// The time of a [`ManagerClientEffect::Timer`] has passed; also the first event. An early call is legal.
     Timer,
 }
 
-/// What a member wants done, in order.
+/// An effect of the manager client, to be applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerClientEffect {
-    /// Tell every replica of the manager, or the one that leads if that is known. It may get lost.
+    /// Send to every replica of the manager, or to the leader if it is known. The message may be lost.
     Send {
         /// The message.
         message: ToManager,
     },
-    /// The configuration has changed; each revision once, in their order. Some may be missed.
+    /// The configuration has changed. Revisions increase; some may be skipped.
     Configured {
         /// The new one.
         configuration: Arc<Configuration>,
     },
-    /// An FVW, each once; one of a later epoch may come before. After the configuration that has it.
+    /// An FVW, each once; that of a later epoch may come earlier. Follows the configuration that has it.
     Final {
         /// How it ended on each shard.
         ends: FinalEnds,
     },
-    /// This process is over: another one is admitted, or it [is behind](ManagerClient::is_behind). It holds no lease any more.
+    /// This process has to end: another one is admitted, or it [is behind](ManagerClient::is_behind). It has
+    /// no lease any more.
     Superseded,
-    /// Bring [`ManagerClientEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
+    /// Deliver [`ManagerClientEvent::Timer`] at this time. It replaces an earlier timer.
     Timer {
-        /// The time at which to come back.
+        /// When the timer fires.
         at: Time,
     },
 }
 
-/// Something to be said until it is heard.
+/// A message that is repeated until it is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RepeatedRequest {
     claim: LeadershipClaim,
@@ -74,7 +75,7 @@ struct RepeatedRequest {
     again: Time,
 }
 
-/// What a pending message is about.
+/// The subject of a pending message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestTopic {
     Report(Epoch, ShardId),
@@ -83,20 +84,20 @@ enum RequestTopic {
     Held(ShardId),
 }
 
-/// No node has missed the ends of so many epochs: at one a minute, of two years.
+/// The most epochs whose ends a node can have missed: at one a minute, those of two years.
 const MISSED_MAX: u32 = 1 << 20;
 
-/// A node, as it sees itself. See the [module](super).
+/// A node's view of itself and the configuration. See the [module](super).
 ///
-/// Invariants: the lease was granted at a revision that is not above that of the configuration, by managers of its
-/// generation; and to no earlier generation than that of its configuration is it pledged.
+/// Invariants: the lease was granted at a revision not above that of the configuration, by managers of its
+/// generation; and the node is pledged to no earlier generation than that of its configuration.
 #[derive(Debug)]
 pub struct ManagerClient {
     me: NodeId,
     instance: ProcessInstance,
     lost: bool,
     options: ManagerOptions,
-    /// 0 until it is told.
+    /// 0 until the manager has assigned one.
     incarnation: Incarnation,
     is_superseded: bool,
     /// See [`ManagerClient::is_behind`].
@@ -104,20 +105,20 @@ pub struct ManagerClient {
     /// The cluster that this node belongs to; `None` until it has joined one.
     cluster: Option<ClusterId>,
     configuration: Option<Arc<Configuration>>,
-    /// No word of managers of an earlier generation counts.
+    /// Messages of managers of an earlier generation are ignored.
     pledged: Generation,
     /// The last epoch that is closed, as far as this node knows.
     closed: Epoch,
     /// Epochs up to `closed` whose final ends the owner was not told.
     untold: BTreeSet<Epoch>,
     round: u64,
-    /// Heartbeats without an answer: their numbers, and when they were sent.
+    /// Heartbeats without an answer: their numbers, and the times of their sending.
     sent: VecDeque<(u64, Time)>,
-    /// The latest heartbeat that was granted, and when it was sent.
+    /// The latest heartbeat that was granted, and the time of its sending.
     granted: Option<(u64, Time)>,
     next_heartbeat: Time,
     pending: BTreeMap<RequestTopic, RepeatedRequest>,
-    /// What the node knows of shards whose majority is lost, and the epoch that began with each loss.
+    /// The node's knowledge of shards whose majority is lost, and the epoch that began with each loss.
     known: BTreeMap<ShardId, (Epoch, Knowledge)>,
     timer: Option<Time>,
     bad_messages: u64,
@@ -125,8 +126,8 @@ pub struct ManagerClient {
 }
 
 impl ManagerClient {
-    /// A node that begins a process. `instance` is drawn at random; `lost` says that promises, streams and
-    /// data of the former process are lost, which is of no account in the first.
+    /// A node that begins a process. `instance` is drawn at random; `lost` reports that promises, streams and
+    /// data of the former process are lost; it is ignored for a node's first process.
     ///
     /// # Panics
     /// If `options` makes no sense.
@@ -163,13 +164,13 @@ impl ManagerClient {
         }
     }
 
-    /// The same, of a node that has joined this cluster in a former process: it joins no other.
+    /// The same for a node that has joined this cluster in a former process: it joins no other.
     #[must_use]
     pub fn of(self, cluster: Option<ClusterId>) -> ManagerClient {
         ManagerClient { cluster, ..self }
     }
 
-    /// Same state, same event: same effects, added to `effects`. `now` never decreases.
+    /// Handles an event and appends the effects to `effects`. Deterministic. `now` must never decrease.
     pub fn step(
         &mut self,
         now: Time,
@@ -194,8 +195,8 @@ impl ManagerClient {
         self.assert_invariants();
     }
 
-    /// Whether the node may act on its configuration at this time (rule M7). Ask whenever it does:
-    /// nothing tells when that ends.
+    /// Whether the node may act on its configuration at this time (rule M7). To be checked before each
+    /// action: no effect reports the end of a lease.
     #[must_use]
     pub fn holds_lease(&self, now: Time) -> bool {
         self.lease_end().is_some_and(|end| now < end)
@@ -214,8 +215,8 @@ impl ManagerClient {
         self.claim(shard).is_some() && self.holds_lease(now)
     }
 
-    /// Whether the node's promises and acceptances for a shard may count: it is admitted, votes there,
-    /// and remembers. Until then it answers none, for it may have forgotten what it said.
+    /// Whether the node's promises and acceptances for a shard may count: it is admitted, is a voter of the
+    /// shard, and has its memory. Until then it must not answer, for it may have lost earlier promises.
     #[must_use]
     pub fn votes(&self, shard: ShardId) -> bool {
         let Some(configuration) = &self.configuration else { return false };
@@ -230,13 +231,13 @@ impl ManagerClient {
         self.configuration.as_ref()
     }
 
-    /// Which process of the node this is; `None` before the manager has said so.
+    /// The incarnation of this process; `None` before the manager has assigned it.
     #[must_use]
     pub fn incarnation(&self) -> Option<Incarnation> {
         Some(self.incarnation).filter(|incarnation| *incarnation > Incarnation(0))
     }
 
-    /// How many things each table holds, by the name of the table.
+    /// The number of entries of each table, by the table's name.
     #[must_use]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
@@ -311,12 +312,12 @@ impl ManagerClient {
                 }
                 self.on_granted(now, incarnation, round, revision, newer, effects);
             }
-            // Its owner has heard nothing beyond the configuration.
+            // This node's owner knows nothing beyond the configuration.
             ToNode::Recall { generation, pledges } => {
                 self.recall(generation, pledges, HeardEpochs::default(), effects);
             }
             ToNode::Configured { configuration } => {
-                // Before the welcome it is not known which incarnation this is.
+                // Before the welcome the incarnation is unknown.
                 if self.incarnation > Incarnation(0) {
                     self.adopt(&configuration, effects);
                 }
@@ -381,7 +382,7 @@ impl ManagerClient {
         self.granted = self.granted.max(Some((round, from)));
     }
 
-    /// Can a correct manager of this node's cluster have made it, as far as epochs go?
+    /// Whether a correct manager of this node's cluster can have made it, as far as epochs go.
     fn is_possible(&self, configuration: &Configuration) -> bool {
         if self.cluster.is_some() && configuration.cluster != self.cluster {
             return false;
@@ -403,8 +404,8 @@ impl ManagerClient {
             && epoch.0 <= self.closed.0.saturating_add(MISSED_MAX)
     }
 
-    /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
-    /// manager counts.
+    /// Adopts a newer configuration, with the lease as it is: the node's lease never exceeds what the manager
+    /// counts.
     fn adopt(
         &mut self,
         configuration: &Arc<Configuration>,
@@ -419,7 +420,7 @@ impl ManagerClient {
             return;
         }
         if is_later {
-            // The managers were recovered without this process: what it has in memory counts no more.
+            // The managers were recovered without this process: its memory no longer counts.
             (self.is_superseded, self.granted) = (true, None);
             effects.push(ManagerClientEffect::Superseded);
             return;
@@ -431,7 +432,7 @@ impl ManagerClient {
             return;
         }
         if self.configuration.is_none() {
-            // What a process has to know of earlier epochs its streams tell.
+            // The streams have what a process has to know of earlier epochs.
             self.closed = configuration.forgotten;
         }
         self.cluster = configuration.cluster;
@@ -449,14 +450,16 @@ impl ManagerClient {
         self.pending = pending;
     }
 
-    /// Does this process lack an FVW that is kept no more? What it has in memory of that epoch nothing can judge.
+    /// Whether this process lacks an FVW that is dropped by now: then versions of that epoch in its memory
+    /// can never be judged.
     fn lacks_final(&self, configuration: &Configuration) -> bool {
         let Some(before) = &self.configuration else { return false };
         let lacking = self.untold.first().copied().unwrap_or(before.epoch);
         lacking <= configuration.forgotten
     }
 
-    /// Says what is remembered, and pledges: no lease of an earlier generation outlasts this, and none is granted (M7).
+    /// Sends the node's state, and pledges: every lease of an earlier generation ends here, and no other is
+    /// granted (M7).
     fn recall(
         &mut self,
         generation: Generation,
@@ -480,7 +483,7 @@ impl ManagerClient {
             .push(ManagerClientEffect::Send { message: ToManager::Recalled { generation, told } });
     }
 
-    /// Tells what the node knows of shards whose majority is lost, as long as the configuration asks for it.
+    /// Sends the node's knowledge of shards whose majority is lost, while the configuration asks for it.
     fn tell_known(&mut self, effects: &mut Vec<ManagerClientEffect>) {
         let (me, incarnation) = (self.me, self.incarnation);
         let Some(configuration) = &self.configuration else { return };
@@ -499,12 +502,12 @@ impl ManagerClient {
         }
     }
 
-    /// Whether the configuration still asks for this, from this leadership.
+    /// Whether the configuration still expects this report, from this leadership.
     fn is_wanted(&self, topic: RequestTopic, claim: &LeadershipClaim) -> bool {
         let Some(configuration) = &self.configuration else { return false };
         let Some(assignment) = configuration.shard(claim.shard) else { return false };
         let asked = match topic {
-            // Its owner may have heard of an epoch, and how it ended, before its manager said so.
+            // The owner may have learned how an epoch ended before the manager reported it.
             RequestTopic::Report(epoch, shard) => {
                 configuration.epoch <= epoch || configuration.lacks_end(epoch, shard)
             }
@@ -557,7 +560,7 @@ impl ManagerClient {
             && self.claim(shard).is_some_and(|claim| claim.ballot == ballot)
     }
 
-    /// Says something as the leader of a shard, now and until it is heard.
+    /// Sends a message as the leader of a shard, and repeats it until it is acknowledged.
     fn say(
         &mut self,
         now: Time,
@@ -579,7 +582,7 @@ impl ManagerClient {
 
     fn on_timer(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {
         if self.next_heartbeat <= now {
-            self.next_heartbeat = self.next_beat(now);
+            self.next_heartbeat = self.next_heartbeat(now);
             self.round += 1;
             self.sent.push_back((self.round, now));
             if self.sent.len() > HEARTBEATS_MAX {
@@ -598,16 +601,19 @@ impl ManagerClient {
         }
     }
 
-    /// Heartbeats are due at multiples of the time between them: nodes whose clocks agree send them together, and who
-    /// hears them is woken once.
-    fn next_beat(&self, now: Time) -> Time {
+    /// Heartbeats are due at multiples of their interval: nodes whose clocks agree send them at the same
+    /// time, and the manager wakes once for them.
+    fn next_heartbeat(&self, now: Time) -> Time {
         let every = self.options.heartbeat_every.as_nanos() as u64;
         Time((now.0 / every + 1).saturating_mul(every))
     }
 
     fn assert_invariants(&self) {
         for (topic, pending) in &self.pending {
-            assert!(self.is_wanted(*topic, &pending.claim), "says what nobody asks: {self:?}");
+            assert!(
+                self.is_wanted(*topic, &pending.claim),
+                "repeats an obsolete message: {self:?}"
+            );
         }
         let joined = self.incarnation > Incarnation(0);
         assert!(self.granted.is_none() || joined, "a lease before it joined: {self:?}");
@@ -622,7 +628,7 @@ impl ManagerClient {
         assert!(generation <= Some(self.pledged), "managers it has not pledged to: {self:?}");
     }
 
-    /// One timer is on its way, for the next heartbeat; the rest is repeated with one.
+    /// Sets one timer, for the next heartbeat; other messages are repeated with that.
     fn arm(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {
         if self.timer.is_none() {
             let at = self.next_heartbeat.max(now);

@@ -6,11 +6,12 @@
 //!   shard 0   ∞    ∞     ∞
 //!   shard 1   17   …   [out since e+2]     e+2 is settled, e+1 is not
 //! ```
-//! A shard that lacks the end of an epoch that has been closed for two leases is listed as *out*, in a new epoch: in
-//! that one, and until it is in again, it draws no clock, so its end is known. How long it has lacked any end is of no
-//! account: where epochs follow each other quickly, every shard always lacks one. It is let in, again by a new epoch,
-//! when it has said how all closed epochs ended: its leader has prepared at a majority then, and its former ends are
-//! durable. Where its majority is lost for good, an operator accepts that, and `loss.rs` says how these epochs end.
+//! A shard that lacks the end of an epoch that has been closed for two leases is *out* in a new epoch. In
+//! that epoch, and until it is in again, it draws no clock, so its end is known. Only the age of the closed
+//! epoch counts: where epochs follow each other quickly, every shard always lacks some end. It is in again,
+//! by another new epoch, when it has reported how all closed epochs ended: by then its leader has prepared at
+//! a majority, and its former ends are durable. Where its majority is lost for good, an operator accepts
+//! that, and `loss.rs` determines how these epochs end.
 
 use super::command::LeadershipClaim;
 use super::epoch_end::{EpochEnd, FinalEnds};
@@ -18,8 +19,8 @@ use super::state_machine::{Applied, ShardState, StateMachine};
 use shoal_types::{Epoch, ShardId, Time};
 
 impl StateMachine {
-    /// A leader says how an epoch ended on its shard. False if it is not its place to say so, or the shard has ended it
-    /// otherwise.
+    /// A leader reports how an epoch ended on its shard. Returns false if another node leads the shard, or
+    /// the shard has ended the epoch otherwise.
     pub(super) fn on_report(
         &mut self,
         claim: LeadershipClaim,
@@ -42,7 +43,7 @@ impl StateMachine {
         }
     }
 
-    /// Takes the end of a closed epoch on a shard, which had none: final from here on.
+    /// Records the end of a closed epoch on a shard that had none: it is final.
     ///
     /// # Panics
     /// If it had one (M12).
@@ -61,8 +62,9 @@ impl StateMachine {
         self.settle(epoch, effects);
     }
 
-    /// A leader says that something hangs in the open epoch. While an epoch is not settled, one in a lease is ended for
-    /// that: who suspects wrongly, and often, costs no more than that.
+    /// A leader reports a blocked transaction in the open epoch, which is to be closed. While an earlier
+    /// epoch is not settled, at most one epoch in a lease is closed for this: so frequent wrong reports cost
+    /// no more than that.
     pub(super) fn on_close(
         &mut self,
         now: Time,
@@ -78,20 +80,20 @@ impl StateMachine {
         true
     }
 
-    /// Whether an epoch may begin for something that can wait: all former ones are settled, or the open one is as old as
-    /// a lease.
+    /// Whether an epoch may begin for a reason that can wait: all former ones are settled, or the open one is
+    /// as old as a lease.
     pub(super) fn may_begin_epoch(&self, now: Time) -> bool {
         let lease = self.options.lease_at_manager();
         self.closing.is_empty() || self.began.is_some_and(|began| began + lease <= now)
     }
 
-    /// The open epoch is closed. Of the shards that are out its end is known.
+    /// Closes the open epoch. The ends of the shards that are out are known.
     pub(super) fn close_epoch(&mut self) {
         let out = |shard: &ShardState| shard.assignment.out.map(|_| EpochEnd::Whole);
         self.closing.insert(self.epoch, self.shards.iter().map(out).collect());
     }
 
-    /// Takes note of epochs that are closed by now, and forgets those that are settled.
+    /// Records the times of newly closed epochs, and drops those of settled ones.
     pub(super) fn note_closed(&mut self, now: Time) {
         self.closed_at.retain(|epoch, _| self.closing.contains_key(epoch));
         for epoch in self.closing.keys() {
@@ -104,7 +106,7 @@ impl StateMachine {
         self.closing.iter().find(|(_, ends)| ends[at].is_none()).map(|(epoch, _)| *epoch)
     }
 
-    /// Is the shard at this place to be out, or in again, in the next epoch?
+    /// Whether this shard changes between out and in with the next epoch.
     fn turns(&self, at: usize, now: Time) -> bool {
         let (shard, losing) = (&self.shards[at], self.is_losing(at));
         match (shard.assignment.out, self.first_lacking(at)) {
@@ -133,7 +135,7 @@ impl StateMachine {
         }
     }
 
-    /// An epoch begins: who is out of it?
+    /// An epoch begins: lists the shards that are out of it.
     pub(super) fn list_out(&mut self, effects: &mut Vec<Applied>) {
         let Some(now) = self.now else { return };
         for at in 0..self.shards.len() {
@@ -161,7 +163,7 @@ impl StateMachine {
         self.closing.remove(&epoch);
         let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
         self.settled = Epoch(first.0 - 1);
-        // Of a closed epoch that is in no list all nodes know that it ended whole.
+        // All nodes take an epoch that is closed and in no list for one that ended whole.
         if !last.is_whole() {
             let told = self.next_revision();
             let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
@@ -171,10 +173,10 @@ impl StateMachine {
         effects.push(Applied::Final(last));
     }
 
-    /// Forgets the oldest FVWs where too many are kept, if all epochs up to them are settled, all nodes that live have
-    /// heard them, and all shards have leaders, which write them into the streams as soon as they hear them. By then
-    /// every stream that has something of such an epoch also has its FVW, behind that. Nodes that do not live must not
-    /// have to hear it: one that comes back and lacks it ends its process.
+    /// Drops the oldest FVWs where too many are kept, if all epochs up to them are settled, all live nodes
+    /// have received them, and all shards have leaders, which write them into their streams on receipt. By
+    /// then every stream with entries of such an epoch has its FVW behind them. Nodes that are not alive need
+    /// not have received it: one that returns without it ends its process.
     pub(super) fn forget_finals(&mut self) {
         let led = |shard: &ShardState| shard.vacant.is_none() && shard.assignment.out.is_none();
         if self.finals.len() <= self.options.finals_max || !self.shards.iter().all(led) {
@@ -193,7 +195,7 @@ impl StateMachine {
         }
     }
 
-    /// A planted bug, and nothing else.
+    /// Changes a final FVW: only for a planted bug.
     fn overwrite_final(
         &mut self,
         shard: ShardId,

@@ -1,4 +1,4 @@
-//! What managers agree on: the commands of the replicated log, in order.
+//! The commands of the managers' replicated log.
 
 use super::epoch_end::EpochEnd;
 use super::loss::Knowledge;
@@ -51,13 +51,13 @@ pub struct Command {
 pub struct HeartbeatRecord {
     /// The node that sent the heartbeat.
     pub node: NodeId,
-    /// In which of its incarnations.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// Its number; a lower one than heard before renews nothing.
+    /// The number of the heartbeat; a lower one than an earlier one renews nothing.
     pub round: u64,
-    /// When it came, on the clock of the manager that says so.
+    /// The time of its arrival, on the receiving manager's clock.
     pub at: Time,
-    /// The configuration that the node has.
+    /// The revision of the configuration that the node has.
     pub known: Revision,
 }
 
@@ -83,13 +83,13 @@ pub enum Action {
     /// the cluster.
     #[coded(tag = 9)]
     Take {
-        /// The identity that the proposing manager has drawn. Of no account once the cluster has one.
+        /// The identity that the proposing manager has drawn. Ignored once the cluster has one.
         drawn: ClusterId,
     },
     /// Time goes on: leases run out, leaders are appointed.
     #[coded(tag = 7)]
     Tick {
-        /// All nodes that the manager heard in the last lease.
+        /// The last heartbeat of each node from which the manager has received one in the last lease.
         heard: Vec<HeartbeatRecord>,
     },
     /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
@@ -100,19 +100,19 @@ pub enum Action {
         node: NodeId,
         /// Its new process.
         instance: ProcessInstance,
-        /// The incarnation it follows.
+        /// The incarnation before it.
         after: Incarnation,
         /// Whether the former process's memory is lost: promises, streams, data.
         lost: bool,
-        /// When the manager last heard the former process; it hears no more of it.
+        /// When the manager last received a heartbeat of the former process; it accepts no more of them.
         heard: Time,
     },
     /// A shard's part of the end of an epoch.
     #[coded(tag = 12)]
     Report {
-        /// Who says so.
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// Of a closed epoch.
+        /// The closed epoch.
         epoch: Epoch,
         /// How it ended there, in the engine's form.
         end: EpochEnd,
@@ -145,25 +145,25 @@ pub enum Action {
         incarnation: Incarnation,
         /// The shard.
         shard: ShardId,
-        /// The epoch that began with the loss: which one is meant.
+        /// The epoch that began with the loss, which identifies the loss.
         begun: Epoch,
-        /// Of the epochs before.
+        /// The node's knowledge of the epochs before.
         knowledge: Knowledge,
     },
     /// The survivors of such a shard are prepared, all of them.
     #[coded(tag = 14)]
     Held {
-        /// Their leader says so.
+        /// The leadership that reports.
         claim: LeadershipClaim,
-        /// They have all of these epochs up to there.
+        /// Up to where the survivors hold each of these epochs.
         held: BTreeMap<Epoch, EpochEnd>,
     },
     /// A change is asked for.
     #[coded(tag = 5)]
     Change {
-        /// The request, to be answered.
+        /// The id of the request.
         ask: Ask,
-        /// The change that is asked for.
+        /// The requested change.
         change: ClusterChange,
     },
 }
@@ -177,11 +177,11 @@ pub enum ClusterChange {
     /// unfinished one of the same shard.
     #[coded(tag = 0)]
     ReplaceReplica {
-        /// Of which shard.
+        /// The shard of the replica.
         shard: ShardId,
-        /// Who goes. It may be dead; it may not lead.
+        /// The outgoing node. It may be dead; it may not lead.
         outgoing: NodeId,
-        /// Who comes.
+        /// The incoming node.
         incoming: NodeId,
     },
     /// No replica of this shard is to be replaced after all, if it is not done.
@@ -193,9 +193,9 @@ pub enum ClusterChange {
     /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
     #[coded(tag = 6)]
     AcceptLoss {
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
-        /// Drawn by the operator, so that a repeat is known.
+        /// Drawn by the operator, to recognise a repeat.
         number: u64,
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
@@ -205,7 +205,7 @@ pub enum ClusterChange {
     CreateTable {
         /// Its name.
         name: String,
-        /// How its keys are divided.
+        /// How its keys are distributed.
         partitioning: Partitioning,
     },
     /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
@@ -214,7 +214,7 @@ pub enum ClusterChange {
     BeginMove {
         /// The table.
         table: TableId,
-        /// How its keys are to be divided.
+        /// How its keys will be distributed.
         partitioning: Partitioning,
     },
     /// All is copied: the new partitioning holds.

@@ -1,4 +1,4 @@
-//! The configuration: what the manager tells every node.
+//! The configuration, which the manager sends to every node.
 
 use super::command::{Incarnation, number};
 use super::epoch_end::{EpochEnd, FinalEnds};
@@ -19,40 +19,40 @@ number!(/** Counts the changes of the configuration, with and without a new epoc
 pub struct Configuration {
     /// The identity of the cluster, drawn when it was founded. `None` without managers.
     pub cluster: Option<ClusterId>,
-    /// How often a majority of the managers was lost, and the loss accepted.
+    /// How often a majority of the managers was lost and the loss accepted.
     pub generation: Generation,
-    /// Greater than that of any earlier one.
+    /// The number of the configuration, which increases with every change.
     pub revision: Revision,
     /// The epoch that is open for new work.
     pub epoch: Epoch,
-    /// Nodes, datacenters, tables and the shard map. Who holds and leads a shard is said by `shards`:
-    /// the topology only knows how it began.
+    /// Nodes, datacenters, tables and the shard map. The replicas and leaders of shards are in `shards`:
+    /// those of the topology are only the initial ones.
     pub topology: Arc<Topology>,
-    /// Of each node.
+    /// The state of each node.
     pub nodes: Vec<NodeStanding>,
-    /// Of each shard.
+    /// The replicas and the leader of each shard.
     pub shards: Vec<Assignment>,
-    /// The last epoch whose FVW is final; so are those of all before.
+    /// The last epoch up to which all FVWs are final.
     pub settled: Epoch,
-    /// Some FVWs of epochs up to this one, which do not cover all of their epoch, are kept no more. A node that has
-    /// something of such an epoch, and has not heard how it ended, ends its process; one that begins hears of it from the
-    /// streams that have something of it.
+    /// FVWs of epochs up to this one may be dropped that do not cover all of their epoch. A node that has
+    /// versions of such an epoch, and has not received its FVW, ends its process; a new process reads it from
+    /// the streams that have entries of the epoch.
     pub forgotten: Epoch,
-    /// FVWs, ascending: those later ones that do not cover all of their epoch. Any other of a later epoch that is closed
-    /// and not in `ends` covers all.
+    /// FVWs of later epochs that do not cover all of their epoch, ascending. Any other later epoch that is
+    /// closed and not in `ends` is covered as a whole.
     pub finals: Vec<FinalEnds>,
-    /// Of each closed epoch whose FVW is not final: how it ended on the shards that have said so. Final, shard by shard.
+    /// For each closed epoch whose FVW is not final, the ends that shards have reported. Each is final.
     pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
-    /// What is being moved between shards.
+    /// The move of a table between shards that is in progress.
     pub moving: Option<Move>,
 }
 
 /// What the manager thinks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct NodeStanding {
-    /// Its newest; 0 if it never joined.
+    /// The newest incarnation; 0 if the node never joined.
     pub incarnation: Incarnation,
-    /// Whether it is heard. It may be alive and cut off.
+    /// Whether its lease runs. A node that is not alive may run and be cut off.
     pub alive: bool,
 }
 
@@ -63,22 +63,22 @@ pub struct Assignment {
     pub leader: NodeId,
     /// The incarnation of the leader that was appointed.
     pub incarnation: Incarnation,
-    /// Its ballot: the epoch of its appointment, and its name.
+    /// The leader's ballot: the epoch of its appointment, and its id.
     pub ballot: Ballot,
-    /// The epoch in which its leadership began: the first of its appointments with none of another node between. Names
-    /// the leadership.
+    /// The epoch in which its leadership began: that of the first of its appointments with none of another
+    /// node in between. Identifies the leadership.
     pub since: Epoch,
-    /// Those who vote, but for the empty ones. A majority is one of them all.
+    /// The voters, of which the empty ones do not vote. A majority is counted over all of them.
     pub voters: Vec<NodeId>,
-    /// Those who do not.
+    /// The replicas that do not vote.
     pub learners: Vec<NodeId>,
-    /// If the shard is *out*: since which epoch. In that one and those that follow it draws no clock and its end counts
-    /// as known, so that nothing waits for it; it lacks the end of an epoch before.
+    /// The first epoch in which the shard is *out*, if it is. From that one on it draws no clock and its end
+    /// counts as known, so that nothing waits for it; it lacks the end of an earlier epoch.
     pub out: Option<Epoch>,
-    /// Replicas without memory, and the epoch in which they had lost it. A voter among them is given
-    /// its vote back when a leader of a later appointment has said that it has caught up.
+    /// Replicas without memory, and the epoch in which each had lost it. A voter among them may vote again
+    /// when a leader of a later appointment has reported that it has caught up.
     pub empty: BTreeMap<NodeId, Epoch>,
-    /// The loss of its majority, if an operator has accepted one.
+    /// The last loss of its majority that an operator has accepted.
     pub loss: Option<Loss>,
 }
 
@@ -89,7 +89,7 @@ pub struct Move {
     pub table: TableId,
     /// How its keys will be divided.
     pub partitioning: Partitioning,
-    /// The epoch that began with it.
+    /// The epoch that began with the move.
     pub begun: Epoch,
 }
 
@@ -114,25 +114,25 @@ impl Assignment {
         StreamMembers { voters, learners, all_promise: stage == Some(LossStage::Preparing) }
     }
 
-    /// All holders, voters first.
+    /// All replicas, voters first.
     pub fn holders(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.voters.iter().chain(&self.learners).copied()
     }
 
-    /// Voters that remember what they promised and accepted.
+    /// Voters that have their promises and accepted entries.
     pub fn full_voters(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.voters.iter().copied().filter(|node| !self.empty.contains_key(node))
     }
 }
 
 impl Configuration {
-    /// Who holds and leads a shard; `None` where there is no such one.
+    /// The assignment of a shard; `None` if there is no such shard.
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<&Assignment> {
         self.shards.get(shard.0 as usize)
     }
 
-    /// The FVW of an epoch; `None` if it is open, or some shard has not said how it ended.
+    /// The FVW of an epoch; `None` if it is open, or some shard has not reported its end.
     #[must_use]
     pub fn last(&self, epoch: Epoch) -> Option<FinalEnds> {
         if epoch >= self.epoch || self.ends.contains_key(&epoch) {
@@ -144,7 +144,7 @@ impl Configuration {
         })
     }
 
-    /// Does a shard still have to say how a closed epoch ended there?
+    /// Whether a shard still has to report how a closed epoch ended there.
     #[must_use]
     pub fn lacks_end(&self, epoch: Epoch, shard: ShardId) -> bool {
         let ends = self.ends.get(&epoch).and_then(|ends| ends.get(shard.0 as usize));

@@ -1,8 +1,9 @@
-//! A replica of the manager: it applies what the log commits, and if it leads, hears nodes, proposes,
-//! and tells them what came of it.
+//! A replica of the manager: it applies the commands that the log commits, and if it leads, receives nodes'
+//! messages, proposes commands, and sends the results.
 //!
-//! Nothing it says is true before it is committed and applied here, but that a lease is renewed: see `lease_tracker.rs`.
-//! So a manager that is deposed and does not know it does no harm: what it proposes is void, what it tells was so.
+//! It sends nothing before the command is committed and applied here, except renewals of leases: see
+//! `lease_tracker.rs`. So a deposed manager that does not know it does no harm: its proposals are void, and
+//! its messages are about states that existed.
 
 use super::command::{
     Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, LeadershipClaim,
@@ -18,74 +19,74 @@ use shoal_types::{ClusterId, NodeId, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Ticks in flight: more hide a slower log.
+/// The most ticks in flight: more hide a slower log.
 const TICKS_MAX: usize = 16;
 
-/// Other proposals in flight; more are dropped, and asked for again.
+/// The most other proposals in flight; more are dropped, and requested again by their senders.
 const PROPOSALS_MAX: usize = 4096;
 
-/// What happens to a manager.
+/// An event for a manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerEvent {
-    /// A node says something.
+    /// A message of a node has arrived.
     Received {
         /// The node.
         from: NodeId,
-        /// When it came, if it had to wait; not later than the step.
+        /// The time of its arrival, if it had to wait; not later than the step.
         at: Time,
         /// The message.
         message: ToManager,
     },
-    /// A change is asked for. Dropped if this replica does not lead, or loses its lead: ask again,
-    /// and another.
+    /// A change is requested. Dropped if this replica does not lead, or stops leading: the request has to be
+    /// repeated, possibly at another replica.
     Asked {
-        /// The request.
+        /// The id of the request.
         ask: Ask,
-        /// The change that is asked for.
+        /// The requested change.
         change: ClusterChange,
     },
-    /// The log has committed something, or says otherwise who leads.
+    /// The log has committed entries, or reports another leader.
     Log,
-    /// The time of a [`ManagerEffect::Timer`] has come. Too early does no harm.
+    /// The time of a [`ManagerEffect::Timer`] has passed. An early call is legal.
     Timer,
 }
 
-/// What a manager wants done, in order.
+/// An effect of the manager, to be applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerEffect {
-    /// Tell a node. It may get lost.
+    /// Send to a node. The message may be lost.
     Send {
         /// The node.
         to: NodeId,
         /// The message.
         message: ToNode,
     },
-    /// Answer who asked for a change.
+    /// Answer the request for a change.
     Answer {
-        /// The request.
+        /// The id of the request.
         ask: Ask,
-        /// Granted, or why not.
+        /// Whether the change is granted, or why not.
         result: Result<(), super::ChangeRefusal>,
     },
-    /// Nothing to be done: this was applied, here as on every replica. For those that keep a record.
+    /// Requires no action: this was applied, here as on every replica. For observers.
     Applied(Applied),
-    /// Bring [`ManagerEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
+    /// Deliver [`ManagerEvent::Timer`] at this time. It replaces an earlier timer.
     Timer {
-        /// The time at which to come back.
+        /// When the timer fires.
         at: Time,
     },
 }
 
-/// What a manager has dropped.
+/// Counts of what a manager has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ManagerCounters {
     /// Messages that no correct node sends.
     pub bad_messages: u64,
     /// Messages and requests to a replica that does not lead.
     pub not_leading: u64,
-    /// Claims to a leadership that another node has by now, and repeats of what is done.
+    /// Reports of former leaders, and repeats.
     pub late_messages: u64,
-    /// Refused, since too much is in flight.
+    /// Messages refused because too many proposals are in flight.
     pub too_many: u64,
 }
 
@@ -95,11 +96,11 @@ pub struct Manager<L> {
     options: ManagerOptions,
     log: L,
     machine: StateMachine,
-    /// The identity of the cluster, should this replica found it.
+    /// The identity of the cluster, if this replica founds it.
     drawn: ClusterId,
     /// Since when the `Take` of this term is proposed.
     taking: Option<(Term, Time)>,
-    /// The term to which what follows belongs.
+    /// The term to which the following fields belong.
     term: Option<Term>,
     /// Heartbeats of this term.
     lease_tracker: LeaseTracker,
@@ -114,8 +115,8 @@ pub struct Manager<L> {
 }
 
 impl<L: ManagerLog> Manager<L> {
-    /// A replica over `log`, whose commands from its first on change `machine`. Should it be the first that leads, the
-    /// cluster's identity is `drawn`, at random.
+    /// A replica over `log`, whose commands apply to `machine` from the first of them on. If it is the first
+    /// to lead, the cluster's identity is `drawn`, at random.
     #[must_use]
     pub fn new(log: L, machine: StateMachine, drawn: ClusterId) -> Manager<L> {
         Manager {
@@ -135,8 +136,8 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// Same state, same event: same effects, added to `effects`. `now` is read after the last step
-    /// was done, and never decreases in one process.
+    /// Handles an event and appends the effects to `effects`. Deterministic. `now` is read after the last
+    /// step was done, and never decreases in one process.
     pub fn step(&mut self, now: Time, event: ManagerEvent, effects: &mut Vec<ManagerEffect>) {
         self.follow(now, effects);
         match event {
@@ -155,7 +156,7 @@ impl<L: ManagerLog> Manager<L> {
         self.arm(now, effects);
     }
 
-    /// What was applied so far.
+    /// The state after all applied commands.
     #[must_use]
     pub fn machine(&self) -> &StateMachine {
         &self.machine
@@ -167,7 +168,7 @@ impl<L: ManagerLog> Manager<L> {
         self.term
     }
 
-    /// For the owner of the log.
+    /// The log, for its owner.
     pub fn log_mut(&mut self) -> &mut L {
         &mut self.log
     }
@@ -178,7 +179,7 @@ impl<L: ManagerLog> Manager<L> {
         self.counters
     }
 
-    /// Takes or leaves the lead, and applies what is committed.
+    /// Starts or stops leading as the log reports, and applies committed commands.
     fn follow(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         if let Some(machine) = self.log.restored() {
             assert!(
@@ -195,7 +196,7 @@ impl<L: ManagerLog> Manager<L> {
                 self.term = None; // Another has taken it.
             }
             if self.term == Some(command.term) {
-                self.landed(&command);
+                self.remove_in_flight(&command);
             }
             for applied in applied.drain(..) {
                 if self.term.is_some() {
@@ -206,8 +207,8 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// It leads when the log says so and its `Take` was applied here before this step, so before
-    /// `now` was read: only then may it say the time.
+    /// The replica leads when the log reports so and its `Take` was applied here before this step, so before
+    /// `now` was read: only then may its commands carry times.
     fn take_lead(&mut self, now: Time) {
         let leads = self.log.leads();
         let term = leads.filter(|term| *term == self.machine.term());
@@ -228,8 +229,8 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// A command of this manager is applied: it is not in flight any more.
-    fn landed(&mut self, command: &Command) {
+    /// A command of this manager is applied: it is no longer in flight.
+    fn remove_in_flight(&mut self, command: &Command) {
         if let Action::Tick { .. } = command.action {
             self.ticks.retain(|at| *at > command.at);
         } else {
@@ -259,7 +260,7 @@ impl<L: ManagerLog> Manager<L> {
                     }
                 }
             }
-            // The new configuration tells the rest.
+            // The new configuration contains the other effects.
             Applied::Founded(_)
             | Applied::Took(_)
             | Applied::Died(_)
@@ -315,12 +316,12 @@ impl<L: ManagerLog> Manager<L> {
                 let claim = LeadershipClaim { node: from, incarnation, shard, ballot };
                 self.on_request(now, claim, request);
             }
-            // For the host of a manager that recovers: by now it is done.
+            // Only the host of a recovering manager uses these; the recovery is over by now.
             ToManager::Recalled { .. } => self.counters.late_messages += 1,
         }
     }
 
-    /// Taken, if it is the node that the manager knows.
+    /// Handles a heartbeat, if it is of the node's known process.
     fn on_heartbeat(
         &mut self,
         now: Time,
@@ -337,7 +338,8 @@ impl<L: ManagerLog> Manager<L> {
             self.welcome(heard.node, instance, own, effects);
         } else {
             self.lease_tracker.hear(now, heard, granted, &self.machine);
-            // A node that was taken for dead may have heard nothing: that it learns of this proves it.
+            // A node that was declared dead may have missed this: a grant with the configuration makes it
+            // known.
             let configuration = self.machine.configuration();
             if !self.machine.is_alive(heard.node) && heard.known < configuration.revision {
                 let configuration = Arc::clone(configuration);
@@ -406,7 +408,7 @@ impl<L: ManagerLog> Manager<L> {
         self.propose_once(now, action);
     }
 
-    /// Proposes, unless the same is in flight.
+    /// Proposes an action, unless the same is in flight.
     fn propose_once(&mut self, now: Time, action: Action) {
         let Some(term) = self.term else { return };
         self.proposals.retain(|(_, since)| now - *since < self.options.retry_after);
@@ -420,7 +422,7 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// Renews leases by itself, as far as it led for certain.
+    /// Renews leases without the log, as far as this replica led for certain.
     fn renew(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         let Some(_) = self.term else { return };
         let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
@@ -436,7 +438,7 @@ impl<L: ManagerLog> Manager<L> {
                 ToNode::Granted { generation, incarnation, round, revision, configuration };
             effects.push(ManagerEffect::Send { to: node, message });
         }
-        // Others are far away, or the log has nothing to say to them for a while.
+        // Others are far away, or the log sends them nothing for a while.
         if self.next_ask <= now && self.lease_tracker.has_waited(now, self.options.tick_every) {
             self.next_ask = now + self.options.tick_every;
             self.log.ask();
@@ -460,7 +462,7 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// One timer is on its way while the log says that this replica leads.
+    /// Sets one timer while the log reports that this replica leads.
     fn arm(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         if self.timer.is_none() && self.log.leads().is_some() {
             let at = now + self.options.tick_every;

@@ -1,16 +1,17 @@
-//! How an epoch ends on a shard, as the shard's leader reports it. The manager keeps the first report of each shard and
-//! epoch and does not read it: what it says is between the engines of the nodes (design §2, "opaque payloads").
+//! How an epoch ended on a shard, as the shard's leader reports it. The manager keeps the first report for
+//! each shard and epoch, and does not interpret it: only the nodes' engines do (design §2, "opaque
+//! payloads").
 //!
-//! The manager compares ends in one place only, where the loss of a shard's majority was accepted and the end that says
-//! more is to be taken (`loss.rs`). So an engine whose clusters may accept losses writes payloads whose order as bytes is
-//! the order of what they say: `mako` writes the shard's final watermark, a big-endian number.
+//! The manager compares ends in one place only: where the loss of a shard's majority was accepted, it takes
+//! the greater of two ends (`loss.rs`). So an engine whose clusters may accept losses writes payloads whose
+//! byte order is the order of the ends: `mako` writes the shard's final watermark, a big-endian number.
 
 use bytes::Bytes;
 use shoal_types::wire::Coded;
 use shoal_types::{Epoch, ShardId};
 use std::fmt;
 
-/// An engine says how an epoch ended in no more bytes: the manager keeps an end for each shard and epoch that lost
+/// The most bytes of an end's payload: the manager keeps an end for each shard and each epoch that lost
 /// something.
 pub const EPOCH_END_BYTES_MAX: usize = 256;
 
@@ -29,13 +30,14 @@ pub enum EpochEnd {
 }
 
 impl EpochEnd {
-    /// Part of the epoch was kept, as `payload` says.
+    /// The end of an epoch of which the part in `payload` was kept.
     #[must_use]
     pub fn part(payload: &[u8]) -> EpochEnd {
         EpochEnd::Part { payload: Bytes::copy_from_slice(payload) }
     }
 
-    /// The epoch was kept up to this number, whose big-endian bytes are the payload; `u64::MAX` stands for all of it.
+    /// The end of an epoch that was kept up to this number, whose big-endian bytes are the payload;
+    /// `u64::MAX` stands for all of it.
     #[must_use]
     pub fn up_to(number: u64) -> EpochEnd {
         match number {
@@ -95,7 +97,7 @@ impl FinalEnds {
         FinalEnds { epoch, ends }
     }
 
-    /// The ends of an epoch that was kept whole on so many shards.
+    /// The ends of an epoch that was kept whole on `shards` shards.
     #[must_use]
     pub fn whole(epoch: Epoch, shards: usize) -> FinalEnds {
         FinalEnds { epoch, ends: vec![EpochEnd::Whole; shards] }
@@ -107,7 +109,7 @@ impl FinalEnds {
         self.epoch
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.ends.len()
@@ -134,7 +136,8 @@ impl FinalEnds {
         self.ends.iter().all(|end| *end == EpochEnd::Whole)
     }
 
-    /// Replaces the end of a shard by a greater one. Says whether it was greater. Only a planted bug does that.
+    /// Replaces the end of a shard by a greater one. Returns whether it was greater. Only a planted bug does
+    /// that.
     pub(super) fn raise(&mut self, shard: ShardId, end: &EpochEnd) -> bool {
         let before = &mut self.ends[shard.0 as usize];
         let is_greater = end > before;

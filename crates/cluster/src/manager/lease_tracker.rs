@@ -1,19 +1,20 @@
-//! What a manager that leads has heard of nodes in its term, and which leases it renews.
+//! The heartbeats that a leading manager has received in its term, and the leases that it renews.
 //!
-//! Most heartbeats change nothing but how long a lease lasts, and that the log need not know at once. The manager
-//! renews a lease by itself, on two conditions, and then the argument of the [module](super) holds as if each
-//! heartbeat were in the log:
+//! Most heartbeats only extend a lease, which the log need not record at once. The manager renews a lease
+//! without the log on two conditions; then the argument of the [module](super) holds as if each heartbeat
+//! were in the log:
 //!
-//! 1. *It led when the heartbeat came*, for certain: [`ManagerLog::led`](super::ManagerLog::led) says so. Then a manager of a later
-//!    term was elected after the heartbeat was sent, and when it begins all leases anew, it begins this one not too
-//!    early.
-//! 2. *The lease had not run out* when the heartbeat was taken: by what the log knows, by a heartbeat before it that was
-//!    such a one, or since the term has not lasted for a lease, and the log has still to begin all leases in it. Each
-//!    tick tells of all that was heard in the last lease. So no tick on its way, lost or late, takes the node for dead: one proposed before the heartbeat was taken is from a time at which the lease ran, and
-//!    tells of why or finds it in the log; one proposed after it tells of this heartbeat.
+//! 1. *It led when the heartbeat arrived*, for certain, as [`ManagerLog::led`](super::ManagerLog::led)
+//!    reports. Then a manager of a later term was elected after the heartbeat was sent, and when it begins all
+//!    leases anew, it does not begin this one too early.
+//! 2. *The lease had not run out* when the heartbeat was accepted: by the log's record, by an earlier
+//!    heartbeat of this kind, or since the term has not lasted for a lease, and the log has still to begin all
+//!    leases in it. Each tick contains all heartbeats of the last lease. So no tick in flight, lost or late,
+//!    declares the node dead: one proposed before the heartbeat was accepted is from a time at which the lease
+//!    ran, and contains or finds in the log the reason; one proposed after it contains this heartbeat.
 //!
-//! A node whose lease has run out may have been taken for dead by a tick on its way. So the log has to hear of its
-//! heartbeat first, and then of the next one none has to.
+//! A node whose lease has run out may have been declared dead by a tick in flight. So the log has to record
+//! its heartbeat first; its next heartbeats can be granted without the log again.
 
 use super::command::{HeartbeatRecord, Incarnation, Term};
 use super::options::ManagerOptions;
@@ -22,43 +23,45 @@ use shoal_types::{NodeId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Heartbeats of a node that wait, at most. More are not renewed by; the first of them may be any moment.
+/// The most waiting heartbeats of a node. Later ones renew nothing; the first of them may be granted at any
+/// moment.
 const WAITING_MAX: usize = 16;
 
 /// The heartbeats of one incarnation of a node.
 #[derive(Debug)]
 struct HeartbeatHistory {
-    /// The last that was taken.
+    /// The last heartbeat that was accepted.
     heard: HeartbeatRecord,
-    /// The lease had not run out when it was taken.
+    /// Whether the lease had not run out when it was accepted.
     is_sound: bool,
-    /// Those that may be renewed by, once the manager led for certain. One after the other: were there only the last
-    /// one, and the others' word took longer than a heartbeat, it would never be that one's turn.
+    /// Heartbeats that renew the lease once the manager is certain that it led, in order. If only the last
+    /// one were kept, and acknowledgements took longer than a heartbeat's interval, that one would always be
+    /// replaced before its turn.
     waiting: VecDeque<HeartbeatRecord>,
-    /// The first grant since the node last proved that it hears, and when that was.
+    /// The first grant since the node last proved that it receives grants, and the time of that proof.
     unproved: Option<(u64, Time)>,
-    /// Its successor wants to be admitted: it is heard no more.
+    /// The node's next process has asked to be admitted: heartbeats of this one are ignored.
     is_over: bool,
 }
 
 /// The leases that a manager grants without the log, and the heartbeats that renew them.
 #[derive(Debug, Default)]
 pub(super) struct LeaseTracker {
-    /// In which term, and since when it is this manager's.
+    /// The current term, and since when it is this manager's.
     term: Term,
     since: Time,
     heartbeat_histories: BTreeMap<NodeId, HeartbeatHistory>,
 }
 
 impl LeaseTracker {
-    /// A term begins. All that was heard in the one before is over.
+    /// Begins a term. Heartbeats of the former one no longer count.
     pub(super) fn begin(&mut self, term: Term, now: Time) {
         if self.term != term {
             *self = LeaseTracker { term, since: now, heartbeat_histories: BTreeMap::new() };
         }
     }
 
-    /// Takes a heartbeat of the incarnation that the machine knows, whose node knows that `granted` was.
+    /// Accepts a heartbeat of the known incarnation, whose node has received the grant `granted`.
     ///
     /// Not of a node that speaks and does not hear: its lease is of no use to clients.
     pub(super) fn hear(
@@ -71,7 +74,7 @@ impl LeaseTracker {
         let lease = machine.options.lease_at_manager();
         let is_young = machine.is_timeless() && self.since + lease > now;
         let heartbeat_history = self.heartbeat_history(heard.node, heard.incarnation);
-        // The log takes none that is older than what it knows, maybe from a manager before.
+        // The log accepts none that is older than its record, which may be from an earlier manager.
         let last = heartbeat_history.heard.round.max(machine.round(heard.node));
         if heartbeat_history.is_over || heard.round <= last {
             return;
@@ -93,7 +96,8 @@ impl LeaseTracker {
         }
     }
 
-    /// Renews the leases that may be, of a manager that led at `led`, from the sending of these heartbeats.
+    /// Renews leases, for a manager that led for certain at `led`, from the sending of the heartbeats that
+    /// arrived by then.
     pub(super) fn renew(
         &mut self,
         now: Time,
@@ -130,7 +134,7 @@ impl LeaseTracker {
         renewals
     }
 
-    /// What a tick tells.
+    /// The heartbeats to put into a tick.
     pub(super) fn told(
         &self,
         now: Time,
@@ -142,7 +146,7 @@ impl LeaseTracker {
         heard.filter(move |heard| heard.round > 0 && heard.at + lease > now)
     }
 
-    /// Whether a heartbeat waits since then, for the manager to be certain.
+    /// Whether a heartbeat has waited for longer than `span` for the manager to be certain.
     pub(super) fn has_waited(&self, now: Time, span: Duration) -> bool {
         let first = |heartbeat_history: &HeartbeatHistory| {
             heartbeat_history.waiting.front().is_some_and(|heard| heard.at + span <= now)
@@ -150,7 +154,7 @@ impl LeaseTracker {
         self.heartbeat_histories.values().any(first)
     }
 
-    /// Whether the log should know of a heartbeat before leases run out by it.
+    /// Whether the log should record a heartbeat before leases run out by its record.
     pub(super) fn has_news(&self, now: Time, machine: &StateMachine) -> bool {
         let revision = machine.configuration().revision;
         self.told(now, &machine.options).any(
@@ -162,15 +166,15 @@ impl LeaseTracker {
         )
     }
 
-    /// A successor of this incarnation wants to be admitted: from now on nothing of it is taken. Says when it was
-    /// heard last.
+    /// A successor of this incarnation asks to be admitted: from now on no heartbeat of the incarnation is
+    /// accepted. Returns when the last one arrived.
     pub(super) fn end(&mut self, node: NodeId, incarnation: Incarnation) -> Time {
         let heartbeat_history = self.heartbeat_history(node, incarnation);
         heartbeat_history.is_over = true;
         heartbeat_history.heard.at
     }
 
-    /// What is heard of this incarnation; of any other it is over.
+    /// The heartbeats of this incarnation; those of any other are dropped.
     fn heartbeat_history(
         &mut self,
         node: NodeId,
@@ -186,7 +190,7 @@ impl LeaseTracker {
 }
 
 impl HeartbeatHistory {
-    /// Nothing is heard yet.
+    /// A history without heartbeats.
     fn of(node: NodeId, incarnation: Incarnation) -> HeartbeatHistory {
         let (at, known) = (Time::ZERO, Default::default());
         let heard = HeartbeatRecord { node, incarnation, round: 0, at, known };

@@ -1,4 +1,4 @@
-//! What the manager needs of a log: one order of commands, told to all its replicas.
+//! The interface of the manager to its log: one order of commands for all replicas.
 
 use super::command::{Command, Term};
 use super::state_machine::StateMachine;
@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 
 /// One replica of the log.
 ///
-/// Its implementation promises: all replicas are told the same commands in the same order, each from the first one on,
-/// or from the one after those that a machine it is given has applied; and at most one replica, in one process of it, leads in a term, and a later
-/// leader in a higher one. Who led in a term and says that it does not never leads in that one again. A leader may learn late that it is none any more. A proposal may get lost,
-/// or be committed any time later, even in a later term.
+/// An implementation guarantees: all replicas receive the same commands in the same order, each from the
+/// first one on, or from the one after those that a restored state contains. At most one replica, in one
+/// process of it, leads in a term, and a later leader has a higher term. A replica that has reported the end
+/// of its lead in a term never leads in that term again. A leader may learn late that it leads no more. A
+/// proposal may be lost, or be committed at any later time, even in a later term.
 pub trait ManagerLog {
     /// The term in which this replica leads, as far as it knows.
     fn leads(&self) -> Option<Term>;
@@ -19,38 +20,39 @@ pub trait ManagerLog {
     /// leads in a later term was elected after it. The latest that is known.
     fn led(&self) -> Option<Time>;
 
-    /// [`led`](ManagerLog::led) should become later: others are to be asked now. They are now and then without this.
+    /// Requests that [`led`](ManagerLog::led) becomes later: other replicas are asked now. They are asked
+    /// from time to time anyway.
     fn ask(&mut self);
 
-    /// Proposes a command. If it gets lost, nothing says so.
+    /// Proposes a command. Its loss is not reported.
     fn propose(&mut self, command: Command);
 
-    /// A machine that has applied all commands before the next committed one, where the log begins with it, or
-    /// the replica was so far behind that the others had no commands for it any more. Told once.
+    /// A state that contains all commands before the next committed one, if the log begins with it, or the
+    /// replica was so far behind that the others had no commands for it any more. Returned once.
     fn restored(&mut self) -> Option<StateMachine> {
         None
     }
 
-    /// The next committed command, if it is known already. Each is told once.
+    /// The next committed command, if it is known already. Each is returned once.
     fn committed(&mut self) -> Option<Command>;
 }
 
-/// A log that its owner carries: what is proposed waits here to be taken, what is committed is
-/// put here. Between a [`Manager`](super::Manager) and a library with threads of its own, or a
-/// simulation.
+/// A log that its owner transfers: proposals wait here to be taken, and committed commands are put here. It
+/// connects a [`Manager`](super::Manager) with a library that has its own threads, or with a simulation.
 #[derive(Debug, Clone, Default)]
 pub struct CarriedLog {
-    /// Whether this replica leads, and in which term.
+    /// The term in which this replica leads, if it does.
     pub term: Option<Term>,
-    /// When it led for certain.
+    /// The last time at which it led for certain.
     pub led: Option<Time>,
-    /// To be taken: whether others are to be asked.
+    /// For the owner to take: whether other replicas are to be asked.
     pub asks: bool,
-    /// To be taken: what was proposed, in order.
+    /// For the owner to take: the proposed commands, in order.
     pub proposed: VecDeque<Command>,
-    /// To be put, with nothing left in `decided`: the machine that what is committed next goes on from.
+    /// For the owner to put, while `decided` is empty: the state from which the next committed commands
+    /// continue.
     pub restored: Option<Box<StateMachine>>,
-    /// To be put: what is committed, in order.
+    /// For the owner to put: the committed commands, in order.
     pub decided: VecDeque<Command>,
 }
 

@@ -5,22 +5,23 @@
 //!  ──► Asking ────────────────► Preparing ──────────────────────────► Over
 //!   epoch E, the shard is out    epoch E+1, survivors vote            ends forced: in again with the next epoch
 //! ```
-//! *Asking.* The shard is out of a new epoch. Each live node stops to learn about the shard in the epochs before it, and
-//! tells what it knows of them: how far the shard was durable, and where it ended. So what is told is the greatest that
-//! any live node acted by, or ever will.
+//! *Asking.* The shard is out of a new epoch. Each live node stops to apply reports about the shard in the
+//! epochs before it, and reports what it knows of them: up to where the shard was durable, and where it
+//! ended. So the reports cover everything on which a live node has acted, or ever will.
 //!
-//! *Preparing.* The survivors, which are the live replicas with memory, voters and learners, become the voters, under a
-//! leader of a new leadership. It prepares at all of them, since what the lost majority had decided may be known to one
-//! only, has what they hold decided by their majority, and tells how far that goes in each epoch.
+//! *Preparing.* The survivors, which are the live replicas with memory, voters and learners, become the
+//! voters, under a leader of a new leadership. It prepares at all of them, since only one may hold what the
+//! lost majority had decided; has their entries decided by their majority; and reports how far these go in
+//! each epoch.
 //!
-//! *Over.* Each epoch whose end the shard lacked ends where a live node had heard that it ended; else at the greater
-//! of what the survivors hold and of what a live node knew. The end is committed once, by
-//! [`accept_end`](StateMachine::accept_end), and marked as forced in [`Loss::ends`]. Where it exceeds what the
-//! survivors hold, transactions up to it count as committed, and what they wrote on this shard is missing.
+//! *Over.* Each epoch whose end the shard lacked ends where a live node has learned that it ended; else at
+//! the greater of what the survivors hold and of what a live node knew. The end is committed once, by
+//! [`accept_end`](StateMachine::accept_end), and marked as forced in [`Loss::ends`]. Where it exceeds what
+//! the survivors hold, transactions up to it count as committed, and their writes on this shard are missing.
 //!
-//! The other replicas of that time are *void* for the shard: they are none of its replicas any more, so nothing they
-//! say counts, not even that of a majority. A node that was away meanwhile and knows more of the shard than its forced
-//! ends drops its memory (`node/src/worker.rs`).
+//! The former other replicas are *void* for the shard: they are no replicas of it any more, so their votes do
+//! not count, not even if they are a majority. A node that was away meanwhile and knows more of the shard
+//! than its forced ends drops its memory (`node/src/worker.rs`).
 
 use super::appoint::Gathering;
 use super::change::ChangeRefusal;
@@ -35,23 +36,23 @@ use std::collections::BTreeMap;
 /// An accepted loss of a shard's majority: kept for as long as the cluster lives, or until another is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Loss {
-    /// Drawn by the operator who accepted it: a request with the same number is a repeat.
+    /// Drawn by the operator: a request with the same number is a repeat.
     pub number: u64,
     /// When it was accepted, in seconds since 1970, on the operator's clock.
     pub at_s: u64,
-    /// How far it is.
+    /// The progress of the loss.
     pub stage: LossStage,
     /// The epoch that began when it was accepted.
     pub begun: Epoch,
-    /// The nodes that have told what they know, and in which incarnation.
+    /// The nodes that have reported what they know, with their incarnations.
     pub told: BTreeMap<NodeId, Incarnation>,
-    /// The replicas that were set aside, and the last incarnation of each that held the shard.
+    /// The replicas that were removed, and the last incarnation of each that held the shard.
     pub void: BTreeMap<NodeId, Incarnation>,
-    /// The outcome of calls in sessions from before this epoch is lost, where no row tells it.
+    /// The outcomes of calls in sessions from before this epoch are lost, unless a row records them.
     pub calls_before: Epoch,
-    /// The epochs whose end the shard lacked, and how they end; with those of losses before that are over. And the first
-    /// epoch that the shard had ended of which the survivors lack the end, if there is one: of what followed they may lack
-    /// all.
+    /// The epochs whose end the shard lacked, and how they end, including those of earlier losses. Also the
+    /// first epoch that the shard had ended of which the survivors lack the end, if there is one: they may
+    /// lack everything after it.
     pub ends: BTreeMap<Epoch, LostEnd>,
 }
 
@@ -72,9 +73,9 @@ pub enum LossStage {
 /// How an epoch ends on a shard whose majority is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct LostEnd {
-    /// The shard was durable so far in it, as far as any live node knew.
+    /// The greatest end up to which a live node knew the shard to be durable in the epoch.
     pub known: EpochEnd,
-    /// A live node had heard that it ended there: nothing is to be forced.
+    /// Whether a live node knew that the epoch had ended there: then no end is forced.
     pub has_ended: bool,
     /// How far the survivors hold all of the epoch, once that is known.
     pub held: Option<EpochEnd>,
@@ -85,26 +86,26 @@ pub struct LostEnd {
 /// What a node knows of a shard in epochs whose end the shard lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct Knowledge {
-    /// It was durable so far.
+    /// Up to where the shard was durable.
     pub durable: BTreeMap<Epoch, EpochEnd>,
-    /// It ended there.
+    /// Where the epochs ended.
     pub ends: BTreeMap<Epoch, EpochEnd>,
 }
 
 impl Loss {
-    /// Does it say how this epoch ends?
+    /// Whether it contains the end of this epoch.
     #[must_use]
     pub fn forces(&self, epoch: Epoch) -> bool {
         self.ends.contains_key(&epoch)
     }
 
-    /// Has this incarnation of a node told what it knows?
+    /// Whether this incarnation of a node has reported what it knows.
     #[must_use]
     pub fn has_told(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.told.get(&node) == Some(&incarnation)
     }
 
-    /// Takes what a node knows of epochs whose ends are lacking.
+    /// Adds a node's knowledge of epochs whose ends are lacking.
     fn learn(&mut self, knowledge: &Knowledge) {
         for (epoch, lost) in self.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
             if let Some(end) = knowledge.ends.get(epoch).filter(|_| !lost.has_ended) {
@@ -119,10 +120,10 @@ impl Loss {
 }
 
 impl StateMachine {
-    /// May the loss of the shard's majority be accepted?
+    /// Checks whether the loss of the shard's majority may be accepted.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn check_loss(&self, id: ShardId) -> Result<(), ChangeRefusal> {
         let shard = self.shards.get(id.0 as usize).ok_or(ChangeRefusal::NoShard(id))?;
         match self.configuration().outage(id) {
@@ -135,14 +136,15 @@ impl StateMachine {
         }
     }
 
-    /// The replicas of a shard that live and remember.
+    /// The replicas of a shard that are alive and have their memory.
     #[must_use]
     pub fn survivors(&self, id: ShardId) -> Vec<NodeId> {
         let shard = self.shards.get(id.0 as usize);
         shard.into_iter().flat_map(|shard| self.candidates(shard)).collect()
     }
 
-    /// An operator accepts the loss: the shard is out of a new epoch, and nodes are asked what they know of it.
+    /// An operator accepts the loss: the shard is out of a new epoch, and nodes are asked for their knowledge
+    /// of it.
     pub(super) fn on_accept_loss(
         &mut self,
         id: ShardId,
@@ -171,7 +173,7 @@ impl StateMachine {
         self.shards[at].cancel_replacement();
         let chosen = self.promote_replicas();
         self.raise_epoch(&chosen, effects);
-        // What was forced before stays known, and so does what was told of epochs that lack their end.
+        // Earlier forced ends are kept, and so are reports about epochs that still lack their end.
         let mut ends = before.map(|before| before.ends).unwrap_or_default();
         let lacks = |epoch: &Epoch| self.closing.get(epoch).is_some_and(|ends| ends[at].is_none());
         ends.retain(|epoch, lost| lost.end.is_some() || lacks(epoch));
@@ -184,7 +186,8 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Is this incarnation of a node still to say what it knows of a shard, for the loss with which this epoch began?
+    /// Whether this incarnation of a node still has to report what it knows of a shard, for the loss with
+    /// which this epoch began.
     pub(super) fn asks(
         &self,
         shard: ShardId,
@@ -202,7 +205,8 @@ impl StateMachine {
         is_newest && loss.is_some_and(is_asked)
     }
 
-    /// A node says what it knows of a shard whose majority is lost. False if that is not asked, or was said.
+    /// A node reports what it knows of a shard whose majority is lost. Returns false if no such report is
+    /// expected.
     pub(super) fn on_known(
         &mut self,
         node: NodeId,
@@ -225,14 +229,14 @@ impl StateMachine {
         self.shards.get_mut(shard.0 as usize)?.assignment.loss.as_mut()
     }
 
-    /// Is the loss of the shard at this place accepted, and its ends are still to be forced?
+    /// Whether the loss of this shard is accepted and its ends are not forced yet.
     pub(super) fn is_losing(&self, at: usize) -> bool {
         let loss = self.shards[at].assignment.loss.as_ref();
         loss.is_some_and(|loss| loss.stage != LossStage::Over)
     }
 
-    /// Can the survivors of the shard at this place become its voters? All live nodes have told what they know; and the
-    /// leader is one of the survivors, or its lease has run out.
+    /// Whether the survivors of this shard can become its voters: all live nodes have reported what they
+    /// know, and the leader is one of the survivors, or its lease has run out.
     fn is_restorable(&self, at: usize, now: Time) -> bool {
         let shard = &self.shards[at];
         let Some(loss) = &shard.assignment.loss else { return false };
@@ -256,7 +260,7 @@ impl StateMachine {
         (0..self.shards.len()).any(|at| self.is_restorable(at, now))
     }
 
-    /// Makes the survivors of shards their voters.
+    /// Makes the survivors of such shards their voters.
     pub(super) fn restore_shards(&mut self, now: Time, effects: &mut Vec<Applied>) {
         for at in 0..self.shards.len() {
             if self.is_restorable(at, now) {
@@ -294,7 +298,7 @@ impl StateMachine {
         chosen.retain(|(other, _)| *other != id);
         chosen.push((id, leader));
         self.raise_epoch(&chosen, effects);
-        // Nothing that is under way on the leader goes on: it begins like any other that prepares.
+        // Nothing in progress on the leader continues: it prepares like any new leader.
         let epoch = self.epoch;
         let assignment = &mut self.shards[at].assignment;
         assignment.since = epoch;
@@ -303,8 +307,8 @@ impl StateMachine {
         effects.push(Applied::Loss { shard: id, loss: loss.clone() });
     }
 
-    /// The leader of the survivors has prepared at all of them, and says how far they hold the epochs that lack their
-    /// end: these end.
+    /// The leader of the survivors has prepared at all of them, and reports up to where they hold the epochs
+    /// that lack their end: these end.
     pub(super) fn on_held(
         &mut self,
         claim: LeadershipClaim,
@@ -320,7 +324,7 @@ impl StateMachine {
             self.closing.iter().filter(|(_, ends)| ends[at].is_none()).map(|(it, _)| *it).collect();
         let behind = self.survivors_behind(at, held);
         let Some(loss) = self.loss_mut(id) else { return false };
-        // A report of a former leader may have come late, and is as good.
+        // A late report of a former leader is as valid.
         loss.ends.retain(|epoch, lost| lost.end.is_some() || lacking.contains(epoch));
         let all = lacking.iter().all(|epoch| held.contains_key(epoch));
         if loss.stage != LossStage::Preparing || !all {
@@ -344,8 +348,8 @@ impl StateMachine {
         true
     }
 
-    /// The first epoch that the shard at this place had ended of which its survivors hold no end, and how far they hold it.
-    /// An epoch in which the shard was out has nothing to hold.
+    /// The first epoch that this shard had ended of which its survivors hold no end, and up to where they
+    /// hold it. In an epoch in which the shard was out there is nothing to hold.
     fn survivors_behind(
         &self,
         at: usize,

@@ -1,5 +1,5 @@
-//! The configuration manager: who is alive, who leads which shard, which epoch it is, how the closed
-//! ones ended, and where data lives (design §5 "Failure", §7; Mako §5.2).
+//! The configuration manager: which nodes are alive, which of them leads each shard, which epoch is open, how
+//! the closed ones ended, and where data lives (design §5 "Failure", §7; Mako §5.2).
 //!
 //! ```text
 //!   nodes                managers (few replicas)
@@ -10,7 +10,7 @@
 //!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► FVW(e), final
 //! ```
 //! [`StateMachine`] is the replicated state machine: the same commands, the same state. [`Manager`] runs
-//! it over a [`ManagerLog`], hears nodes and answers them; only the replica that leads does. [`ManagerClient`] is
+//! it over a [`ManagerLog`], receives nodes' messages and answers them; only the replica that leads does. [`ManagerClient`] is
 //! a node's side. It is off the path of every transaction: without it nothing changes, and traffic
 //! flows until leases run out.
 //!
@@ -24,9 +24,9 @@
 //!
 //! 1. A node counts its lease from when it *sent* the heartbeat that was granted, L·(1−ρ) on its own
 //!    clock: it ends less than L after the sending, in true time.
-//! 2. The manager that hears the heartbeat notes its own time, which is after the sending. Most leases it renews by
+//! 2. The manager that receives the heartbeat notes its own time, which is after the sending. Most leases it renews by
 //!    itself, without the log, when it is certain that it led at that time, and that no tick on its way takes the node
-//!    for dead; each tick tells of all that was heard in the last lease. The argument is in `lease_tracker.rs`.
+//!    for dead; each tick contains all heartbeats of the last lease. The argument is in `lease_tracker.rs`.
 //! 3. The lease has run out when a tick of the *same* manager carries a time that is L·(1+ρ) later on that manager's
 //!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is another node
 //!    appointed, and knows of it only after that tick was applied.
@@ -35,17 +35,17 @@
 //!    of those begins all leases anew. Every heartbeat that a former manager granted came when that one led for
 //!    certain, so before this one was elected, and before that time was read: no lease is counted from too early.
 //!    Commands of former terms that come after `Take` are void. Of the log is asked one order, no two leaders of one
-//!    term, and what it says of [having led](ManagerLog::led).
+//!    term, and a correct time of [having led](ManagerLog::led).
 //! 5. A grant names the [`Revision`] of the configuration at which it was given, and counts only on a
-//!    node that has it. So a node that was deposed, and is heard again, does not hold its old leadership
+//!    node that has it. So a node that was deposed, and is reachable again, does not hold its old leadership
 //!    under its new lease.
 //! 6. A leadership belongs to one incarnation of a node. A node that has restarted does not lead what it
 //!    led, and its former process may still be about, as far as the manager can tell: its shards wait until
 //!    the lease of that process has run out as well. Once it asks to be admitted, its former process is heard no more, and
 //!    the request carries when that was last.
 //!
-//! A node that is heard and does not hear counts as silent after a while: its heartbeats say which
-//! grants came. So other nodes get its shards, which it could not hold anyway.
+//! A node whose heartbeats arrive, and which receives no grants, gets no more grants after a while: its
+//! heartbeats contain the last grant that arrived. So its shards go to other nodes; it could not keep them anyway.
 //!
 //! A node that is suspected wrongly loses its leaderships and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
@@ -67,7 +67,7 @@
 //! # Who may lead, who may vote
 //!
 //! A replica that lost its memory is *empty*. It does not vote, and is appointed to nothing, until the
-//! shard's leader says that it has caught up. For a voter this must be a leader appointed after the
+//! shard's leader reports that it has caught up. For a voter this must be a leader appointed after the
 //! loss: such a one prepared at a majority without the empty voter, and so knows all that was
 //! decided with its forgotten help; and every ballot that it may have promised is lower. A majority
 //! is still counted over all voters, empty ones too. Replacing a voter is the same: the new one begins

@@ -1,4 +1,4 @@
-//! How patient the manager is, and what it assumes of clocks.
+//! The manager's timeouts, and its assumptions about clocks.
 
 use shoal_log::planted;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Parts in a million.
 const MILLION: u128 = 1_000_000;
 
-/// The same on every node and every manager of a cluster.
+/// The options have to be the same on every node and every manager of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagerOptions {
     /// How long a node may act on one granted heartbeat. Longer survives slower networks and longer
@@ -18,21 +18,23 @@ pub struct ManagerOptions {
     /// A node sends a heartbeat this often, at multiples of it on its clock. Several have to fit into a lease. Default
     /// 75 ms.
     pub heartbeat_every: Duration,
-    /// A node that was not heard for so long, though its lease runs, is appointed only if no other
-    /// can be. A few heartbeats. Default 225 ms.
+    /// A node from which no heartbeat arrived for this long, though its lease runs, is appointed only if no
+    /// other can be. A few heartbeats. Default 225 ms.
     pub suspect_after: Duration,
-    /// The manager looks for the dead, and for what else the log has to know, this often. Default 50 ms.
+    /// The interval of ticks, with which the manager records heartbeats and declares nodes dead. Default 50
+    /// ms.
     pub tick_every: Duration,
-    /// Silence after which something is proposed, asked or said again. Must exceed the round trip.
-    /// Default 300 ms.
+    /// Time without an answer after which a proposal, a request or a message is repeated. Must exceed the
+    /// round trip. Default 300 ms.
     pub retry_after: Duration,
-    /// So many FVWs are kept that do not cover all of their epochs; beyond that, the oldest that all living nodes have
-    /// heard goes. A node that has not heard of one that went has to begin anew, without memory. Each costs 8 bytes a shard
-    /// in every configuration. Default 1024.
+    /// The most FVWs kept that do not cover all of their epochs; beyond that, the oldest is dropped that all
+    /// live nodes have received. A node that has not received a dropped one has to begin without memory. Each
+    /// costs 8 bytes a shard in every configuration. Default 1024.
     pub finals_max: usize,
-    /// Whether an operator may accept the loss of a shard's majority: the engine has to tell what it knows then. Default true.
+    /// Whether an operator may accept the loss of a shard's majority: the engine then has to report what it
+    /// knows. Default true.
     pub accepts_losses: bool,
-    /// Planted bugs, for tests of the tests. Default none.
+    /// Planted bugs, for tests of the checkers. Default none.
     pub faults: ManagerPlantedBugs,
 }
 
@@ -55,9 +57,12 @@ impl Default for ManagerOptions {
 impl ManagerOptions {
     pub(super) fn check(&self) {
         assert!(u128::from(self.drift_ppm) < MILLION, "a clock that may stand still: {self:?}");
-        assert!(self.heartbeat_every > Duration::ZERO, "heartbeats would never rest: {self:?}");
-        assert!(self.tick_every > Duration::ZERO, "ticks would never rest: {self:?}");
-        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+        assert!(
+            self.heartbeat_every > Duration::ZERO,
+            "heartbeats need a pause between them: {self:?}"
+        );
+        assert!(self.tick_every > Duration::ZERO, "ticks need a pause between them: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries need a pause between them: {self:?}");
         assert!(self.heartbeat_every < self.lease_at_node(), "no lease is renewed: {self:?}");
     }
 
@@ -68,8 +73,8 @@ impl ManagerOptions {
         nanoseconds(self.lease.as_nanos() * (MILLION - u128::from(self.drift_ppm)) / MILLION)
     }
 
-    /// The lease on the manager's clock, from when the heartbeat came: never less
-    /// than [`lease`](ManagerOptions::lease) of true time.
+    /// The lease on the manager's clock, from the arrival of the heartbeat: never less than
+    /// [`lease`](ManagerOptions::lease) of true time.
     #[must_use]
     pub fn lease_at_manager(&self) -> Duration {
         let long = self.lease.as_nanos() * (MILLION + u128::from(self.drift_ppm));
@@ -82,7 +87,7 @@ fn nanoseconds(count: u128) -> Duration {
 }
 
 planted! {
-    /// Bugs planted on purpose: each must be caught by some check.
+    /// Bugs planted on purpose: each must be caught by a check.
     pub struct ManagerPlantedBugs {
         /// A forced end ignores what live nodes know of the shard.
         pub force_below_known: bool,
@@ -90,16 +95,19 @@ planted! {
         pub count_void_voters: bool,
         /// A leader counts as dead after half of its lease (breaks rule M7).
         pub appoint_early: bool,
-        /// A leader counts as dead one [`tick`](ManagerOptions::tick_every) before its lease has run out (breaks rule M7). Its
-        /// successor mostly learns of that later, and so the two rarely act at one time.
+        /// A leader counts as dead one [`tick`](ManagerOptions::tick_every) before its lease has run out
+        /// (breaks rule M7). Its successor mostly learns of its appointment later, and so the two rarely act
+        /// at the same time.
         pub appoint_hasty: bool,
         /// A manager grants leases before it knows whether it still leads (breaks rule M7).
         pub grant_unconfirmed: bool,
-        /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
+        /// A manager renews leases that have run out, and does not wait until the log records it (breaks rule
+        /// M7).
         pub renew_lapsed: bool,
-        /// A new process of a node is admitted without a word of when the former was last heard (breaks rule M7).
+        /// A new process of a node is admitted without the time of the former one's last heartbeat (breaks
+        /// rule M7).
         pub forget_former_instance: bool,
-        /// A node counts its lease from when the grant came (breaks rule M7).
+        /// A node counts its lease from the arrival of the grant (breaks rule M7).
         pub lease_from_reply: bool,
         /// The manager compares times with those of managers before it (breaks rule M7).
         pub trust_former_clocks: bool,
@@ -108,7 +116,7 @@ planted! {
         pub rebase_at_take: bool,
         /// A node counts a grant whose configuration it does not have (breaks rule M7).
         pub grant_without_configuration: bool,
-        /// A node that restarted takes up the leaderships of its former process.
+        /// A node that restarted continues the leaderships of its former process.
         pub keep_leadership: bool,
         /// An appointment erases the ends that the shard has reported (breaks rule M12).
         pub erase_ends: bool,
@@ -118,7 +126,8 @@ planted! {
         pub late_report_overwrites: bool,
         /// Any node reports for any shard.
         pub deposed_reports: bool,
-        /// A node goes on to serve managers before whose generation it has pledged to another (breaks rule M7).
+        /// A node accepts messages of managers before whose generation it has pledged to another (breaks rule
+        /// M7).
         pub serve_former_managers: bool,
         /// Replicas that lost their memory are appointed like others.
         pub appoint_empty: bool,
@@ -129,7 +138,7 @@ planted! {
 mod tests {
     use super::*;
 
-    /// A node with the slowest clock ends its lease before a manager with the fastest believes it.
+    /// A node with the slowest clock ends its lease before a manager with the fastest counts it as ended.
     #[test]
     fn leases_are_shortened_and_lengthened_by_the_drift() {
         for (lease_ns, drift_ppm) in

@@ -1,4 +1,4 @@
-//! Why a shard cannot be served, as far as a configuration tells: for operators, errors and logs.
+//! Why a shard cannot be served, as far as a configuration shows: for operators, errors and logs.
 
 use super::configuration::Configuration;
 use shoal_types::{NodeId, ShardId};
@@ -6,15 +6,15 @@ use shoal_types::{NodeId, ShardId};
 /// Why a shard cannot be served, and what ends that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outage {
-    /// A majority of the voters remembers and lives: a leader is being appointed.
+    /// A majority of the voters has its memory and is alive: a leader is being appointed.
     Appointing,
-    /// Without these voters, which remember and are away, there is no majority: some have to come back with what they
-    /// have in memory.
+    /// There is no majority without these voters, which have their memory and are not alive: some have to
+    /// restart with their memory.
     Waiting {
-        /// The voters that have to come back.
+        /// The voters that have to restart.
         missing: Vec<NodeId>,
     },
-    /// So many voters are empty that no majority can come together any more, whichever nodes come back.
+    /// So many voters are empty that no majority is possible any more, whichever nodes restart.
     Lost {
         /// The empty voters.
         empty: Vec<NodeId>,
@@ -24,8 +24,8 @@ pub enum Outage {
 }
 
 impl Configuration {
-    /// Why the shard cannot be served; `None` if it can, or there is no such one. A leader may still be on its way to
-    /// serve.
+    /// Why the shard cannot be served; `None` if it can, or there is no such shard. A leader may still be
+    /// recovering the shard.
     #[must_use]
     pub fn outage(&self, shard: ShardId) -> Option<Outage> {
         let assignment = self.shard(shard)?;
@@ -40,9 +40,10 @@ impl Configuration {
         });
         let full: Vec<NodeId> = assignment.full_voters().collect();
         let empty = |node: &&NodeId| assignment.empty.contains_key(node);
-        // A leader that was appointed after a voter lost its memory gives it its vote back, if it could be prepared: by a
-        // majority of those that were not empty when it was appointed. One of these may have lost its memory before it
-        // promised: then the leader never prepares, the shard ends no epoch, and is out before long.
+        // A leader that was appointed after a voter lost its memory lets it vote again, if the leader could
+        // prepare: at a majority of the voters that were not empty when it was appointed. If one of these has
+        // lost its memory before it promised, the leader never prepares, the shard ends no epoch, and is out
+        // before long.
         let lost_before = |node: &&NodeId| {
             assignment.empty.get(node).is_some_and(|lost| *lost < assignment.ballot.epoch)
         };
@@ -75,7 +76,7 @@ mod tests {
 
     const S0: ShardId = ShardId(0);
 
-    /// One shard on the nodes 0 to 2, all of which live, in epoch 5, led by node 0 since epoch 3.
+    /// One shard on the nodes 0 to 2, which are all alive, in epoch 5, led by node 0 since epoch 3.
     fn configuration() -> Configuration {
         let topology = Arc::new(Topology::compact(1, 1, 3, 0, 1));
         let machine = StateMachine::new(topology, ManagerOptions::default());
@@ -118,14 +119,14 @@ mod tests {
         };
         let outage = Outage::Lost { empty: nodes(&[1, 2]), survivors: nodes(&[0]) };
         says(lost(4, 4), Some(&outage));
-        // The leader was appointed after the first loss, by the other two: that voter is about to vote again.
+        // The leader was appointed after the first loss, by the other two: that voter will vote again.
         says(lost(2, 4), None);
         let out = |all: &mut Configuration| {
             lost(2, 4)(all);
             all.shards[0].out = Some(Epoch(5));
         };
         says(out, Some(&outage));
-        // The leader was appointed after both, and is promised nothing by a majority.
+        // The leader was appointed after both, and a majority cannot promise it anything.
         says(lost(2, 2), Some(&outage));
         let mut unknown = configuration();
         unknown.shards.clear();

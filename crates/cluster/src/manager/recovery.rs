@@ -1,14 +1,15 @@
-//! The loss of a majority of the managers, accepted by an operator: a manager that survives begins another *generation* of
-//! them, by what its log and the nodes that answer remember.
+//! The loss of a majority of the managers, accepted by an operator: a surviving manager begins another
+//! *generation* of managers, from its log and the states of the nodes that answer.
 //!
 //! ```text
 //!  a survivor         nodes                                   the survivor, alone
 //!  ── Recall ──────►  pledge: no lease, no word of former      ── Machine::recover ──►  a log that begins with
 //!  ◄─ Recalled ─────  managers; and say what they know                                  this machine
 //! ```
-//! What the lost managers had decided last may be known to some node only, or to none that is left. Nodes have acted by
-//! configurations they were told, and by what they told each other. So the newest configuration of all that are remembered is what
-//! the new generation begins with, and what nodes have heard of epochs beyond it is added. Of it the rules need:
+//! What the lost managers had decided last may be known to some node only, or to none that is left. Nodes
+//! have acted by configurations that they received, and by messages of each other. So the new generation
+//! begins with the newest configuration of all that were received, extended by what nodes have learned of
+//! epochs beyond it. The rules require of it:
 //!
 //! 1. *Epochs.* Those that any node which answers has heard of, and [`EPOCHS_SKIPPED`] after them, are closed, and none of
 //!    them is ever opened again. Ends that were heard count, as final as they were (M12); all others are reported like those
@@ -43,34 +44,35 @@ use thiserror::Error;
 number!(/** Counts the recoveries of a cluster's managers; 0 is the one that founded it. Two never have the same one. */ Generation(u64));
 
 impl Generation {
-    /// The next one that the manager on this node may begin.
+    /// The next generation that the manager on this node may begin.
     #[must_use]
     pub fn next(self, node: NodeId) -> Generation {
         Generation((self.count() + 1) << 32 | u64::from(node.0))
     }
 
-    /// How many recoveries there were, at least.
+    /// The least number of recoveries that have happened.
     #[must_use]
     pub fn count(self) -> u64 {
         self.0 >> 32
     }
 }
 
-/// Epochs after the last one that a node has heard of, which the lost managers may have begun. Each costs a report of every shard.
+/// The number of epochs after the last known one that the lost managers may have begun. Each costs a report
+/// of every shard.
 const EPOCHS_SKIPPED: u32 = 64;
 
-/// Lives of a node that the lost managers may have admitted after the last one that is known.
+/// The number of processes of a node that the lost managers may have admitted after the last known one.
 const INSTANCES_SKIPPED: u32 = 1024;
 
-/// Configurations that the lost managers may have made after the last one that is known.
+/// The number of configurations that the lost managers may have made after the last known one.
 const REVISIONS_SKIPPED: u64 = 1 << 32;
 
 /// What a node has heard of epochs beyond its configuration: from other nodes, and from streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct HeardEpochs {
-    /// The last one that was opened.
+    /// The last epoch that was opened.
     pub open: Epoch,
-    /// How epochs ended that are not settled in its configuration, on the shards of which that is known.
+    /// The known ends of epochs that are not settled in its configuration, by shard.
     pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
 }
 
@@ -83,21 +85,21 @@ pub struct Recollection {
     pub incarnation: Incarnation,
     /// The generation to which it has pledged.
     pub pledged: Generation,
-    /// The last configuration that it was told.
+    /// The last configuration that it received.
     pub configuration: Option<Arc<Configuration>>,
-    /// What it has heard beyond that.
+    /// What it knows beyond that configuration.
     pub heard: HeardEpochs,
 }
 
-/// Why managers are not recovered; nothing has happened.
+/// Why managers are not recovered. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotRecovered {
-    /// There is nothing that managers could look after.
+    /// No node has a configuration to begin with.
     #[error(
         "no node that answers remembers the cluster, so nothing of its data is left; empty the folders and found it anew"
     )]
     NothingRemembered,
-    /// These belong to different clusters.
+    /// Manager and node belong to different clusters.
     #[error(
         "{0} belongs to another cluster than this manager; recover the managers of each cluster by themselves"
     )]
@@ -105,12 +107,12 @@ pub enum NotRecovered {
     /// Another recovery is newer.
     #[error("a later recovery was begun, or is done; look at `shoal managers list`, and ask again")]
     Late(Generation),
-    /// The manager's tables would be too large.
+    /// The manager's tables would become too large.
     #[error(
         "{0} epochs would be open to question, of at most {CLOSING_MAX}: recover from a manager, or with nodes, that know more of them"
     )]
     TooManyEpochs(usize),
-    /// Two nodes were told different things that are final.
+    /// Two nodes have different final ends of an epoch.
     #[error(
         "{epoch} ended differently on {shard}, as {node} and others remember it: nothing that is done now can be right; stop the nodes that are wrong"
     )]
@@ -122,20 +124,20 @@ pub enum NotRecovered {
         /// The shard.
         shard: ShardId,
     },
-    /// Something else is wrong with what a node says.
+    /// The state of a node is invalid for another reason.
     #[error("what {0} remembers fits no cluster like this one; stop it, and ask again")]
     Implausible(NodeId),
 }
 
 impl StateMachine {
-    /// The machine of a new generation of managers, after a majority of the former ones was lost: it goes on from
-    /// what this one knows and what nodes have told that have pledged to the generation.
+    /// The state of a new generation of managers, after a majority of the former ones was lost: it continues
+    /// from this one's state and from those of nodes that have pledged to the generation.
     ///
     /// # Errors
     /// [`NotRecovered`] if that would break a rule.
     ///
     /// # Panics
-    /// If the new machine would repeat an epoch or an incarnation that is known.
+    /// If the new state would repeat a known epoch or incarnation.
     pub fn recover(
         &self,
         generation: Generation,
@@ -148,7 +150,7 @@ impl StateMachine {
         }
         let survivors = told.iter().filter(|(id, told)| machine.goes_on(**id, told, generation));
         let mut survivors: Vec<NodeId> = survivors.map(|(id, _)| *id).collect();
-        // Of lost epochs, those who were asked what they know hear the end that is forced.
+        // Of lost epochs, nodes that were asked for their knowledge accept the end that is forced.
         survivors.sort_by_key(|id| !machine.has_told_of_losses(*id));
         let heard = told.values().map(|told| told.heard.open).max().unwrap_or_default();
         machine.skip_epochs(heard)?;
@@ -181,7 +183,7 @@ impl StateMachine {
         Ok(machine)
     }
 
-    /// The newest configuration that is remembered.
+    /// The newest configuration that was received.
     fn newest(
         &self,
         generation: Generation,
@@ -216,8 +218,9 @@ impl StateMachine {
         if is_remembered { Ok(newest) } else { Err(NotRecovered::NothingRemembered) }
     }
 
-    /// Has this process of a node pledged, and is it the last one that was admitted? Then it goes on. Which generation of
-    /// managers had admitted it is of no account: no two give the same number to different processes.
+    /// Whether this process of a node has pledged, and is the last one that was admitted: then it continues.
+    /// The generation that had admitted it does not matter: no two give the same number to different
+    /// processes.
     fn goes_on(&self, id: NodeId, told: &Recollection, generation: Generation) -> bool {
         let known = self.node(id).map(|(_, incarnation)| incarnation);
         told.pledged == generation
@@ -225,13 +228,13 @@ impl StateMachine {
             && known == Some(told.incarnation)
     }
 
-    /// All epochs are closed that the lost managers may have begun. Of those that are beyond the configuration nothing is
-    /// known: also a shard that was out may have been in again.
+    /// Closes all epochs that the lost managers may have begun. Nothing is known of those beyond the
+    /// configuration: a shard that was out may have been in again.
     fn skip_epochs(&mut self, heard: Epoch) -> Result<(), NotRecovered> {
         let last = self.epoch.max(heard);
         let skipped = (last.0 - self.epoch.0) as usize + EPOCHS_SKIPPED as usize;
         let count = self.closing.len() + skipped;
-        // Appointments take some more.
+        // Appointments add some more.
         let fits = count + EPOCHS_SKIPPED as usize <= CLOSING_MAX;
         let next = last.0.checked_add(EPOCHS_SKIPPED).filter(|_| fits).map(Epoch);
         let Some(next) = next else { return Err(NotRecovered::TooManyEpochs(count)) };
@@ -245,8 +248,9 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Ends that a node has heard are as final as they were. False if it does not go on, since it has heard one of a shard
-    /// whose majority was lost, and which was forced to end otherwise: then nothing of it is taken.
+    /// Adds the ends that a node has learned, which are as final as before. Returns false if the node's
+    /// process cannot continue, since it has learned another end for a shard whose majority was lost and
+    /// whose end was forced: then none of its ends is added.
     fn add_ends(&mut self, id: NodeId, heard: &HeardEpochs) -> Result<bool, NotRecovered> {
         let mut news = Vec::new();
         for (epoch, ends) in &heard.ends {
@@ -274,14 +278,14 @@ impl StateMachine {
         Ok(true)
     }
 
-    /// Has this node told what it knows of all shards whose loss is accepted?
+    /// Whether this node has reported what it knows of all shards whose loss is accepted.
     fn has_told_of_losses(&self, id: NodeId) -> bool {
         let incarnation = self.nodes[id.0 as usize].incarnation;
         let mut losses = self.shards.iter().filter_map(|shard| shard.assignment.loss.as_ref());
         losses.all(|loss| loss.has_told(id, incarnation))
     }
 
-    /// How an epoch ended on a shard, as far as that is known.
+    /// The end of an epoch on a shard, as far as it is known.
     fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<EpochEnd> {
         match self.closing.get(&epoch) {
             Some(ends) => ends[shard.0 as usize].clone(),
@@ -289,13 +293,13 @@ impl StateMachine {
         }
     }
 
-    /// Was the end forced, with the loss of the shard's majority?
+    /// Whether the end was forced after the loss of the shard's majority.
     fn is_forced(&self, epoch: Epoch, shard: ShardId) -> bool {
         let loss = &self.shards[shard.0 as usize].assignment.loss;
         loss.as_ref().is_some_and(|loss| loss.forces(epoch))
     }
 
-    /// How an epoch ended that is settled, as far as that is kept.
+    /// The end of a settled epoch on a shard, as far as it is kept.
     fn final_end(&self, epoch: Epoch, shard: ShardId) -> Option<EpochEnd> {
         let last = self.finals.iter().find(|(_, last)| last.epoch() == epoch);
         match last {
@@ -305,7 +309,8 @@ impl StateMachine {
         }
     }
 
-    /// Losses whose ends are not forced yet begin again: what was told of them is of fewer epochs than lack their end by now.
+    /// Restarts losses whose ends are not forced yet: the reports about them cover fewer epochs than lack
+    /// their end now.
     fn restart_losses(&mut self) {
         for at in 0..self.shards.len() {
             if !self.is_losing(at) {
@@ -322,7 +327,7 @@ impl StateMachine {
         }
     }
 
-    /// These processes go on; all others are over, with what they had in memory.
+    /// These processes continue; all others have to end, and lose their memory.
     fn begin_instances(&mut self, survivors: &[NodeId], told: &BTreeMap<NodeId, Recollection>) {
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             (node.heard, node.known) = (Time::ZERO, Revision(0));
@@ -342,7 +347,7 @@ impl StateMachine {
         }
     }
 
-    /// No shard is led. The time until which it waits for a leader is that of the first lease of the next manager.
+    /// Deposes all leaders. Each shard waits for another until the next manager's first leases have run out.
     fn depose_all(&mut self) {
         for shard in &mut self.shards {
             shard.assignment.incarnation = Incarnation(0);
@@ -353,7 +358,7 @@ impl StateMachine {
 }
 
 impl Configuration {
-    /// What makes one newer than another.
+    /// The order of configurations: a greater key is newer.
     #[must_use]
     pub fn age(&self) -> (Generation, Revision) {
         (self.generation, self.revision)

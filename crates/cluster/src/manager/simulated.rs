@@ -1,8 +1,8 @@
-//! A replicated log that exists only in a simulation: one order, delays, leaders that come and go,
-//! outages; all from a seed.
+//! A simulated replicated log: one order of commands, with delays, changes of the leader, and outages, all
+//! drawn from a seed.
 //!
-//! It does no more than [`ManagerLog`](super::ManagerLog) promises: proposals get lost, are committed long after,
-//! overtake each other, and are sometimes committed in a later term than their own.
+//! It gives no guarantee beyond those of [`ManagerLog`](super::ManagerLog): proposals are lost, committed
+//! long after, reordered, and sometimes committed in a later term than their own.
 
 use super::command::{Command, Term};
 use super::log::CarriedLog;
@@ -10,58 +10,59 @@ use shoal_types::{Random, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A leader asks the others so often by itself.
+/// The interval in which a leader asks the others on its own.
 const ASK_EVERY: Duration = Duration::from_millis(75);
 
-/// How fast and how reliable the log is.
+/// The speed and the reliability of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPace {
     /// The shortest time from a proposal to its commitment, and from that to each replica.
     pub delay_min: Duration,
     /// The longest time for each of the two.
     pub delay_max: Duration,
-    /// Proposals, in a hundred, that take ten times as long.
+    /// Percentage of proposals that take ten times as long.
     pub late_percent: u64,
-    /// Proposals that get lost, in a hundred.
+    /// Percentage of proposals that are lost.
     pub loss_percent: u64,
 }
 
 /// A replica of the log.
 #[derive(Debug, Default)]
 struct SimulatedReplica {
-    /// When it learns of each command of the order.
+    /// When it learns of each command in the order.
     due: Vec<Time>,
-    /// How many it knows.
+    /// The number of commands it has received.
     told: usize,
     leads: Option<Term>,
-    /// What it will believe of its leading, and when.
+    /// What it will learn about its lead, and when.
     rumours: BTreeMap<Time, Option<Term>>,
-    /// What it is about to learn: when, and at what time of its own it led; `None` if the others' word got lost.
+    /// When it learns the answers to its last question, and at which of its own times it led by these; `None`
+    /// if they were lost.
     learns: Option<(Time, Option<Time>)>,
-    /// When it asks next by itself whether it leads.
+    /// When it next asks on its own whether it leads.
     asks: Time,
-    /// Until then it is told nothing.
+    /// The time until which it receives nothing.
     cut_off: Time,
 }
 
-/// The log, and the way of each replica to it. Time is the simulation's.
+/// The log and the connection of each replica to it, in the simulation's time.
 #[derive(Debug)]
 pub struct SimulatedLog {
     random: Random,
     pace: LogPace,
-    /// No proposal is committed while it is out.
+    /// Whether there is an outage: then no proposal is committed.
     is_out: bool,
     term: Term,
     leader: Option<usize>,
     order: Vec<Command>,
-    /// Proposals on their way, by the time at which they are committed.
+    /// Proposals in flight, by the time at which they are committed.
     proposals: BTreeMap<(Time, u64), Command>,
     proposed: u64,
     replicas: Vec<SimulatedReplica>,
 }
 
 impl LogPace {
-    /// Always the same, and nothing gets lost.
+    /// A pace with a constant delay and without losses.
     #[must_use]
     pub fn steady(delay: Duration) -> LogPace {
         LogPace { delay_min: delay, delay_max: delay, late_percent: 0, loss_percent: 0 }
@@ -69,7 +70,7 @@ impl LogPace {
 }
 
 impl SimulatedLog {
-    /// A log of so many replicas, none of which leads.
+    /// A log of `replicas` replicas, none of which leads.
     #[must_use]
     pub fn new(replicas: usize, pace: LogPace, random: Random) -> SimulatedLog {
         SimulatedLog {
@@ -85,29 +86,29 @@ impl SimulatedLog {
         }
     }
 
-    /// What is committed, in order.
+    /// The committed commands, in order.
     #[must_use]
     pub fn order(&self) -> &[Command] {
         &self.order
     }
 
-    /// Who leads in the newest term.
+    /// The leader of the newest term.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         self.leader
     }
 
-    /// How fast it is from now on.
+    /// Changes the log's pace.
     pub fn set_pace(&mut self, pace: LogPace) {
         self.pace = pace;
     }
 
-    /// Begins or ends an outage: what is proposed meanwhile is committed afterwards.
+    /// Begins or ends an outage: proposals made meanwhile are committed afterwards.
     pub fn set_out(&mut self, is_out: bool) {
         self.is_out = is_out;
     }
 
-    /// A new term, led by this replica. It learns of it after a while, and the last leader some time
+    /// Begins a new term, led by this replica. It learns so after a while, and the last leader some time
     /// before or after.
     pub fn elect(&mut self, now: Time, replica: usize) {
         self.term.0 += 1;
@@ -116,17 +117,17 @@ impl SimulatedLog {
             let later = later.max(self.replicas[last].cut_off);
             self.replicas[last].rumours.insert(later, None);
         }
-        // Older rumours would depose it again.
+        // Older news would depose it again.
         self.replicas[replica].rumours.clear();
         self.replicas[replica].rumours.insert(soon, Some(self.term));
     }
 
-    /// Tells a replica nothing until then. It may lead in its own eyes for so long, while another does.
+    /// Cuts a replica off until a time. It may take itself for the leader for so long, while another leads.
     pub fn cut_off(&mut self, replica: usize, until: Time) {
         self.replicas[replica].cut_off = until;
     }
 
-    /// The replica has restarted, with the order and without knowing that it led.
+    /// The replica has restarted: it has the order, and does not know that it led.
     pub fn restart(&mut self, now: Time, replica: usize) {
         let again = &mut self.replicas[replica];
         (again.told, again.leads, again.cut_off) = (0, None, now);
@@ -138,8 +139,8 @@ impl SimulatedLog {
         }
     }
 
-    /// Takes what the replica proposed, and puts what it knows by now. True if there is news for it. `own` is what its
-    /// manager's clock reads.
+    /// Takes the replica's proposals, and puts what it has learned by now. Returns true if there is news for
+    /// it. `own` is its manager's clock.
     pub fn exchange(
         &mut self,
         now: Time,
@@ -172,8 +173,8 @@ impl SimulatedLog {
         before != (own.told, own.leads, mailbox.led)
     }
 
-    /// Who leads asks the others whether it does, one time after the other. What they answer is true of the time at
-    /// which it was asked, however late it comes.
+    /// A leader asks the others whether it leads, one question at a time. The answers are about the time at
+    /// which it asked, however late they arrive.
     fn learn(&mut self, now: Time, own: Time, replica: usize, asks: bool) -> Option<Time> {
         let is_due = |(at, _): &(Time, Option<Time>)| *at <= now && !self.is_out;
         let learnt = self.replicas[replica].learns.take_if(|learns| is_due(learns));
@@ -189,7 +190,7 @@ impl SimulatedLog {
         learnt.and_then(|(_, led)| led)
     }
 
-    /// The next time at which there will be something to exchange.
+    /// The next time at which there is something to exchange.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
         let committed = self.proposals.keys().map(|(at, _)| *at).next().filter(|_| !self.is_out);
@@ -206,7 +207,7 @@ impl SimulatedLog {
                 return;
             }
             let command = next.remove();
-            // What a deposed leader proposed may make it, or not.
+            // A deposed leader's proposal is committed or not.
             if command.term < self.term && self.random.chance(1, 2) {
                 continue;
             }

@@ -1,11 +1,11 @@
-//! The replicated state machine: commands go in, in the order of the log, effects come out.
+//! The replicated state machine: it applies commands in the order of the log, and returns their effects.
 //!
-//! This file is the front, and keeps time: who is admitted, heard, and dead. The parts of the state
-//! that others own are in `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
+//! This file dispatches the commands, and keeps the time and the nodes: which are admitted, alive, and dead.
+//! The other parts of the state are in `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
 //! `change.rs` (replicas, tables, the shard map).
 //!
-//! No clock, no chance: managers that applied the same commands are equal. A command that makes no
-//! sense, or comes too late, is counted and changes nothing.
+//! It reads no clock and draws nothing at random: managers that applied the same commands have the same
+//! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
 mod image;
 
@@ -28,14 +28,14 @@ use std::time::Duration;
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Most closed epochs without an FVW. Beyond, no leader is appointed: some shard is lost, and an operator
-/// has to look after it.
+/// Most closed epochs without an FVW. Beyond that, no leader is appointed: some shard is lost, and an
+/// operator has to act.
 pub(super) const CLOSING_MAX: usize = 1024;
 
-/// What a command has done: for the manager that leads to tell nodes, and for those that watch.
+/// The effect of a command: for the leading manager to send to nodes, and for observers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
-    /// The cluster begins: the first term of its log.
+    /// The cluster is founded, in the first term of its log.
     Founded(ClusterId),
     /// A term began.
     Took(Term),
@@ -50,7 +50,7 @@ pub enum Applied {
     },
     /// A node's lease has run out.
     Died(NodeId),
-    /// A node that had been taken for dead is heard again.
+    /// A heartbeat of a node that was declared dead has arrived.
     Revived(NodeId),
     /// An epoch begins; the one before is closed.
     Raised(Epoch),
@@ -58,14 +58,14 @@ pub enum Applied {
     Appointed {
         /// The shard.
         shard: ShardId,
-        /// Who, since when.
+        /// The leader's ballot.
         ballot: Ballot,
     },
-    /// A report is taken, or had been.
+    /// A report is accepted, now or earlier.
     Reported {
-        /// Who had sent it.
+        /// The leadership that had sent it.
         claim: LeadershipClaim,
-        /// About which epoch.
+        /// The epoch that it is about.
         epoch: Epoch,
     },
     /// How a closed epoch ended on a shard: final.
@@ -83,19 +83,19 @@ pub enum Applied {
         shard: ShardId,
         /// The epoch that begins with this.
         epoch: Epoch,
-        /// Since when, if it is.
+        /// The first epoch in which it is out; `None` if it is in again.
         since: Option<Epoch>,
     },
-    /// The loss of a shard's majority is accepted, or goes on.
+    /// The loss of a shard's majority is accepted, or has reached its next stage.
     Loss {
         /// The shard.
         shard: ShardId,
-        /// Where it stands.
+        /// The state of the loss.
         loss: Loss,
     },
     /// The FVW of an epoch: final.
     Final(FinalEnds),
-    /// A replica that had been empty is full.
+    /// An empty replica has caught up.
     CaughtUp {
         /// The shard.
         shard: ShardId,
@@ -104,11 +104,11 @@ pub enum Applied {
         /// The incarnation of that node.
         incarnation: Incarnation,
     },
-    /// What came of a request.
+    /// The answer to a request.
     Answered {
         /// The request that is answered.
         ask: Ask,
-        /// Granted, or why not.
+        /// Whether the change is granted, or why not.
         result: Result<(), ChangeRefusal>,
     },
     /// The configuration has changed.
@@ -119,10 +119,10 @@ pub enum Applied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub(super) struct NodeState {
     pub(super) instance: ProcessInstance,
-    /// 0 if it never joined.
+    /// The node's newest incarnation; 0 if it never joined.
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
-    /// When it was last heard, as far as the log knows, or its lease began anew; of no meaning if it is dead.
+    /// When its last recorded heartbeat arrived, or its lease began anew; without meaning if it is dead.
     pub(super) heard: Time,
     round: u64,
     pub(super) known: Revision,
@@ -135,7 +135,7 @@ pub(super) struct ShardState {
     /// If another leader is to be appointed: when the last lease of the old one has run out.
     pub(super) vacant: Option<Time>,
     pub(super) replacement: Option<Replacement>,
-    /// Empty voters that would be full, were the leader's appointment not older than their loss.
+    /// Empty voters that would have caught up, if the leader's appointment were not older than their loss.
     pub(super) ready: BTreeSet<NodeId>,
 }
 
@@ -147,12 +147,12 @@ pub struct StateMachine {
     pub(super) topology: Arc<Topology>,
     /// Drawn by the first manager that led; `None` before that.
     cluster: Option<ClusterId>,
-    /// Of the managers.
+    /// The generation of the managers.
     pub(super) generation: Generation,
     term: Term,
     /// The latest time in a command of this term, on its manager's clock.
     pub(super) now: Option<Time>,
-    /// When the open epoch began, or the first that this term knows.
+    /// When the open epoch began, or the first time of this term, if that is later.
     pub(super) began: Option<Time>,
     revision: Revision,
     #[coded(skip)]
@@ -160,15 +160,15 @@ pub struct StateMachine {
     pub(super) epoch: Epoch,
     pub(super) nodes: Vec<NodeState>,
     pub(super) shards: Vec<ShardState>,
-    /// For each closed epoch that is not final, how it ended on the shards that have said so.
+    /// For each closed epoch that is not final, the ends that shards have reported.
     pub(super) closing: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     /// Since when each of these is closed, as far as this term knows.
     pub(super) closed_at: BTreeMap<Epoch, Time>,
-    /// An end was accepted since the last configuration.
+    /// Whether an end was accepted since the last configuration.
     pub(super) untold_ends: bool,
-    /// The FVWs of all epochs up to this one are final; of later ones some may be.
+    /// The epoch up to which all FVWs are final; some of later epochs may be final too.
     pub(super) settled: Epoch,
-    /// FVWs of epochs up to this one, which do not cover all of their epoch, may be kept no more.
+    /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
     /// Those of later epochs, and the first configuration that tells of each.
     #[coded(with = image::told_ends)]
@@ -191,7 +191,7 @@ struct JoiningProcess {
 }
 
 impl StateMachine {
-    /// A cluster at its beginning: in its first epoch, led as the topology says.
+    /// The state of a new cluster: in its first epoch, with the leaders of the topology.
     ///
     /// # Panics
     /// If `options` makes no sense.
@@ -217,7 +217,7 @@ impl StateMachine {
         let node = NodeState {
             instance: ProcessInstance::default(),
             incarnation: Incarnation(0),
-            // Expected: a node that does not come in time is dead.
+            // Assumed alive: a node that does not join in time is dead.
             alive: true,
             heard: Time::ZERO,
             round: 0,
@@ -267,7 +267,7 @@ impl StateMachine {
         machine
     }
 
-    /// The next command of the log. Same state, same command: same effects, added to `effects`.
+    /// Applies the next command of the log and appends its effects to `effects`. Deterministic.
     pub fn apply(&mut self, command: &Command, effects: &mut Vec<Applied>) {
         let before = (self.epoch, self.settled, self.revision);
         if let Some(now) = self.admit(command, effects) {
@@ -278,13 +278,13 @@ impl StateMachine {
         self.assert_invariants();
     }
 
-    /// How patient it is.
+    /// The options of the managers and nodes.
     #[must_use]
     pub fn options(&self) -> &ManagerOptions {
         &self.options
     }
 
-    /// The configuration as it is.
+    /// The current configuration.
     #[must_use]
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration
@@ -302,19 +302,19 @@ impl StateMachine {
         self.term
     }
 
-    /// Commands that changed nothing, since they were too late or made no sense.
+    /// The number of commands that changed nothing, since they were late or invalid.
     #[must_use]
     pub fn void_commands(&self) -> u64 {
         self.void
     }
 
-    /// The process and incarnation of a node, which may come from outside.
+    /// The process and the incarnation of a node, whose id may come from outside.
     #[must_use]
     pub fn node(&self, node: NodeId) -> Option<(ProcessInstance, Incarnation)> {
         self.nodes.get(node.0 as usize).map(|node| (node.instance, node.incarnation))
     }
 
-    /// How many things each table holds, by the name of the table, and how long the machine is as bytes.
+    /// The number of entries of each table, by the table's name, and the size of the image in bytes.
     #[must_use]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         let of_shards = |count: fn(&ShardState) -> usize| self.shards.iter().map(count).sum();
@@ -329,31 +329,31 @@ impl StateMachine {
         ]
     }
 
-    /// The configuration that the node is known to have.
+    /// The revision of the configuration that the node is known to have.
     pub(super) fn known(&self, node: NodeId) -> Revision {
         self.nodes.get(node.0 as usize).map_or(Revision(0), |node| node.known)
     }
 
-    /// Whether the configuration says the same as the claim.
+    /// Whether the claim's leadership is that of the configuration.
     #[must_use]
     pub fn counts(&self, claim: &LeadershipClaim) -> bool {
         let faults = self.options.faults;
-        let anybody = faults.deposed_reports || faults.late_report_overwrites;
+        let any_node = faults.deposed_reports || faults.late_report_overwrites;
         let Some(shard) = self.shards.get(claim.shard.0 as usize) else { return false };
-        anybody || shard.is_led_by(claim)
+        any_node || shard.is_led_by(claim)
     }
 
-    /// Whether the log knows the node as living.
+    /// Whether the node is alive by the log's record.
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         self.nodes.get(node.0 as usize).is_some_and(|node| node.alive)
     }
 
-    /// Whether the log knows no time of this term yet: all leases are still to begin.
+    /// Whether no command of this term has carried a time yet: then all leases have still to begin.
     pub(super) fn is_timeless(&self) -> bool {
         self.now.is_none()
     }
 
-    /// Whether the node's lease runs at this time of the manager's clock, by what the log knows.
+    /// Whether the node's lease runs at this time of the manager's clock, by the log's record.
     pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
         let lease = self.options.lease_at_manager();
         let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
@@ -372,7 +372,7 @@ impl StateMachine {
             || self.untold_ends
     }
 
-    /// Lets in the commands of the present term, in the time of its manager.
+    /// Accepts commands of the current term, and returns the time of its manager.
     fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
         if let Action::Take { drawn } = command.action {
             if command.term <= self.term {
@@ -395,22 +395,22 @@ impl StateMachine {
         if self.now.is_none() && !self.options.faults.rebase_at_take {
             self.begin_leases(command.at);
         }
-        // Commands of one manager may overtake each other; its time does not go back for that.
+        // Commands of one manager may be reordered; time does not go back.
         let now = self.now.map_or(command.at, |now| now.max(command.at));
         self.now = Some(now);
         Some(now)
     }
 
-    /// The first manager that leads founds the cluster. Its identity never changes.
+    /// The first manager that leads founds the cluster, whose identity never changes.
     fn found(&mut self, drawn: ClusterId, effects: &mut Vec<Applied>) {
         if self.cluster.is_none() {
-            // Nodes are told with the next revision: none of them has joined before it.
+            // Nodes receive it with the next revision: none of them has joined before that.
             self.cluster = Some(drawn);
             effects.push(Applied::Founded(drawn));
         }
     }
 
-    /// The next manager's clock is another. What had run out by the old one has run out.
+    /// The next manager has another clock. Leases that had run out by the old one have run out.
     fn forget_time(&mut self) {
         self.began = None;
         self.closed_at.clear();
@@ -469,8 +469,8 @@ impl StateMachine {
         self.void += u64::from(!counts);
     }
 
-    /// It may have been overtaken by commands of a later time, and tells of what was heard `at` its own: so leases run
-    /// out by that.
+    /// A tick may have been overtaken by commands of a later time, and contains the heartbeats up to its own
+    /// time `at`: so leases run out by that.
     fn on_tick(
         &mut self,
         now: Time,
@@ -484,7 +484,7 @@ impl StateMachine {
         for place in 0..self.nodes.len() {
             let node = &self.nodes[place];
             if node.alive && self.lease_end(node) <= at {
-                self.bury(NodeId(place as u32), at, effects);
+                self.declare_dead(NodeId(place as u32), at, effects);
             }
         }
         self.began.get_or_insert(at);
@@ -525,7 +525,7 @@ impl StateMachine {
             node.alive = true;
             self.changed = true;
             effects.push(Applied::Revived(id));
-            // No successor was found for what it led, and it is the same incarnation: it leads on.
+            // No successor was found for its shards, and it is the same incarnation: it continues to lead.
             for shard in &mut self.shards {
                 let assignment = &shard.assignment;
                 if (assignment.leader, assignment.incarnation) == (id, incarnation) {
@@ -535,8 +535,8 @@ impl StateMachine {
         }
     }
 
-    /// Its lease has run out by every clock.
-    fn bury(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
+    /// Declares a node dead, whose lease has run out by every clock.
+    fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
         self.nodes[id.0 as usize].alive = false;
         self.changed = true;
         for shard in &mut self.shards {
@@ -560,14 +560,14 @@ impl StateMachine {
             return false; // Another process was admitted since.
         }
         let incarnation = Incarnation(after.0 + 1);
-        // The former process may act until then, if it is not over after all.
+        // The former process may act until then, if it still runs.
         let last = NodeState { heard: node.heard.max(heard.min(now)), ..node };
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
         self.nodes[id.0 as usize] =
             NodeState { instance, incarnation, alive: true, heard: now, round: 0, known };
         self.changed = true;
-        // In its first process a node has nothing to lose, and comes to what the topology gave it.
+        // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
             for shard in &mut self.shards {
                 shard.on_new_instance(id, incarnation, lease_end, &self.options);
@@ -581,7 +581,7 @@ impl StateMachine {
         true
     }
 
-    /// When the lease of a living node has run out by every clock.
+    /// When the lease of a live node has run out by every clock.
     pub(super) fn lease_end(&self, node: &NodeState) -> Time {
         let lease = self.options.lease_at_manager();
         let faults = &self.options.faults;
@@ -593,19 +593,19 @@ impl StateMachine {
         node.heard + (lease - early)
     }
 
-    /// The last heartbeat of the node that the log knows.
+    /// The number of the node's last heartbeat in the log.
     pub(super) fn round(&self, node: NodeId) -> u64 {
         self.nodes.get(node.0 as usize).map_or(0, |node| node.round)
     }
 
-    /// The shard of a claim, if the configuration says the same.
+    /// The shard of a claim, if the claim's leadership is that of the configuration.
     pub(super) fn claimed(&mut self, claim: &LeadershipClaim) -> Option<&mut ShardState> {
-        let anybody = self.options.faults.deposed_reports;
+        let any_node = self.options.faults.deposed_reports;
         let shard = self.shards.get_mut(claim.shard.0 as usize)?;
-        (anybody || shard.is_led_by(claim)).then_some(shard)
+        (any_node || shard.is_led_by(claim)).then_some(shard)
     }
 
-    /// Makes the next configuration, if anything in it has changed.
+    /// Publishes the next configuration, if anything in it has changed.
     fn publish(&mut self, effects: &mut Vec<Applied>) {
         if !std::mem::take(&mut self.changed) {
             return;
@@ -631,13 +631,13 @@ impl StateMachine {
         effects.push(Applied::Changed(self.revision));
     }
 
-    /// The commands that follow are of another manager's clock, and none of its times is known.
+    /// The following commands are of another manager's clock, and none of its times is known.
     pub(super) fn restart_clock(&mut self) {
         (self.now, self.began) = (None, None);
         self.closed_at.clear();
     }
 
-    /// The next configuration is so many later. It is made.
+    /// Publishes a configuration whose revision is higher by `count`.
     pub(super) fn jump_revision(&mut self, count: u64) {
         self.revision.0 += count;
         self.finals.iter_mut().for_each(|(told, _)| *told = self.revision);
@@ -646,7 +646,7 @@ impl StateMachine {
         self.assert_invariants();
     }
 
-    /// Is this a configuration of as many nodes and shards, all whose parts are there?
+    /// Whether the configuration has the same numbers of nodes and shards, and is complete.
     pub(super) fn is_alike(&self, configuration: &Configuration) -> bool {
         let (nodes, shards) = (self.nodes.len(), self.shards.len());
         let fits = configuration.topology.nodes().len() == nodes
@@ -661,8 +661,8 @@ impl StateMachine {
         }
     }
 
-    /// Goes on from what a later configuration says. What it does not say is forgotten: unfinished replacements of replicas,
-    /// and when nodes were heard.
+    /// Continues from a later configuration. State that is not part of it is dropped: unfinished replacements
+    /// of replicas, and the times of heartbeats.
     pub(super) fn replace_by(&mut self, configuration: &Configuration) {
         self.topology = Arc::clone(&configuration.topology);
         self.cluster = configuration.cluster;
@@ -684,7 +684,7 @@ impl StateMachine {
         self.configuration = Arc::new(configuration.clone());
     }
 
-    /// The revision that will tell of a change made now.
+    /// The revision that will contain a change made now.
     pub(super) fn next_revision(&self) -> Revision {
         Revision(self.revision.0 + 1)
     }
@@ -695,7 +695,7 @@ impl StateMachine {
         }
     }
 
-    /// An invariant that does not hold, if there is one.
+    /// The first invariant that does not hold, if there is one.
     fn fault(&self) -> Option<&'static str> {
         let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
         let last = self.closing.keys().next_back().copied();
@@ -727,7 +727,7 @@ impl StateMachine {
 }
 
 impl NodeState {
-    /// Its heartbeats are heard from the first on.
+    /// Accepts the node's heartbeats from number 0 on.
     pub(super) fn restart_rounds(&mut self) {
         self.round = 0;
     }
@@ -739,7 +739,8 @@ impl ShardState {
         (leader, incarnation, ballot) == (claim.node, claim.incarnation, claim.ballot)
     }
 
-    /// A node begins a new process: what it led is vacant when the lease of the former one has run out.
+    /// A node begins a new process: the shards that it led are vacant once the lease of the former process
+    /// has run out.
     fn on_new_instance(
         &mut self,
         node: NodeId,

@@ -42,20 +42,20 @@ impl Builder {
         self
     }
 
-    /// One more datacenter.
+    /// Adds a datacenter.
     pub fn datacenter(mut self, name: impl Into<String>) -> Builder {
         self.draft.datacenters.push(DatacenterDraft { name: unplaced(name.into()) });
         self
     }
 
-    /// One more node, without an address.
+    /// Adds a node without an address.
     pub fn node(mut self, name: impl Into<String>, datacenter: impl Into<String>) -> Builder {
         let (name, datacenter) = (unplaced(name.into()), unplaced(datacenter.into()));
         self.draft.nodes.push(NodeDraft { name, datacenter, address: None });
         self
     }
 
-    /// One more node, and where it listens.
+    /// Adds a node that listens at `address`.
     pub fn node_at(
         mut self,
         name: impl Into<String>,
@@ -68,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// One more shard, held by the nodes of these names.
+    /// Adds a shard, held by the nodes of these names.
     pub fn shard<N: Into<String>>(
         mut self,
         leader: impl Into<String>,
@@ -81,7 +81,7 @@ impl Builder {
         self
     }
 
-    /// One more table.
+    /// Adds a table.
     pub fn table(mut self, name: impl Into<String>, partitioning: Partitioning) -> Builder {
         self.tables.push(TablePlan::unplaced(name, partitioning));
         self

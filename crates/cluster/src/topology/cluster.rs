@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 /// Nodes near each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datacenter {
-    /// Its place in the topology.
+    /// The datacenter's index in the topology.
     pub id: DatacenterId,
-    /// Its name, which no other datacenter has.
+    /// The datacenter's name, which no other has.
     pub name: String,
 }
 
 /// A process that holds replicas, or may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its place in the topology.
+    /// The node's index in the topology.
     pub id: NodeId,
-    /// Its name, which no other node has.
+    /// The node's name, which no other has.
     pub name: String,
-    /// Where it runs.
+    /// The datacenter in which it runs.
     pub datacenter: DatacenterId,
     /// The address at which it listens, if the topology has one; no other node does there.
     pub address: Option<String>,
@@ -30,9 +30,9 @@ pub struct Node {
 /// What a node does for a shard. A leader is one or the other as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Its acceptance counts.
+    /// A replica whose acceptance of an entry counts.
     Voter,
-    /// It receives the streams and does not vote.
+    /// A replica that receives the streams and does not vote.
     Learner,
 }
 
@@ -53,17 +53,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of a plan that was validated for so many shards.
+    /// A table whose partitioning was validated for `shards` shards.
     pub(super) fn new(name: String, partitioning: Partitioning, shards: u32) -> Table {
         Table { name, router: Router::new(partitioning, shards) }
     }
 
-    /// Its name, which no other table has.
+    /// The table's name, which no other table has.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How its keys are divided.
+    /// How the table's keys are distributed.
     pub fn partitioning(&self) -> &Partitioning {
         self.router.partitioning()
     }
@@ -89,7 +89,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Of parts that were validated, without tables.
+    /// A topology of validated parts, without tables.
     pub(super) fn new(
         workers: u32,
         datacenters: Vec<Datacenter>,
@@ -160,7 +160,7 @@ impl Topology {
         self.nodes.get(id.0 as usize)
     }
 
-    /// How many shards there are; their ids are below.
+    /// The number of shards; ids are below it.
     pub fn shards(&self) -> u32 {
         self.shards.len() as u32
     }
@@ -180,23 +180,23 @@ impl Topology {
         self.shard(shard).leader
     }
 
-    /// Those whose acceptance counts: an odd number.
+    /// The replicas whose acceptance of an entry counts: an odd number.
     pub fn voters(&self, shard: ShardId) -> &[NodeId] {
         &self.shard(shard).voters
     }
 
-    /// Those who receive the streams and do not vote.
+    /// The replicas that receive the streams and do not vote.
     pub fn learners(&self, shard: ShardId) -> &[NodeId] {
         &self.shard(shard).learners
     }
 
-    /// All who hold the shard, voters first.
+    /// All replicas of the shard, voters first.
     pub fn replicas(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
         let shard = self.shard(shard);
         shard.voters.iter().chain(&shard.learners).copied()
     }
 
-    /// What the node does for the shard, if it holds it.
+    /// The node's role in the shard, if it holds a replica.
     pub fn role(&self, shard: ShardId, node: NodeId) -> Option<Role> {
         let shard = self.shard(shard);
         if shard.voters.contains(&node) {
@@ -222,7 +222,7 @@ impl Topology {
         self.table_ids.get(name).copied()
     }
 
-    /// Where `key` lives; `None` where there is no such table.
+    /// The shard or shards of `key`; `None` if there is no such table.
     #[inline]
     pub fn home(&self, table: TableId, key: &[u8]) -> Option<Home> {
         Some(self.tables.get(table.0 as usize)?.router.home(key))

@@ -45,12 +45,12 @@ pub(super) fn read(drafts: Vec<DistanceDraft>, names: &Names) -> Result<Distance
     Ok(distances)
 }
 
-/// What a draft is about.
+/// The pair of datacenters of a draft.
 struct Ends {
     from: DatacenterId,
     to: DatacenterId,
     both_ways: bool,
-    /// Where it says so.
+    /// The place of the pair in the text.
     span: Range<usize>,
 }
 

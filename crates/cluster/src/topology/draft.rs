@@ -81,9 +81,9 @@ struct RangeDraft {
 pub(super) struct TablePlan {
     pub(super) name: Spanned<String>,
     pub(super) partitioning: Partitioning,
-    /// Where it says how the table is partitioned.
+    /// The place in the text of the table's partitioning.
     pub(super) span: Range<usize>,
-    /// Where each range stands.
+    /// The place in the text of each range.
     pub(super) ranges: Vec<Range<usize>>,
 }
 
@@ -98,7 +98,7 @@ impl TablePlan {
         TablePlan { name, partitioning, span: NOWHERE, ranges: Vec::new() }
     }
 
-    /// Where range number `range` stands.
+    /// The place in the text of range number `range`.
     pub(super) fn range_span(&self, range: usize) -> Range<usize> {
         self.ranges.get(range).unwrap_or(&self.span).clone()
     }

@@ -6,7 +6,7 @@ use shoal_types::tuple;
 use std::borrow::Cow;
 use toml::{Spanned, Value};
 
-/// What bytes begin with.
+/// The prefix of a key that is written as bytes.
 const BYTES: &str = "0x";
 
 /// The key that is written there.

@@ -44,19 +44,19 @@ impl Partitioning {
     }
 }
 
-/// Where a key lives.
+/// The shards of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// On this shard.
+    /// The key is on this shard only.
     One(ShardId),
-    /// On every shard: read it anywhere, write it everywhere.
+    /// The key is on every shard: reads go to any of them, writes to all.
     Everywhere,
 }
 
 /// Which shards a scan has to ask. A shard may turn out to have none of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Homes {
-    /// One shard has all there is to find.
+    /// One shard has all rows of the scan.
     One(ShardId),
     /// These, each once, ascending by key (in either direction of the scan): what one has lies wholly
     /// before what the next one has.
@@ -96,7 +96,7 @@ fn prefix(key: &[u8], count: usize) -> &[u8] {
 }
 
 impl Router {
-    /// Of a partitioning that was validated for so many shards.
+    /// A router for a partitioning that was validated for `shards` shards.
     pub(super) fn new(partitioning: Partitioning, shards: u32) -> Router {
         let mut heads = Vec::new();
         if let Partitioning::Range { splits } = &partitioning {
@@ -112,7 +112,7 @@ impl Router {
         &self.partitioning
     }
 
-    /// Where `key` lives.
+    /// The shard or shards of `key`.
     #[inline]
     pub(super) fn home(&self, key: &[u8]) -> Home {
         match &self.partitioning {

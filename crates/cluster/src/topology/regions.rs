@@ -102,7 +102,7 @@ impl Regions {
         &self.names
     }
 
-    /// How far they are from each other.
+    /// The distances between the datacenters.
     pub fn distances(&self) -> &DistanceMatrix {
         &self.distances
     }

@@ -39,7 +39,7 @@ fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// One way, or both where they are alike.
+/// Writes the distance of one direction, or of both if they are equal.
 fn write_way(topology: &Topology, way: Way, text: &mut String) -> fmt::Result {
     let Way { from, to, distance } = way;
     let name = |id: DatacenterId| quoted(&topology.datacenters()[id.0 as usize].name);

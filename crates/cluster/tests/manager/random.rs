@@ -268,7 +268,7 @@ impl Run {
         let world = &self.world;
         let server = world.servers.first().and_then(|server| server.manager.as_ref());
         let Some(manager) = server.filter(|manager| manager.leads().is_some()) else {
-            return Err("nobody manages in the end".to_owned());
+            return Err("no manager leads in the end".to_owned());
         };
         let newest = manager.machine().configuration();
         // Where no replica remembers, none can lead: that shard is lost, and what waits for it too.
@@ -419,7 +419,7 @@ fn seeds_until_caught(faults: ManagerPlantedBugs) -> u64 {
             return seed + 1;
         }
     }
-    panic!("nobody sees {faults:?}");
+    panic!("no check catches {faults:?}");
 }
 
 /// A dead leader is replaced within a second with default options, though managers are far away.

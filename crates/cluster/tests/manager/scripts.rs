@@ -76,7 +76,7 @@ fn build(words: &Words<'_>) -> World {
     })
 }
 
-fn everybody(world: &World) -> Vec<NodeId> {
+fn all_nodes(world: &World) -> Vec<NodeId> {
     (0..world.nodes.len() as u32).map(NodeId).collect()
 }
 
@@ -210,13 +210,13 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
     match words.plain[0] {
         "begin" => {
             world.elect(0);
-            everybody(world).into_iter().try_for_each(|node| world.start(node, true))?;
+            all_nodes(world).into_iter().try_for_each(|node| world.start(node, true))?;
             world.wait(Duration::from_millis(300))?;
             world.trace.clear();
             Ok(())
         }
         "start" => {
-            let nodes = if words.has("all") { everybody(world) } else { words.nodes() };
+            let nodes = if words.has("all") { all_nodes(world) } else { words.nodes() };
             let mut nodes = nodes.into_iter();
             nodes.try_for_each(|node| world.start(node, words.has("lost")))
         }

@@ -77,7 +77,7 @@ fn a_lease_lasts_on_through_a_change_of_manager() {
     story.tick(2, AHEAD_MS + 1000, &[]);
     assert!(story.is_alive(), "600 ms are not over by every clock");
     story.tick(2, AHEAD_MS + 1001, &[]);
-    assert!(!story.is_alive(), "nobody has heard it for a lease");
+    assert!(!story.is_alive(), "no heartbeat of it arrived for a lease");
 }
 
 #[test]

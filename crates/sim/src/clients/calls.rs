@@ -1,6 +1,6 @@
 //! Procedures called from outside, over a network that loses and repeats: each takes effect once.
 //!
-//! A call adds one to a few counters, on any shards. At the end, whatever messages were lost and repeated,
+//! A call adds one to a few counters, on any shards. At the end, however many messages were lost and repeated,
 //! every counter has the number of calls that were answered with success.
 
 use super::ledger::Ledger;

@@ -111,7 +111,7 @@ impl ScenarioClients for Histories {
             let at = context.time.get();
             match History::merge(context.ledger.take_recorders()) {
                 Err(error) => {
-                    context.ledger.report_error(at, format!("the history is malformed: {error}"))
+                    context.ledger.report_error(at, format!("the history is malformed: {error}"));
                 }
                 Ok(history) => {
                     let report = check(&history);

@@ -90,7 +90,7 @@ impl Ledger {
         let state = &mut *self.state.borrow_mut();
         match error {
             Error::Rejected(Rejected::MemoryFull { .. }) => {
-                state.without_room.push(scenario_clients)
+                state.without_room.push(scenario_clients);
             }
             Error::Rejected(_) | Error::Aborted(_) | Error::Unknown(_) => {
                 let what = format!("{scenario_clients}: part {part} was not loaded: {error}");

@@ -205,7 +205,7 @@ impl Arguments {
                 }
                 "--only" => arguments.only = given.next().unwrap_or_default(),
                 "--map" => arguments.map = given.next(),
-                // Cargo says that it is a benchmark.
+                // The argument with which cargo runs benchmarks.
                 _ => {}
             }
         }

@@ -23,7 +23,7 @@ fn store() -> (Arc<Store>, TableId, Session, Session) {
 fn install(session: &mut Session, table: TableId, key: &[u8], epoch: u32, value: Option<u8>) {
     let tx = session.begin();
     tx.replicate(table, key, value.as_ref().map(std::slice::from_ref)).expect("within limits");
-    let locked = tx.lock().expect("nobody else is there");
+    let locked = tx.lock().expect("no other transaction runs");
     let stamp = StampRef { epoch: Epoch(epoch), clock: locked.draw_clock(), remote: &[] };
     locked.install(stamp, |_| false);
 }
@@ -61,7 +61,7 @@ fn is_in_index(store: &Store, session: &mut Session, table: TableId, key: &[u8])
     matches!(unsafe { store.index(table).expect("a table").get(key) }, Lookup::Found(_))
 }
 
-/// Runs a pass to its end, by steps of `most`. Returns what the last step said, and all it dropped.
+/// Runs a pass to its end, by steps of `most`. Returns the last step's result, and all versions that were dropped.
 fn pass(
     session: &mut Session,
     most: usize,
@@ -155,7 +155,7 @@ fn a_committed_deletion_under_a_rejected_insertion_leaves_the_index() {
 type Reader = fn(&Transaction<&mut Session>, TableId);
 
 #[test]
-fn whoever_read_what_is_rolled_back_does_not_validate() {
+fn a_reader_of_what_is_rolled_back_does_not_validate() {
     let by_key: Reader = |tx, table| _ = tx.get(table, KEY).expect("within limits");
     let by_scan: Reader = |tx, table| _ = tx.scan(table, Scan::all()).expect("within limits");
     let by_insert: Reader = |tx, table| _ = tx.insert(table, KEY, b"i");
@@ -195,7 +195,7 @@ fn whoever_read_what_is_rolled_back_does_not_validate() {
 }
 
 #[test]
-fn whoever_read_something_else_still_validates() {
+fn a_reader_of_something_else_still_validates() {
     let (_store, table, mut one, mut two) = store();
     install(&mut two, table, KEY, 0, Some(0));
     install(&mut two, table, b"other", 0, Some(0));
@@ -234,7 +234,7 @@ fn reading_discards_exactly_what_was_read() {
     tx.get(table, b"c").expect("within limits");
     let holder = two.begin();
     holder.put(table, b"c", b"2").expect("within limits");
-    let holder = holder.lock().expect("nobody else is there");
+    let holder = holder.lock().expect("no other transaction runs");
     assert_eq!(tx.discard_read(|stamp| stamp.epoch == Epoch(1)), 1, "one of two is locked");
     drop(holder);
     drop(tx);
@@ -255,7 +255,7 @@ fn a_pass_comes_back_to_what_was_locked() {
     let held = |session: &mut Session, key: u8| {
         let tx = Transaction::on(Box::new(session.store().session().expect("a session")));
         tx.put(table, &[key], b"2").expect("within limits");
-        tx.lock().expect("nobody else is there")
+        tx.lock().expect("no other transaction runs")
     };
     let (first, second) = (held(&mut one, 30), held(&mut one, 60));
     let (done, discarded) = pass(&mut two, 7, rejected);
@@ -283,7 +283,7 @@ fn a_lock_on_a_key_without_rejected_versions_is_not_in_the_way() {
     install(&mut one, table, KEY, 0, Some(0));
     let tx = one.begin();
     tx.put(table, KEY, b"1").expect("within limits");
-    let _locked = tx.lock().expect("nobody else is there");
+    let _locked = tx.lock().expect("no other transaction runs");
     let done = two.roll_back(&RollBack::default(), 1, |stamp| stamp.epoch == Epoch(1), |_| true);
     assert_eq!(done, RolledBack { discarded: 0, next: None, over: true });
     assert_eq!(two.discard(table, KEY, |stamp| stamp.epoch == Epoch(1)), Ok(0));
@@ -355,11 +355,11 @@ fn a_replay_neither_loses_against_what_is_rejected_nor_wins_over_what_it_hides()
             let tx = one.begin();
             tx.put(table, KEY, &[*clock as u8]).expect("within limits");
             let stamp = StampRef { epoch: Epoch(1), clock: Clock(*clock), remote: &[] };
-            tx.lock().expect("nobody else is there").install(stamp, |_| false);
+            tx.lock().expect("no other transaction runs").install(stamp, |_| false);
         }
         let tx = two.begin();
         tx.replicate(table, KEY, Some(&[5])).expect("within limits");
-        let mut locked = tx.lock().expect("nobody else is there");
+        let mut locked = tx.lock().expect("no other transaction runs");
         assert_eq!(locked.discard(|s| rejected.contains(&s.clock.0)), rejected.len());
         assert_eq!(locked.discard(|s| rejected.contains(&s.clock.0)), 0, "they are gone");
         let mut won = None;
@@ -383,7 +383,7 @@ fn discarding_under_the_locks_leaves_nothing_behind_when_the_writer_gives_up() {
     let tx = two.begin();
     tx.get(table, KEY).expect("within limits");
     tx.put(table, KEY, b"2").expect("within limits");
-    let mut locked = tx.lock().expect("nobody else is there");
+    let mut locked = tx.lock().expect("no other transaction runs");
     locked.validate().expect("nothing has changed yet");
     assert_eq!(locked.discard(|_| true), 1);
     assert!(locked.validate().is_err(), "it read what is no more");
@@ -469,7 +469,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// What the world knows: every version ever installed, and what became of it.
+/// The model: every version ever installed, and its outcome.
 #[derive(Default)]
 struct Model {
     /// From the newest, by key.
@@ -514,7 +514,7 @@ impl Model {
         let clean = self.clean(key);
         assert!(clean.starts_with(stored), "{key}: {stored:?}, not {clean:?}");
         let committed = clean.iter().position(|(at, _)| self.is_committed(*at));
-        // A tombstone may have left the index meanwhile: absence says the same.
+        // A tombstone may have left the index meanwhile: absence is equivalent.
         let needed = committed.map_or(clean.len(), |at| at + usize::from(clean[at].1.is_some()));
         assert!(stored.len() >= needed, "{key}: {stored:?} of {clean:?}");
     }
@@ -554,7 +554,7 @@ impl World {
                 let session = Box::new(self.store.session().expect("a session"));
                 let (tx, (table, bytes)) = (Transaction::on(session), place(self.tables, *key));
                 tx.put(table, &bytes, &[99]).expect("within limits");
-                self.holder = Some((*key, tx.lock().expect("nobody else is there")));
+                self.holder = Some((*key, tx.lock().expect("no other transaction runs")));
             }
             Op::Hold(_) => {}
             Op::Release { install, covered } => self.release(*install, *covered),
@@ -647,7 +647,7 @@ impl World {
         // To the end, and again from what was locked on the way.
         self.step(1000);
         self.step(1000);
-        assert_eq!(self.pass, None, "nobody holds a lock");
+        assert_eq!(self.pass, None, "no lock is held");
         self.model.epoch += 1;
         self.pass = Some(RollBack::default());
     }

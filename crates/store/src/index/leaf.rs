@@ -61,7 +61,7 @@ impl Leaf {
         &self.header
     }
 
-    /// See [`Entries::find`].
+    /// Finds `key` in the leaf: see [`Entries::find`].
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<NodePlace> {
         Entries::find(self, key)

@@ -6,10 +6,10 @@
 //!
 //! Writers split full nodes and merge sparse ones on their way down, so that a change never has to
 //! go up again: it latches at most a parent and two of its children, from top to bottom and left to
-//! right; who holds a latch never waits for one above.
+//! right; a writer that holds a latch never waits for one above.
 //!
 //! Leaves do not point at each other. A scan takes a leaf at a time (`scan.rs`) and goes down again
-//! for the next, along the separators it passed; so a merge has no neighbour to mend.
+//! for the next, along the separators it passed; so a merge has no neighbour to update.
 //!
 //! The leaf versions double as phantom protection (Silo, SOSP'13 §4.6): a version changes when a key
 //! enters or leaves the leaf, and when the leaf's bounds change; not when a record gets a new value.
@@ -73,7 +73,7 @@ impl LeafVersion {
     }
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 pub(crate) enum Lookup {
     /// The key's record.
     Found(NonNull<Record>),
@@ -98,8 +98,8 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Goes down one level towards `key` and asks for what it will look at next. Says whether it got
-    /// anywhere: not from a leaf.
+    /// Goes down one level towards `key` and asks for what it will look at next. Returns
+    /// false at a leaf.
     ///
     /// # Safety
     /// Under the guard under which it began.
@@ -127,7 +127,7 @@ impl Probe {
     }
 }
 
-/// What an insertion did.
+/// The result of an insertion.
 pub(crate) enum Insertion {
     /// The record is in the index.
     Inserted,
@@ -135,7 +135,7 @@ pub(crate) enum Insertion {
     Exists(NonNull<Record>),
 }
 
-/// A leaf that an insertion changed: who noted it before may note it anew.
+/// A leaf that an insertion changed: a transaction that noted it before may note its new version.
 pub(crate) struct LeafChange {
     pub(crate) leaf: NonNull<Leaf>,
     pub(crate) from: u64,
@@ -164,7 +164,7 @@ enum Kind<'t> {
     Inner(Guarded<'t, Inner>),
 }
 
-/// Tells leaves from inner nodes.
+/// Distinguishes leaves from inner nodes.
 #[inline]
 fn kind(node: Guarded<'_, Header>) -> Kind<'_> {
     // SAFETY: a header stands at the beginning of a leaf where its level is 0, else of an inner
@@ -214,7 +214,7 @@ impl Index {
         checked.then_some(Step { node, version })
     }
 
-    /// One step down.
+    /// Descends to the child at `place`, and notes its version.
     #[inline]
     fn down<'t>(&self, from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
         let child = from.node.child(place)?;
@@ -299,8 +299,8 @@ impl Index {
         Some(LeafChange { leaf: at.leaf, from, to, split: None })
     }
 
-    /// Puts `record` into the index under its key, unless the key is there. `changed` hears of each
-    /// leaf that changes on the way.
+    /// Puts `record` into the index under its key, unless the key is there. `changed` is called
+    /// with each leaf that changes on the way.
     ///
     /// # Safety
     /// As for [`get`](Index::get); no other thread has seen `record`.
@@ -435,7 +435,8 @@ impl Index {
         }
     }
 
-    /// Takes the record of `key` out if `kill`, called under the leaf's latch, says so. Frees what
+    /// Takes the record of `key` out if `kill`, called under the leaf's latch, returns
+    /// true. Frees what
     /// the index itself no longer needs; the record is the caller's to retire.
     ///
     /// # Safety
@@ -505,8 +506,8 @@ impl Index {
         None
     }
 
-    /// Tries to merge the sparse child at `place` with a neighbour, behind it or before it. Says whether
-    /// anything changed.
+    /// Tries to merge the sparse child at `place` with a neighbour, behind it or before it. Returns
+    /// whether anything changed.
     fn merge(&self, parent: Step<'_, Inner>, place: usize, memory: &mut Memory) -> bool {
         let before = place.checked_sub(1);
         self.merge_pair(parent, place, memory)

@@ -13,7 +13,7 @@
 //!
 //! Concurrency contract (optimistic lock coupling: Leis et al., DaMoN'16). The version word is
 //! `| counter 62 | obsolete 1 | latched 1 |`. A writer latches the node, changes it, and raises the
-//! counter with the release. A reader notes an unlatched version, reads, and believes what it read
+//! counter with the release. A reader notes an unlatched version, reads, and uses what it read
 //! only if the version is still the same. All fields are atomics, so such a read is never undefined,
 //! only wrong; every pointer it may find leads to memory that its guard keeps (`reclaim.rs`),
 //! because a slot is written before the count that covers it.
@@ -28,7 +28,7 @@ use std::cmp;
 use std::hint::select_unpredictable;
 
 const PREFIX_WORDS: usize = 4;
-/// What of the prefix stands in the header.
+/// The bytes of the prefix that are in the header.
 const PREFIX_BYTES_INLINE: usize = PREFIX_WORDS * 8;
 /// Keys that share up to so many bytes more are told apart by the heads as well, without a look at a key.
 const PREFIX_BYTES_SLACK: usize = 4;
@@ -37,7 +37,7 @@ const LATCHED: u64 = 1;
 const OBSOLETE: u64 = 2;
 const COUNTER_STEP: u64 = 4;
 
-/// What leaves and inner nodes have in common.
+/// The fields that leaves and inner nodes share.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     version: AtomicU64,
@@ -54,12 +54,12 @@ pub(super) struct Shape {
     pub(super) prefix_bytes: usize,
 }
 
-/// Where a search ended.
+/// The result of a search in a node.
 #[derive(Clone, Copy)]
 pub(crate) struct NodePlace {
     /// Index of the first entry whose key is not below the one sought.
     pub(crate) at: usize,
-    /// That entry's key is the one sought.
+    /// Whether that entry's key is the one sought.
     pub(crate) equal: bool,
 }
 
@@ -95,15 +95,15 @@ impl Header {
         }
     }
 
-    /// Nothing that was read since `version` was noted has changed.
+    /// Whether nothing that was read since `version` was noted has changed.
     #[inline]
     pub(crate) fn is_unchanged(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Like [`is_unchanged`](Header::is_unchanged), for the end of a transaction: sequentially
-    /// consistent with the locks of its write set, and patient with a latch that is held.
+    /// Like [`is_unchanged`](Header::is_unchanged), for the end of a transaction: sequentially consistent with the
+    /// locks of its write set; waits while the latch is held.
     pub(crate) fn validate(&self, version: u64) -> bool {
         loop {
             let now = self.version.load(Ordering::SeqCst);
@@ -298,7 +298,7 @@ pub(super) trait Entries {
         };
         let (first, last) = (self.latched_key(0), self.latched_key(last));
         let shared = common_prefix(first, last);
-        // A single key says nothing of its neighbours; half of it is as good a guess as any.
+        // A single key does not predict its neighbours' common prefix; half of it is a guess.
         let prefix_bytes = worthwhile(if count == 1 { shared / 2 } else { shared });
         self.reshape(first, prefix_bytes, count);
     }
@@ -335,8 +335,7 @@ pub(super) trait Entries {
         self.reshape(key, prefix_bytes, shape.count);
     }
 
-    /// Lengthens the prefix to what the keys share, where all heads are alike and so tell nothing: a
-    /// node at the edge, where keys come in order, begins without knowing what they will share.
+    /// Lengthens the prefix to what the keys share, where all heads are equal and so useless: a node at the edge, where keys come in order, begins before their common prefix is known.
     fn sharpen(&self) {
         let Shape { count, prefix_bytes } = self.header().shape();
         let heads = &self.heads()[..count];

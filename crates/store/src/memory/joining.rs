@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 const BLOCKS_AT_ONCE: usize = 1 << 15;
 /// Blocks are sorted, and joined, within chunks of so many bytes of addresses.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Shorter runs stay blocks.
+/// The shortest run that becomes a span; shorter ones stay blocks.
 const RUN_BYTES_MIN: usize = 16 << 10;
 /// A round begins where the depot holds this part of all regions.
 const DEPOT_SHARE: usize = 4;
@@ -38,11 +38,11 @@ const JOINED_SHARE: usize = 4;
 pub(super) struct Joining {
     /// The class whose lists are gathered next; `None` where all are, or no round is under way.
     gathers: Option<usize>,
-    /// What was gathered and is not joined yet, by chunk.
+    /// The blocks that were gathered and are not joined yet, by chunk.
     chunks: BTreeMap<usize, Vec<Block>>,
     gathered_bytes: usize,
     joined_bytes: usize,
-    /// The last round was in vain while the arena had so many bytes in regions.
+    /// The size of all regions when the last round joined too little.
     vain_at_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Joining {
     }
 }
 
-/// A free block that is out of its list.
+/// A free block that was taken out of its list.
 #[derive(Clone, Copy)]
 struct Block {
     start: NonNull<u8>,
@@ -142,7 +142,7 @@ impl Arena {
     }
 
     /// Makes a span of neighbours if they are long enough, and of one region: the system may put the next one
-    /// right behind it. Says whether it did.
+    /// right behind it. Returns whether it did.
     fn keep_run(&self, run: &[Block]) -> bool {
         let (start, end) = (run[0].address(), run[run.len() - 1].end());
         if end - start < RUN_BYTES_MIN {

@@ -614,7 +614,7 @@ impl Sets {
         in_last.is_ok() || (self.run > 0 && self.holds_earlier(record))
     }
 
-    /// Is its lock one of an earlier slice?
+    /// Whether the record was locked with an earlier slice.
     #[cold]
     fn holds_earlier(&self, record: NonNull<Record>) -> bool {
         // SAFETY: kept by the guard.
@@ -623,7 +623,7 @@ impl Sets {
         place.is_some_and(|place| place < self.run && self.writes.entries[place].record == record)
     }
 
-    /// Nothing is left to be written or to be released.
+    /// Drops all writes: none is left to install or to release.
     fn forget_writes(&mut self) {
         (self.locked, self.run, self.ended) = (0, 0, 0);
         self.writes.clear();
@@ -631,7 +631,7 @@ impl Sets {
     }
 
     fn forget(&mut self) {
-        /// What a session at rest keeps of the room for its lists.
+        /// The most entries for which a session at rest keeps room in each of its lists.
         const KEPT: usize = 1 << 10;
         self.reads.clear();
         self.reads.shrink_to(KEPT);

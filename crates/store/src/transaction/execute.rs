@@ -184,7 +184,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     }
 }
 
-/// What a read found.
+/// The result of a read.
 struct FoundRecord {
     /// Null where there is none.
     version: *mut Version,
@@ -293,7 +293,7 @@ impl Sets {
             && !self.lent
     }
 
-    /// Is there room for another read?
+    /// Checks that there is room for another read.
     #[inline]
     pub(super) fn check_reads(&mut self) -> Result<()> {
         if self.reads.len().max(self.nodes.len()) >= TRANSACTION_READS_MAX {

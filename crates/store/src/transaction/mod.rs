@@ -75,7 +75,7 @@ pub struct Transaction<S: DerefMut<Target = Session>> {
     session_id: u64,
 }
 
-/// How much a transaction has to do when it commits.
+/// The sizes of a transaction's sets, which determine the cost of its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Records and leaves that it has read: each is validated.
@@ -84,13 +84,13 @@ pub struct Size {
     pub writes: usize,
 }
 
-/// What a transaction has read and will write.
+/// The read, write and node sets of a transaction.
 pub(crate) struct Sets {
     hash_keys: Arc<HashKeys>,
     /// The store's, which counts what the lists here take.
     arena: Arc<Arena>,
     memory_bytes_max: usize,
-    /// As much of that as the arena knows.
+    /// The part of that which is counted in the arena.
     listed_bytes: usize,
     reads: Vec<Read>,
     nodes: NodeSet,
@@ -100,7 +100,7 @@ pub(crate) struct Sets {
     recent: Recent,
     /// Addresses of the records to lock, with their places in the write set. Ascending within each slice of locks.
     order: Vec<(usize, u32)>,
-    /// How many of `order` are locked.
+    /// The number of entries of `order` that are locked.
     locked: usize,
     /// Where in `order` the last slice of locks begins: it is in the order of the addresses, and all before are locked.
     run: usize,
@@ -108,9 +108,9 @@ pub(crate) struct Sets {
     ended: usize,
     /// Versions that the transaction wrote and then overwrote; slices may still borrow them.
     replaced: Vec<NonNull<Version>>,
-    /// Where a scan builds the end of a prefix's range.
+    /// A buffer for the bound of a prefix's range.
     bound: Vec<u8>,
-    /// Versions were lent that no set here knows of.
+    /// Whether versions were lent that are in no set of this transaction.
     lent: bool,
 }
 
@@ -191,14 +191,14 @@ const READS_AHEAD: usize = 64;
 
 const _: () = assert!(LEAF_MAX <= READS_AHEAD);
 
-/// One read: the version the record had. Null where it had none.
+/// A read: the version that the record had; null if it had none.
 #[derive(Clone, Copy)]
 struct Read {
     record: NonNull<Record>,
     version: *mut Version,
 }
 
-/// One gap or range: the leaf it is in, as it was.
+/// A gap or a range that was read: its leaf, and the leaf's version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct LeafRead {
     table: TableId,
@@ -354,7 +354,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         discarded
     }
 
-    /// How many leaves the node set has.
+    /// The number of leaves in the node set.
     #[cfg(all(test, not(feature = "model")))]
     fn leaves_noted(&self) -> usize {
         self.session().state.borrow().sets.nodes.len()
@@ -366,7 +366,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         Size { reads: sets.reads.len() + sets.nodes.len(), writes: sets.writes.entries.len() }
     }
 
-    /// Is there anything to install?
+    /// Whether there is nothing to install.
     pub fn is_read_only(&self) -> bool {
         self.session().state.borrow().sets.writes.is_empty()
     }

@@ -24,7 +24,7 @@ impl NodeSet {
         self.entries.len()
     }
 
-    /// Is there room for one more?
+    /// Whether there is room for one more leaf.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.entries.len() < self.entries.capacity()

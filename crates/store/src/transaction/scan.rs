@@ -225,7 +225,7 @@ impl Sets {
                 if overwritten {
                     continue;
                 }
-                // A dead record is leaving; the leaf's version, noted above, tells at the end.
+                // A dead record is leaving the index; the validation of the leaf's version, noted above, covers that.
                 if let Some(version) = self.read_record(record) {
                     if rows.len() < Recent::SLOTS {
                         self.recent.note(self.hash_keys.hash(table, key), record);
@@ -233,7 +233,7 @@ impl Sets {
                     push_row(&mut rows, record, version);
                 }
             }
-            // A leaf that begins beyond the range has nothing to say about it.
+            // A leaf that begins beyond the range has no keys of it.
             let beyond = match seek {
                 Some(Seek::From(fence)) => !range.is_below_high(fence),
                 // The leaf before ends below this fence.
@@ -266,7 +266,7 @@ pub(crate) fn prefetch_rows(records: impl Iterator<Item = NonNull<Record>> + Clo
     }
 }
 
-/// Adds the row, unless the version says that there is none.
+/// Adds the row, unless the version is a tombstone.
 fn push_row(rows: &mut Rows<'_>, record: NonNull<Record>, version: *mut Version) {
     // SAFETY: a version that this transaction read or wrote, and its record, live until it ends; the
     // rows borrow it.

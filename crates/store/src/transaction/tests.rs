@@ -22,7 +22,7 @@ fn set(session: &mut Session, table: TableId, key: &[u8], value: Option<&[u8]>) 
         Some(value) => tx.put(table, key, value).expect("within limits"),
         None => tx.delete(table, key).expect("within limits"),
     }
-    tx.commit().expect("nobody else is there");
+    tx.commit().expect("no other transaction runs");
 }
 
 fn get(session: &mut Session, table: TableId, key: &[u8]) -> Option<Vec<u8>> {
@@ -127,7 +127,7 @@ proptest! {
                 apply(&tx, table, op, &mut trial);
             }
             if *commit {
-                tx.commit().expect("nobody else is there");
+                tx.commit().expect("no other transaction runs");
                 model = trial;
             } else {
                 tx.rollback();
@@ -175,7 +175,7 @@ fn a_tombstone_is_read_like_any_version() {
     // Uncommitted, so that the tombstone stays in the index.
     let deletion = one.begin();
     deletion.delete(table, b"x").expect("within limits");
-    let locked = deletion.lock().expect("nobody else is there");
+    let locked = deletion.lock().expect("no other transaction runs");
     let stamp = StampRef { epoch: Epoch(0), clock: locked.draw_clock(), remote: &[] };
     locked.install(stamp, |_| false);
     let reader = one.begin();
@@ -193,7 +193,7 @@ fn a_held_lock_aborts_readers_and_writers() {
     set(&mut one, table, b"x", Some(b"0"));
     let holder = one.begin();
     holder.put(table, b"x", b"1").expect("within limits");
-    let holder = holder.lock().expect("nobody else is there");
+    let holder = holder.lock().expect("no other transaction runs");
     let reader = two.begin();
     assert_eq!(reader.get(table, b"x").expect("within limits"), Some(&b"0"[..]));
     assert!(matches!(conflict(reader.commit()), Conflict::Locked { .. }));
@@ -211,9 +211,9 @@ fn certify(session: &mut Session, table: TableId, value: Option<&[u8]>) -> Clock
         Some(value) => tx.put(table, b"x", value).expect("within limits"),
         None => tx.delete(table, b"x").expect("within limits"),
     }
-    let locked = tx.lock().expect("nobody else is there");
+    let locked = tx.lock().expect("no other transaction runs");
     let clock = locked.draw_clock();
-    locked.validate().expect("nobody else is there");
+    locked.validate().expect("no other transaction runs");
     locked.install(StampRef { epoch: Epoch(0), clock, remote: &[] }, |stamp| stamp.clock.0 <= 2);
     clock
 }
@@ -264,7 +264,7 @@ fn remote_clocks_come_back_with_the_version() {
         [(1, 10), (7, 70)].map(|(s, c)| RemoteClock { shard: ShardId(s), clock: Clock(c) });
     let tx = one.begin();
     tx.put(table, b"x", b"value").expect("within limits");
-    let locked = tx.lock().expect("nobody else is there");
+    let locked = tx.lock().expect("no other transaction runs");
     let clock = locked.draw_clock();
     locked.install(StampRef { epoch: Epoch(3), clock, remote: &remote }, |_| true);
     let tx = one.begin();
@@ -299,7 +299,7 @@ fn limits_are_named() {
     // The transaction can still be used, and its values are whole.
     assert_eq!(tx.get(table, &[7]).expect("within limits").map(<[u8]>::len), Some(most.len()));
     tx.put(table, b"empty", b"").expect("a value may be empty");
-    tx.commit().expect("nobody else is there");
+    tx.commit().expect("no other transaction runs");
     assert_eq!(get(&mut one, table, b"empty"), Some(vec![]));
 }
 
@@ -395,7 +395,7 @@ fn install(session: &mut Session, table: TableId, writes: &[(&[u8], Option<&[u8]
             None => tx.delete(table, key).expect("within limits"),
         }
     }
-    let locked = tx.lock().expect("nobody else is there");
+    let locked = tx.lock().expect("no other transaction runs");
     let stamp = StampRef { epoch: Epoch(0), clock: locked.draw_clock(), remote: &[] };
     locked.install(stamp, |_| false);
 }
@@ -422,7 +422,7 @@ fn a_predicate_that_panics_changes_nothing() {
         let tx = one.begin();
         tx.put(table, b"a", b"3").expect("within limits");
         tx.put(table, b"b", b"3").expect("within limits");
-        let locked = tx.lock().expect("nobody else is there");
+        let locked = tx.lock().expect("no other transaction runs");
         let clock = locked.draw_clock();
         let calls = std::cell::Cell::new(0);
         locked.install(StampRef { epoch: Epoch(0), clock, remote: &[] }, |stamp| {
@@ -549,7 +549,7 @@ fn scans_see_own_writes_of_the_table_they_scan() {
         let third = store.table("third").expect("a table");
         assert!(tx.scan(third, Scan::all()).expect("within limits").is_empty());
     }
-    tx.commit().expect("nobody else is there");
+    tx.commit().expect("no other transaction runs");
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn a_replay_keeps_the_newest_whatever_the_order() {
         let tx = one.begin();
         tx.replicate(table, b"k", value).expect("within limits");
         let mut outcome = None;
-        tx.lock().expect("nobody else is there").replay(
+        tx.lock().expect("no other transaction runs").replay(
             stamp,
             |newest| (newest.epoch, newest.clock) < (stamp.epoch, stamp.clock),
             |old| old.clock.0 <= buried,

@@ -15,7 +15,7 @@ const KEPT_MAX: usize = 1 << 9;
 /// Up to this many writes, looking at all of them is quicker than a table of them.
 const LINEAR_MAX: usize = 32;
 
-/// One key that the transaction will write.
+/// A key that the transaction will write.
 #[derive(Clone, Copy)]
 pub(super) struct Write {
     pub(super) hash: u64,

@@ -34,13 +34,13 @@ fn a_commit_of_many_new_keys_looks_at_each_leaf_a_few_times() {
         for key in scattered(n / 8) {
             let tx = session.begin();
             tx.put(table, &[&key[..], &[1]].concat(), b"").expect("within limits");
-            tx.commit().expect("nobody else is there");
+            tx.commit().expect("no other transaction runs");
         }
         let tx = session.begin();
         for key in scattered(n) {
             tx.insert(table, &key, b"").expect("it is new");
         }
-        let probes = counted(Work::SetProbed, || tx.commit().expect("nobody else is there"));
+        let probes = counted(Work::SetProbed, || tx.commit().expect("no other transaction runs"));
         assert!(probes <= 8 * n as u64, "{probes} probes for {n} new keys");
     }
 }
@@ -97,7 +97,7 @@ fn install(session: &mut Session, table: TableId, n: usize, committed: u64) -> u
         for _ in 0..n {
             let tx = session.begin();
             tx.put(table, b"hot", b"").expect("within limits");
-            let locked = tx.lock().expect("nobody else is there");
+            let locked = tx.lock().expect("no other transaction runs");
             let stamp = StampRef { epoch: Epoch(1), clock: locked.draw_clock(), remote: &[] };
             locked.install(stamp, |stamp| stamp.clock.0 <= committed);
         }
@@ -151,7 +151,7 @@ fn lookups(keys: &[Vec<u8>]) -> u64 {
     for key in keys {
         let tx = session.begin();
         tx.put(table, key, b"").expect("within limits");
-        tx.commit().expect("nobody else is there");
+        tx.commit().expect("no other transaction runs");
     }
     let mut compared = 0;
     for key in keys {

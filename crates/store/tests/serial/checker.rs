@@ -27,7 +27,7 @@ pub enum Op {
         rows: Vec<(Key, Value)>,
     },
     Put(Key, Value),
-    /// A write where there is no value yet; says whether there was none.
+    /// A write where there is no value yet; returns whether there was none.
     Insert(Key, Value, bool),
     Delete(Key),
 }

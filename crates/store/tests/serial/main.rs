@@ -2,7 +2,7 @@
 //!
 //! | module | shows |
 //! |---|---|
-//! | `checker` | what a history has to be like |
+//! | `checker` | the properties of a correct history |
 //! | `programs` | transactions on a store, a step at a time |
 //! | `scenarios` | a few transactions of two or three sessions: what random ones rarely come to |
 //! | `stepped` | histories whose steps a seed interleaves: they repeat; planted bugs are caught |

@@ -16,7 +16,7 @@ pub type Program = Vec<Op>;
 pub struct World {
     store: Arc<Store>,
     table: TableId,
-    /// Time, as far as the checker knows it.
+    /// The time that the checker uses.
     now: AtomicU64,
     values: AtomicU64,
     /// Versions up to this clock count as committed: the tombstones among them leave the index.
@@ -52,7 +52,7 @@ pub enum Stepped {
     Aborted,
 }
 
-/// What transactions are like at a time: leaves fill and drain by turns.
+/// A phase of the transactions: leaves fill and drain by turns.
 #[derive(Clone, Copy)]
 pub struct Mood {
     /// Of ten writes, so many are deletes.

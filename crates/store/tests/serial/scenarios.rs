@@ -14,7 +14,7 @@ fn world(faults: StoreBugs, keys: impl IntoIterator<Item = u32>) -> World {
     let store = Arc::new(Store::new(Options { faults, ..Options::default() }));
     let table = store.table("t").expect("a table");
     let world = World { store, table };
-    keys.into_iter().for_each(|key| world.put(key).expect("nobody else is there"));
+    keys.into_iter().for_each(|key| world.put(key).expect("no other transaction runs"));
     world
 }
 
@@ -48,7 +48,7 @@ fn split_by_oneself(faults: StoreBugs) -> bool {
     let rows = tx.scan(world.table, shoal_types::Scan::all()).expect("within limits");
     assert_eq!(rows.len(), 28);
     tx.put(world.table, &31u32.to_be_bytes(), b"").expect("within limits");
-    let locked = tx.lock().expect("nobody else is there");
+    let locked = tx.lock().expect("no other transaction runs");
     world.put(45).expect("it reads nothing");
     locked.validate().is_err()
 }
@@ -62,7 +62,7 @@ fn two_keys_for_a_full_leaf(faults: StoreBugs) -> bool {
     for key in [31u32, 45] {
         tx.insert(world.table, &key.to_be_bytes(), b"").expect("it is new");
     }
-    tx.commit().expect("nobody else is there");
+    tx.commit().expect("no other transaction runs");
     let tx = session.begin();
     let found =
         |key: u32| tx.get(world.table, &key.to_be_bytes()).expect("within limits").is_some();
@@ -74,11 +74,11 @@ fn two_keys_for_a_full_leaf(faults: StoreBugs) -> bool {
 fn gap_in_a_merged_leaf(faults: StoreBugs) -> bool {
     let world = world(faults, (0..36).map(|key| 2 * key));
     // Of the first 28, six stay: few enough to be merged by the next removal there.
-    (0..22).for_each(|key| world.delete(2 * key).expect("nobody else is there"));
+    (0..22).for_each(|key| world.delete(2 * key).expect("no other transaction runs"));
     let mut session = world.session();
     let tx = session.begin();
     assert_eq!(tx.get(world.table, &61u32.to_be_bytes()), Ok(None));
-    world.delete(44).expect("nobody else wrote it");
+    world.delete(44).expect("no other transaction wrote it");
     world.put(61).expect("it reads nothing");
     tx.validate().is_err()
 }
@@ -95,7 +95,7 @@ fn unlinked_by_an_older_guard(faults: StoreBugs) -> bool {
         for key in KEYS {
             tx.put(world.table, &(from + key).to_be_bytes(), &VALUE).expect("within limits");
         }
-        tx.commit().expect("nobody else wrote it");
+        tx.commit().expect("no other transaction wrote it");
     };
     let (mut old, mut other, mut reader) = (world.session(), world.session(), world.session());
     write(&mut other, 0);

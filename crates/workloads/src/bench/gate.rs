@@ -45,7 +45,7 @@ impl Gate {
 pub(super) struct Gated<D> {
     db: D,
     gate: Arc<Gate>,
-    /// How often the last transaction was run.
+    /// The number of attempts at the last transaction.
     runs: Rc<Cell<u64>>,
 }
 
@@ -54,7 +54,7 @@ impl<D> Gated<D> {
         Gated { db, gate, runs: Rc::default() }
     }
 
-    /// How often the last transaction was run.
+    /// The number of attempts at the last transaction.
     pub(super) fn runs(&self) -> u64 {
         self.runs.get()
     }
@@ -88,7 +88,7 @@ impl<D: Database> Database for Gated<D> {
             .await
     }
 
-    /// How often its body runs is not known here: it counts as once.
+    /// The number of attempts is not known here: a call counts as one.
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
         self.runs.set(1);
         self.db.call(call).await

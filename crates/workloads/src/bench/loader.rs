@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-/// How far all loaders are.
+/// The progress of all loaders.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// Rows that were loaded so far.
     pub(super) rows: AtomicU64,
-    /// One has failed: the others need not go on.
+    /// Whether a loader has failed: then the others stop.
     pub(super) failed: AtomicBool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Loader<W> {
     /// The parts of the data that this loader loads.
     pub(super) parts: Vec<usize>,
     pub(super) loaded: Arc<Loaded>,
-    /// It says there how it ended.
+    /// Where it reports how it ended.
     pub(super) ended: Sender<Result<()>>,
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
-/// What a result was measured on.
+/// The machine on which a result was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// The processor's name.
@@ -51,14 +51,14 @@ pub fn peak_resident_bytes() -> Option<u64> {
 /// How the calling thread has spent its time, as far as it wanted a processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// It had one.
+    /// The time for which the thread ran on a processor.
     pub running: Duration,
-    /// It waited for one, because others had them all.
+    /// The time for which the thread was ready and all processors were taken.
     pub waiting: Duration,
 }
 
 impl ThreadTime {
-    /// Since the thread began, to within a tick of the scheduler.
+    /// The times since the thread began, to within a tick of the scheduler.
     pub fn read() -> Option<ThreadTime> {
         ThreadTime::parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
     }
@@ -70,7 +70,7 @@ impl ThreadTime {
         Some(ThreadTime { running: next()?, waiting: next()? })
     }
 
-    /// What came after `earlier`.
+    /// The difference between this and `earlier`.
     pub fn since(self, earlier: ThreadTime) -> ThreadTime {
         ThreadTime {
             running: self.running.saturating_sub(earlier.running),

@@ -1,6 +1,6 @@
 //! What a bench has measured, as it is written to JSON and shown in reports.
 //!
-//! Units come last in names. Latencies are nanoseconds from the moment [`LatencyFrom`] says to the
+//! Units come last in names. Latencies are nanoseconds from the moment that [`LatencyFrom`] defines to the
 //! transaction's answer, its retries included.
 
 use super::machine::Machine;
@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 pub struct Measurement {
     /// The version of this structure; it grows when a field changes its meaning or goes.
     pub format: u32,
-    /// When it began, in UTC.
+    /// The time at which the benchmark began, in UTC.
     pub started_at: String,
-    /// What was built, and how.
+    /// The build that was measured.
     pub build: Build,
-    /// What it ran on.
+    /// The machine on which it ran.
     pub machine: Machine,
     /// The workload's name.
     pub workload: &'static str,
-    /// Its parameters, and those of the cluster that it ran on.
+    /// The parameters of the workload, and of the cluster if it ran on one.
     pub parameters: Vec<Parameter>,
-    /// How it was run.
+    /// How the load was generated.
     pub load: Load,
     /// The median of each number over the runs.
     pub summary: Summary,
@@ -39,26 +39,26 @@ pub const FORMAT: u32 = 1;
 /// The program that was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Build {
-    /// Its version.
+    /// The version of the package.
     pub version: &'static str,
-    /// `optimized` or `debug`; a debug build's numbers say nothing.
+    /// `optimized` or `debug`; a debug build's numbers are meaningless.
     pub profile: &'static str,
     /// The memory allocator.
     pub allocator: &'static str,
-    /// What transactions ran on: `embedded`, or a cluster in words.
+    /// The database: `embedded`, or a cluster in words.
     pub target: Cow<'static, str>,
 }
 
-/// One parameter of the workload.
+/// A parameter of the workload.
 #[derive(Debug, Clone, Serialize)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
-    /// Its value.
+    /// The parameter's value.
     pub value: String,
 }
 
-/// How the database was put under load.
+/// How the load was generated.
 #[derive(Debug, Clone, Serialize)]
 pub struct Load {
     /// Threads, each with one client and one transaction at a time.
@@ -69,17 +69,17 @@ pub struct Load {
     pub duration_s: f64,
     /// Transactions a second that were asked for; none means as many as the workers manage.
     pub rate_per_s: Option<f64>,
-    /// Where a latency begins.
+    /// The moment from which latencies are measured.
     pub latency_from: LatencyFrom,
     /// The first run's seed; each further run adds one.
     pub seed: u64,
-    /// How often it ran.
+    /// The number of runs.
     pub runs: usize,
     /// Memory that each database took before its run.
     pub reserved_bytes: u64,
 }
 
-/// Where a latency begins.
+/// The moment from which latencies are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyFrom {
@@ -102,7 +102,7 @@ pub struct Summary {
     /// Committed transactions for each second that a worker had a processor: on a busy machine
     /// the better number.
     pub committed_per_cpu_s: Option<f64>,
-    /// Of all attempts, how many a conflict ended: 0 to 1.
+    /// The part of all attempts that ended in a conflict: 0 to 1.
     pub conflict_rate: f64,
     /// Transactions committed.
     pub committed: u64,
@@ -112,13 +112,13 @@ pub struct Summary {
     pub conflicts: u64,
     /// Rows loaded.
     pub loaded_rows: u64,
-    /// How long loading took.
+    /// The time of loading, in seconds.
     pub load_s: f64,
-    /// What keys, values and index took after loading, where the database knows.
+    /// The memory of keys, values and index after loading, where the database reports it.
     pub loaded_bytes: Option<u64>,
     /// The most memory the process has held in any run.
     pub peak_resident_bytes: Option<u64>,
-    /// By transaction type, in the workload's order.
+    /// Results by transaction type, in the workload's order.
     pub kinds: Vec<KindSummary>,
 }
 
@@ -127,26 +127,26 @@ pub struct Summary {
 pub struct KindSummary {
     /// The transaction type.
     pub name: &'static str,
-    /// Its part of all finished transactions: 0 to 1.
+    /// The type's part of all finished transactions: 0 to 1.
     pub share: f64,
-    /// Its latencies; none where it never ran.
+    /// The type's latencies; `None` if no transaction of it finished.
     pub latency: Option<Latency>,
 }
 
-/// One run.
+/// The result of one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
-    /// All randomness of the run comes from it.
+    /// The seed of all random draws of the run.
     pub seed: u64,
     /// Rows loaded.
     pub loaded_rows: u64,
-    /// How long that took.
+    /// The time of loading, in seconds.
     pub load_s: f64,
-    /// What keys, values and index took then, where the database knows.
+    /// The memory of keys, values and index then, where the database reports it.
     pub loaded_bytes: Option<u64>,
     /// The most memory the process has held so far.
     pub peak_resident_bytes: Option<u64>,
-    /// How long the measurement took.
+    /// The time of the measurement, in seconds.
     pub measured_s: f64,
     /// Transactions committed.
     pub committed: u64,
@@ -166,22 +166,22 @@ pub struct Run {
     pub running_s: Option<f64>,
     /// How long they wanted one and others had them all.
     pub waiting_s: Option<f64>,
-    /// What the database counted meanwhile, where it says so.
+    /// What the database counted meanwhile, where it reports that.
     pub counted: BTreeMap<String, u64>,
     /// Throughput over the run.
     pub throughput: Throughput,
-    /// By transaction type, in the workload's order.
+    /// Results by transaction type, in the workload's order.
     pub kinds: Vec<Kind>,
     /// Throughput in each interval.
     pub timeline: Vec<Interval>,
-    /// What was found in the data afterwards.
+    /// The results of the workload's checks after the run.
     pub checks: Vec<CheckResult>,
 }
 
 /// Committed transactions a second.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Throughput {
-    /// All of them over all of the time.
+    /// The mean rate of all transactions over the whole time, per second.
     pub mean_per_s: f64,
     /// The median interval's.
     pub median_per_s: f64,
@@ -191,7 +191,7 @@ pub struct Throughput {
     pub max_per_s: f64,
 }
 
-/// One transaction type in one run.
+/// The results of one transaction type in one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Kind {
     /// The transaction type.
@@ -250,11 +250,11 @@ pub struct Interval {
 /// A [`Check`], as it is written.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckResult {
-    /// What must hold.
+    /// The condition.
     pub name: String,
     /// Whether it does.
     pub passed: bool,
-    /// Where it does not.
+    /// Where the condition does not hold; `None` if it does.
     pub detail: Option<String>,
 }
 
@@ -393,7 +393,7 @@ impl Run {
     }
 
     /// Of the time in which the workers wanted a processor, how much they had none: 0 to 1. Where
-    /// it is much, the machine was busy with other work, and throughput says little.
+    /// it is much, the machine was busy with other work, and the throughput means little.
     pub fn starvation(&self) -> Option<f64> {
         let (running, waiting) = self.running_s.zip(self.waiting_s)?;
         (running > 0.0).then(|| waiting / (running + waiting))
@@ -404,12 +404,12 @@ impl Run {
         self.running_s.filter(|running| *running > 0.0).map(|s| self.committed as f64 / s)
     }
 
-    /// How often a transaction ran, to its end or into a conflict.
+    /// The number of attempts, whether they finished or met a conflict.
     pub fn attempts(&self) -> u64 {
         self.committed + self.rolled_back + self.conflicts
     }
 
-    /// Of all attempts, how many a conflict ended: 0 to 1.
+    /// The part of all attempts that ended in a conflict: 0 to 1.
     pub fn conflict_rate(&self) -> f64 {
         self.conflicts as f64 / (self.attempts() as f64).max(1.0)
     }

@@ -1,7 +1,7 @@
 //! The bench: runs a [`Workload`](crate::workload::Workload) against a
 //! [`Database`](shoal_types::Database) and measures it.
 //!
-//! Read in this order: [`runner`] says what happens in a run, [`place`] where clients are, `worker` is the loop whose speed
+//! Read in this order: [`runner`] has the phases of a run, [`place`] the places of clients, `worker` is the loop whose speed
 //! is measured, [`measurement`] is what comes out, [`machine`] states where it was measured.
 //!
 //! This is the one place of the crate that reads real clocks. Numbers of one run are compared only

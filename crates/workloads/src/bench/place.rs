@@ -5,7 +5,7 @@ use shoal_types::Database;
 use std::future::Future;
 use std::thread;
 
-/// Who does something there.
+/// A loader or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// A loader, by its number.
@@ -14,13 +14,13 @@ pub enum Who {
     Client(usize),
 }
 
-/// What is done there.
+/// The work of a loader or a client.
 pub trait Work: Send + 'static {
     /// Does it, to its end.
     fn run<D: Database>(self, db: D) -> impl Future<Output = ()>;
 }
 
-/// Where loaders and clients are.
+/// The place where loaders and clients run.
 pub trait BenchPlace {
     /// From where the data is judged.
     type Database: Database;

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use super::measurement::Build;
 
-/// How to run a workload.
+/// The settings of a benchmark.
 #[derive(Debug, Clone)]
 pub struct BenchSettings {
     /// Clients, each with one transaction at a time; at least 1.
@@ -41,9 +41,9 @@ pub struct BenchSettings {
     /// Transactions a second over all workers, begun on schedule (open loop); without one, each
     /// worker begins the next when the last has ended (closed loop). Above 0.
     pub rate_per_s: Option<f64>,
-    /// All randomness comes from it.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// How often to run, each time on a fresh database; at least 1.
+    /// The number of runs, each on a fresh database; at least 1.
     pub runs: usize,
     /// Whether to check the data after each run.
     pub check: bool,
@@ -51,16 +51,16 @@ pub struct BenchSettings {
     pub reserved_bytes: u64,
 }
 
-/// Where a bench stands.
+/// The progress of a benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchProgress {
     /// The run, from 0.
     pub run: usize,
-    /// What it is doing.
+    /// The stage that is running.
     pub stage: Stage,
     /// Rows loaded, or milliseconds passed.
     pub done: u64,
-    /// Of how many.
+    /// The number of runs in total.
     pub of: u64,
     /// Rows or committed transactions a second, lately.
     pub per_s: f64,
@@ -85,9 +85,9 @@ pub enum Stage {
 #[derive(Debug, thiserror::Error)]
 #[error("while {stage}: {error}")]
 pub struct Failure {
-    /// What was being done.
+    /// The stage that failed.
     pub stage: &'static str,
-    /// What the database said.
+    /// The error of the database.
     pub error: Error,
 }
 
@@ -97,7 +97,7 @@ impl Failure {
     }
 }
 
-/// How often throughput is sampled and progress reported.
+/// The interval at which throughput is sampled and progress reported.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs the workload that `make` sets up, on the database that it makes for each run, with clients at the
@@ -180,7 +180,7 @@ impl BenchSettings {
     }
 }
 
-/// What one run works with.
+/// The state of one run.
 struct RunStage<'a, P, W> {
     settings: &'a BenchSettings,
     place: &'a P,
@@ -188,7 +188,7 @@ struct RunStage<'a, P, W> {
     seed: u64,
 }
 
-/// What came of the phase that is measured.
+/// The result of the measured phase.
 struct Measured {
     tally: WorkerTally,
     seconds: f64,
@@ -334,9 +334,9 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
 struct Watch<'a, W> {
     shared: &'a WorkersShared<W>,
     receiver: Receiver<Result<()>>,
-    /// How many have ended.
+    /// The number of workers that have ended.
     ended: usize,
-    /// What the database has counted.
+    /// Returns the database's counters.
     counted: &'a dyn Fn() -> BTreeMap<String, u64>,
     progress: &'a mut dyn FnMut(BenchProgress),
 }
@@ -382,7 +382,7 @@ impl<W> Watch<'_, W> {
         let begun = Instant::now();
         let (mut last, mut last_count) = (begun, self.committed());
         while begun.elapsed() < duration {
-            // The last interval takes in a remainder that would be too short to say anything.
+            // The last interval takes in a remainder that would be too short to be meaningful.
             let left = duration.saturating_sub(last.saturating_duration_since(begun));
             let interval = if left < INTERVAL * 3 / 2 { left } else { INTERVAL };
             let wait = (last + interval).saturating_duration_since(Instant::now());

@@ -43,7 +43,7 @@ pub(super) struct KindTally {
     pub(super) conflicts: u64,
 }
 
-/// What a crew, or all of them, have seen while measuring.
+/// The tally of a crew, or of all crews, of the measured phase.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkerTally {
     pub(super) kinds: Vec<KindTally>,
@@ -55,7 +55,7 @@ pub(super) struct WorkerTally {
     pub(super) cut_conflicts: u64,
     pub(super) unknown: u64,
     pub(super) overdue: u64,
-    /// How the threads got processors; none where the system does not say.
+    /// How the threads got processors; none where the system does not report it.
     pub(super) time: Option<ThreadTime>,
 }
 
@@ -95,18 +95,18 @@ impl WorkerTally {
     }
 }
 
-/// When transactions begin.
+/// How transactions are started.
 #[derive(Debug)]
 pub(super) enum Pace {
     /// Each when the last one has ended.
     Closed,
-    /// One every `every`, the next at `due`.
+    /// One transaction every `every`, the next at `due`.
     Open { due: Instant, every: Duration },
 }
 
 impl Pace {
-    /// Waits until the next transaction may begin, and says since when it could have. Returns
-    /// early when the gate says stop.
+    /// Waits until the next transaction may begin, and returns since when it could have. Returns
+    /// early when the gate stops it.
     #[inline]
     fn begin(&mut self, last_end: Instant, gate: &Gate) -> Instant {
         match self {
@@ -120,7 +120,7 @@ impl Pace {
         }
     }
 
-    /// How many transactions were due before `end` and did not begin.
+    /// The number of transactions that were due before `end` and did not begin.
     fn overdue(&self, end: Instant) -> u64 {
         match self {
             Pace::Closed => 0,
@@ -143,13 +143,13 @@ fn wait_until(due: Instant, mut now: Instant, gate: &Gate) {
     }
 }
 
-/// What all workers of a run share.
+/// The state that all workers of a run share.
 pub(super) struct WorkersShared<W> {
     pub(super) workload: Arc<W>,
     pub(super) gate: Arc<Gate>,
-    /// One each.
+    /// The counters of each worker.
     pub(super) counters: Vec<BenchCounters>,
-    /// One for each crew: the workers of one thread.
+    /// The tally of each crew: the workers of one thread.
     pub(super) tallies: Vec<Mutex<WorkerTally>>,
 }
 
@@ -160,19 +160,19 @@ impl<W> WorkersShared<W> {
     }
 }
 
-/// One thread of a benchmark, with its client.
+/// A client of a benchmark, on a thread.
 pub(super) struct Worker<W: Workload> {
     pub(super) shared: Arc<WorkersShared<W>>,
     pub(super) number: usize,
     pub(super) client: W::Client,
     pub(super) pace: Pace,
-    /// Whose tally it adds to.
+    /// The index of its crew's tally.
     pub(super) crew: usize,
-    /// It has its thread to itself.
+    /// Whether it is the only worker of its thread.
     pub(super) alone: bool,
-    /// It says how its thread got processors.
+    /// Whether it is the one of its thread that reports how the thread got processors.
     pub(super) first: bool,
-    /// It says there how it ended.
+    /// Where it reports how it ended.
     pub(super) ended: Sender<Result<()>>,
 }
 
@@ -186,7 +186,7 @@ impl<W: Workload + 'static> Work for Worker<W> {
 }
 
 impl<W: Workload> Worker<W> {
-    /// Runs transactions until the gate says stop, and tallies those in the phase that is measured.
+    /// Runs transactions until the gate stops it, and tallies those in the phase that is measured.
     ///
     /// # Errors
     /// The first one that is no abort: the workload or the database is broken.

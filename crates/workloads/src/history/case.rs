@@ -60,7 +60,10 @@ impl<'h> Case<'h> {
         let name = self.history.key_name(key);
         let Some(write) = self.history.write_of(key, value) else {
             self.findings.add(AnomalyKind::GarbageRead, &[reader], || {
-                (format!("{reader} read {value} from {name}, which nobody wrote"), Vec::new())
+                (
+                    format!("{reader} read {value} from {name}, which no transaction wrote"),
+                    Vec::new(),
+                )
             });
             return None;
         };

@@ -11,7 +11,7 @@
 //! | G0-realtime | real time | ww, real time |
 //! | … | the same, | each with real time added |
 //!
-//! An order of a register's versions that only time tells (see `registers`) is used from
+//! An order of a register's versions that follows only from time (see `registers`) is used from
 //! G-single-realtime on: when a read is stale, two such orders contradict each other, and the
 //! stale read is the better name for it. What only a cycle of such writes shows comes last, in
 //! what is left then.
@@ -220,7 +220,7 @@ impl Tangle {
     }
 }
 
-/// Looks for shortest cycles. What it knows of a vertex belongs to one start and is out of date for
+/// Searches for shortest cycles. Its state of a vertex belongs to one start and is out of date for
 /// the next, so that nothing has to be cleared.
 struct Search<'t> {
     history: &'t History,

@@ -27,7 +27,7 @@ const _: () = {
     assert!(OPERATIONS_MAX * 2 * 5 * levels + ATTEMPTS_MAX * levels <= u32::MAX as usize);
 };
 
-/// One attempt to run one transaction, as its client saw it.
+/// An attempt at a transaction, as its client saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
@@ -38,21 +38,21 @@ pub struct Attempt {
     /// When the client had its answer; `None` exactly where the outcome is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,
-    /// What the answer was.
+    /// The outcome of the attempt.
     pub outcome: Outcome,
-    /// What the transaction did, in its order.
+    /// The operations of the attempt, in order.
     pub operations: Vec<Operation>,
 }
 
-/// What the client was told.
+/// The outcome that the client received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// The attempt has committed.
     Ok,
-    /// Nothing of it happened.
+    /// The attempt had no effect.
     Aborted,
-    /// It may have committed, or may yet: it was not told.
+    /// It may have committed, or may yet: the client received no outcome.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ impl Operation {
     }
 }
 
-/// What a read returned.
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// There is no such key: an unwritten register, or a list nothing was appended to.
@@ -138,7 +138,7 @@ pub enum HistoryError {
     Open {
         /// The file that was asked for.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file could not be read to its end.
@@ -146,7 +146,7 @@ pub enum HistoryError {
     Read {
         /// The line that was being read, the first being 1.
         line: usize,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A line breaks a rule of the format.
@@ -159,15 +159,15 @@ pub enum HistoryError {
     },
 }
 
-/// What is wrong with a line.
+/// Why a line is malformed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It is not the JSON of an attempt.
+    /// The line is not the JSON of an attempt.
     #[error("column {column}: {message}")]
     Json {
-        /// Where, in bytes, the first being 1.
+        /// The column of the error, in bytes from 1.
         column: usize,
-        /// What was met, and what was expected.
+        /// What was found, and what was expected.
         message: String,
     },
     /// There is nothing on it.
@@ -184,7 +184,7 @@ pub enum LineError {
     /// Limit [`OPERATIONS_MAX`].
     #[error("a history has at most OPERATIONS_MAX = {OPERATIONS_MAX} operations; split it")]
     TooManyOperations,
-    /// Who knows the outcome knows when it was told.
+    /// An attempt of known outcome has no end time.
     #[error("`end_ns` is missing; only an attempt of unknown outcome has none")]
     EndMissing,
     /// An attempt of unknown outcome may take effect at any later time.
@@ -208,7 +208,7 @@ pub enum LineError {
         key: String,
         /// The value that was written.
         value: u64,
-        /// Where it was written before.
+        /// The line of the earlier write.
         first_line: usize,
     },
     /// A key is a list or a register.
@@ -218,16 +218,16 @@ pub enum LineError {
     MixedKey {
         /// The key that is used in two ways.
         key: String,
-        /// What it is used as.
+        /// The kind as which the key is used.
         kind: KeyKind,
-        /// What it was used as.
+        /// The kind as which the key was used before.
         other: KeyKind,
-        /// Where that was settled.
+        /// The line that determined the former kind.
         first_line: usize,
     },
 }
 
-/// What a key holds.
+/// The kinds of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Values appended one after the other.

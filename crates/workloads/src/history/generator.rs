@@ -18,16 +18,16 @@ use super::format::Seen;
 use super::recorder::Recorder;
 use shoal_types::{Database, Error, Random, Result, Scan, TableId, Transaction};
 
-/// What the clients do.
+/// The parameters of the clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
-    /// How many lists a generation has. Fewer means more conflicts.
+    /// The number of lists of a generation. Fewer means more conflicts.
     pub lists: u32,
-    /// How many registers a generation has.
+    /// The number of registers of a generation.
     pub registers: u32,
     /// Most operations of one transaction; each has 1 to so many.
     pub operations_max: u32,
-    /// Of a hundred operations, how many read one key.
+    /// Percentage of operations that read one key.
     pub reads_percent: u32,
     /// Of a hundred operations, how many scan; what is neither read nor scan writes.
     pub scans_percent: u32,
@@ -77,7 +77,7 @@ impl Generator {
             parameters.reads_percent + parameters.scans_percent <= 100,
             "reads and scans are at most all operations: {parameters:?}"
         );
-        assert!(clients > 0, "somebody must do it");
+        assert!(clients > 0, "there are no clients");
         let lists = db.table("history-lists")?;
         let registers = db.table("history-registers")?;
         Ok(Generator { parameters, lists, registers, clients })
@@ -140,13 +140,13 @@ enum Kind {
 }
 
 impl Client {
-    /// Runs the next transaction to its end and records its attempts. `clock` tells the time in
+    /// Runs the next transaction to its end and records its attempts. `clock` returns the time in
     /// nanoseconds, the same to all clients.
     ///
     /// # Errors
     /// What the database rejects; a well-formed transaction it should not. Aborts and unknown
     /// outcomes are recorded and are no errors. A value that no client can have written, or a key
-    /// outside the range that was scanned, is an error that says so.
+    /// outside the range that was scanned, is an error.
     pub async fn next<D: Database>(&mut self, db: &D, clock: &dyn Fn() -> u64) -> Result<()> {
         let tasks = self.draw_tasks();
         self.transactions += 1;
@@ -215,7 +215,7 @@ impl Client {
         first_generation + self.transactions / generation_transactions
     }
 
-    /// What was recorded.
+    /// The recorded history.
     pub fn into_recorder(self) -> Recorder {
         self.recorder
     }
@@ -339,6 +339,9 @@ fn decode(kind: Kind, key: &str, bytes: Option<&[u8]>) -> Result<Seen> {
     match (kind, numbers.len(), rest) {
         (Kind::List, 1.., []) => Ok(Seen::List(numbers.collect())),
         (Kind::Register, 1, []) => Ok(numbers.next().map_or(Seen::Absent, Seen::Value)),
-        _ => Err(Error::reject(format!("{key} holds {} bytes, which nobody wrote", bytes.len()))),
+        _ => Err(Error::reject(format!(
+            "{key} holds {} bytes, which no transaction wrote",
+            bytes.len()
+        ))),
     }
 }

@@ -30,7 +30,7 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-/// By what rule an edge stands.
+/// The rule by which an edge exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Replaced a version; the order of the two is known from reads.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What a report calls it. A fan has no name of its own.
+    /// The dependency as which reports show the edge. The edges of a fan have none of their own.
     pub fn dependency(self) -> Option<Dependency> {
         match self {
             Kind::Ww | Kind::WwRealtime => Some(Dependency::Ww),
@@ -241,7 +241,7 @@ impl Adjacency {
         self.offsets.len() - 1
     }
 
-    /// Where the edges out of a vertex stand in `edges`.
+    /// The range of the edges out of a vertex in `edges`.
     pub fn range(&self, vertex: Vertex) -> Range<usize> {
         self.offsets[vertex.index()] as usize..self.offsets[vertex.index() + 1] as usize
     }
@@ -251,7 +251,7 @@ impl Adjacency {
         &self.edges[self.range(vertex)]
     }
 
-    /// How many edges lead into each vertex.
+    /// The number of edges into each vertex.
     pub fn in_degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.vertices()];
         for edge in &self.edges {

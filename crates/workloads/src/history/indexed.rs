@@ -46,7 +46,7 @@ pub(super) struct KeyId(pub u32);
 /// The one write of a value to a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Write {
-    /// Who wrote it.
+    /// The transaction that wrote it.
     pub transaction: TransactionId,
     /// What the same transaction wrote to the key next: if anything, this value was intermediate.
     pub next: Option<u64>,
@@ -55,7 +55,7 @@ pub(super) struct Write {
 #[derive(Debug)]
 struct Key {
     name: String,
-    /// What it holds and the first line that says so; nulls alone do not.
+    /// Its kind, and the first line from which that follows; a null does not determine it.
     kind: Option<(KeyKind, usize)>,
 }
 
@@ -66,7 +66,7 @@ pub struct History {
     keys: Vec<Key>,
     /// The key of every operation, attempt after attempt.
     operation_keys: Vec<KeyId>,
-    /// Where each attempt's operations begin in `operation_keys`.
+    /// The index in `operation_keys` of each attempt's first operation.
     offsets: Vec<usize>,
     writes: HashMap<(KeyId, u64), Write>,
 }
@@ -141,7 +141,7 @@ impl History {
         writer.flush()
     }
 
-    /// Its attempts; number *i* is on line *i* + 1.
+    /// The attempts; number *i* is on line *i* + 1.
     pub fn attempts(&self) -> &[Attempt] {
         &self.attempts
     }

@@ -94,7 +94,7 @@ pub fn check_file(path: impl AsRef<Path>) -> Result<Report, HistoryError> {
 pub struct Bounds {
     /// For the search itself, beyond what one pass over the history takes.
     pub search_steps: usize,
-    /// For pruning the orders of versions.
+    /// The most steps of pruning the orders of versions.
     pub pruning_steps: usize,
 }
 

@@ -33,7 +33,7 @@ use shoal_types::Random;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug)]
 pub(super) enum Search {
     /// An order of all committed transactions.
@@ -126,7 +126,7 @@ fn place_part(placing: &mut Placing<'_>, part: &[TransactionId], limit: usize) -
     Search::Order(Vec::new())
 }
 
-/// How the committed transactions are split.
+/// The committed transactions, split into independent parts.
 #[derive(Debug)]
 struct Parts {
     /// The number of the part of each attempt.
@@ -136,7 +136,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// All in one part.
+    /// All transactions in one part.
     fn whole(case: &Case<'_>) -> Parts {
         let members = case.committed_ids();
         let members = if members.is_empty() { Vec::new() } else { vec![members] };
@@ -185,19 +185,19 @@ impl Parts {
 struct Placing<'a> {
     adjacency: &'a Adjacency,
     attempts: usize,
-    /// By transaction; where each one's begin is in `offsets`.
+    /// The touches by transaction; `offsets` has the index of each one's first.
     touches: Vec<Touch>,
     offsets: Vec<u32>,
-    /// How many edges lead to each vertex from what is not placed.
+    /// For each vertex, the number of edges from vertices that are not placed.
     waiting: Vec<u32>,
     /// The number of each attempt's part.
     parts: Vec<u32>,
     deadlines: Vec<u64>,
-    /// What waits for nothing.
+    /// The vertices without such edges.
     ready: BTreeSet<Candidate>,
     /// The version that each register holds.
     held: Vec<u32>,
-    /// How many readers of each version are not placed.
+    /// For each version, the number of its readers that are not placed.
     readers: Vec<u32>,
     placed: Vec<TransactionId>,
     /// The versions that the placed transactions replaced, to be taken back.
@@ -317,7 +317,7 @@ impl<'a> Placing<'a> {
         self.release(id.into());
     }
 
-    /// Takes back all but the first `placed` transactions.
+    /// Removes all but the first `placed` transactions from the order.
     fn take_back(&mut self, placed: usize) {
         while self.placed.len() > placed {
             let Some(id) = self.placed.pop() else { return };
@@ -339,7 +339,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// What a vertex leads to waits for it no longer.
+    /// Removes the edges out of a vertex from the counts of their targets.
     fn release(&mut self, vertex: Vertex) {
         let mut stack = vec![vertex];
         while let Some(vertex) = stack.pop() {
@@ -360,7 +360,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// What a vertex leads to waits for it again.
+    /// Adds the edges out of a vertex to the counts of their targets.
     fn hold_back(&mut self, vertex: Vertex) {
         let mut stack = vec![vertex];
         while let Some(vertex) = stack.pop() {

@@ -11,7 +11,7 @@
 //! the first to write, since it precedes all other writers; where *b* replaced *a*, a version
 //! that follows *a* follows *b*, too.
 //!
-//! Pairs whose order `registers` already knows are left out. A path is looked for between two places
+//! Pairs that `registers` has ordered already are left out. A path is looked for between two places
 //! of a topological order, so that its cost is what happened between them.
 
 use super::case::Case;
@@ -23,7 +23,7 @@ use super::registers::Version;
 /// Pairs of versions that are examined; in a history with more the others stay open.
 const PAIRS_MAX: usize = 20_000_000;
 
-/// What pruning left.
+/// The result of pruning.
 #[derive(Debug)]
 pub(super) enum Pruned {
     /// The graph has a cycle now: no order of the versions is possible.
@@ -136,7 +136,7 @@ fn link(case: &mut Case<'_>, key: KeyId, [first, second]: [&Version; 2], path: P
 /// Looks for paths in a graph without cycles.
 struct Paths<'a> {
     adjacency: &'a Adjacency,
-    /// Where each vertex stands in a topological order.
+    /// The position of each vertex in a topological order.
     positions: Vec<u32>,
     /// The search in which each vertex was last met, and the last that looked for it.
     met: Vec<u32>,

@@ -72,7 +72,7 @@ impl Recorder {
         self.end(Outcome::Aborted, Some(end_ns));
     }
 
-    /// It will not be told what became of the open attempt.
+    /// The client will not learn the outcome of the open attempt.
     pub fn unknown(&mut self) {
         self.end(Outcome::Unknown, None);
     }

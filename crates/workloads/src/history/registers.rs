@@ -59,7 +59,7 @@ impl Version {
 struct Followers<'a> {
     fan: &'a Fan,
     range: Range<usize>,
-    /// Where each writer stands in the fan.
+    /// The position of each writer in the fan.
     places: &'a HashMap<TransactionId, usize>,
     /// The kinds of the edges to them: from a writer, from a reader.
     kinds: (Kind, Kind),

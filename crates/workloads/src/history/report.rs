@@ -67,7 +67,7 @@ pub enum AnomalyKind {
 }
 
 impl AnomalyKind {
-    /// Its name, as in the JSON of a report.
+    /// The kind's name, as in the JSON of a report.
     pub fn name(self) -> &'static str {
         match self {
             AnomalyKind::GarbageRead => "garbage-read",
@@ -89,10 +89,10 @@ impl AnomalyKind {
         }
     }
 
-    /// What it means, in a line.
+    /// The kind's meaning, in one line.
     pub fn meaning(self) -> &'static str {
         match self {
-            AnomalyKind::GarbageRead => "garbage read: a value that nobody wrote",
+            AnomalyKind::GarbageRead => "garbage read: a value that no transaction wrote",
             AnomalyKind::DuplicateElement => "one append took effect twice",
             AnomalyKind::Internal => "a transaction contradicts its own reads or writes",
             AnomalyKind::IncompatibleOrder => "no order of the appends explains these reads",
@@ -143,14 +143,14 @@ impl fmt::Display for Dependency {
     }
 }
 
-/// One edge of a cycle.
+/// An edge of a cycle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Who must come first.
+    /// The transaction that must come first.
     pub from: TransactionId,
-    /// Who must come after it.
+    /// The transaction that must come after it.
     pub to: TransactionId,
-    /// By what rule.
+    /// The rule by which it must.
     pub dependency: Dependency,
     /// The evidence, in words.
     pub why: String,
@@ -158,10 +158,10 @@ pub struct Step {
     pub others: Vec<TransactionId>,
 }
 
-/// One anomaly, with its witness.
+/// An anomaly with its witness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Anomaly {
-    /// What it is called.
+    /// The kind of the anomaly.
     pub kind: AnomalyKind,
     /// The violation in one sentence.
     pub summary: String,
@@ -185,7 +185,7 @@ pub struct EdgeCounts {
     pub realtime: usize,
 }
 
-/// What a history was found to be.
+/// The checker's verdict on a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -208,7 +208,7 @@ pub struct Report {
     pub committed: usize,
     /// Those among the committed whose outcome the history leaves unknown.
     pub committed_unknown: usize,
-    /// Those that aborted.
+    /// The number of aborted attempts.
     pub aborted: usize,
     /// Operations of all attempts.
     pub operations: usize,
@@ -218,7 +218,7 @@ pub struct Report {
     pub edges: EdgeCounts,
     /// The work it took: edges and candidates that searches looked at.
     pub steps: usize,
-    /// How often each kind of anomaly was met.
+    /// The number of anomalies of each kind.
     pub found: BTreeMap<AnomalyKind, usize>,
     /// Witnesses, at most [`WITNESSES_MAX`] of each kind, the worst kind first.
     pub anomalies: Vec<Anomaly>,
@@ -302,7 +302,8 @@ impl<'h> Findings<'h> {
         Findings { history, found: BTreeMap::new(), anomalies: Vec::new() }
     }
 
-    /// Counts an anomaly, and keeps what `tell` says of it if it is one of the first of its kind.
+    /// Counts an anomaly, and keeps the description that `tell` returns if it is one of the first of
+    /// its kind.
     pub fn add(
         &mut self,
         kind: AnomalyKind,

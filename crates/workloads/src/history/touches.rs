@@ -1,7 +1,7 @@
 //! What each committed transaction did to each key, reduced to what others can see: what it found
 //! there, and what it wrote.
 //!
-//! **Who committed.** An attempt of known outcome, as told. One of unknown outcome exactly if a
+//! **Who committed.** An attempt of known outcome: as recorded. One of unknown outcome exactly if a
 //! committed transaction read something it wrote: then it must have committed, or that read is an
 //! anomaly in itself. Where it was not read, it is left out: leaving out can hide an anomaly, never
 //! make one. Reads by aborted attempts are not judged: optimistic engines let a doomed transaction
@@ -9,27 +9,27 @@
 //!
 //! **What it found.** The first read of a key, less the transaction's own appends to it. Later
 //! reads of the key must follow from that and the transaction's own writes; where they do not, that
-//! is an *internal* anomaly, and they say nothing about others.
+//! is an *internal* anomaly, and they imply nothing about others.
 
 use super::case::Case;
 use super::format::{KeyKind, Operation, Outcome, Seen};
 use super::indexed::{History, KeyId, TransactionId};
 use super::report::{AnomalyKind, show_list};
 
-/// One committed transaction's dealings with one key. `R` is what it can find there.
+/// The accesses of one committed transaction to one key. `R` is the type of the value read.
 #[derive(Debug)]
 pub(super) struct Touch<R> {
     pub transaction: TransactionId,
-    /// What it found, if it looked.
+    /// The value that it read, if it read one.
     pub found: Option<R>,
-    /// What it wrote, in order.
+    /// The values that it wrote, in order.
     pub writes: Vec<u64>,
 }
 
-/// What is found in a list: the elements others appended.
+/// A touch of a list, which reads the elements that others appended.
 pub(super) type ListTouch<'h> = Touch<&'h [u64]>;
 
-/// What is found in a register.
+/// A touch of a register.
 pub(super) type RegisterTouch = Touch<Option<u64>>;
 
 /// All touches, by key number; the touches of a list's key are in `lists`, and so on.
@@ -39,7 +39,7 @@ pub(super) struct Touches<'h> {
     pub registers: Vec<Vec<RegisterTouch>>,
 }
 
-/// Which attempts committed; see the module.
+/// Whether each attempt committed, by the rules of this module.
 pub(super) fn committed(history: &History) -> Vec<bool> {
     let outcome = |id| history.attempt(id).outcome;
     let mut committed: Vec<bool> = history.ids().map(|id| outcome(id) == Outcome::Ok).collect();

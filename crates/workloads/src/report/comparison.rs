@@ -7,7 +7,7 @@ use super::page::{
 use super::{plot, words};
 use crate::bench::Measurement;
 
-/// What stands in the columns of [`rows`].
+/// The heads of the columns of [`rows`].
 pub const HEADS: [&str; 6] =
     ["on", "committed/s", "to the first", "per CPU second", "slowest p50", "its p99"];
 

@@ -1,9 +1,9 @@
 //! Reports of a [`Measurement`]: JSON for programs, and one
-//! self-contained page for people. [`words`] says numbers the way both the page and the terminal
+//! self-contained page for people. [`words`] formats numbers the way both the page and the terminal
 //! do.
 //!
 //! Read in this order: [`page`] puts the page together, [`plot`] draws its plots, `style.css` gives
-//! both their colours, in light and in dark. [`stages`] says where the time went. [`comparison`] is the page
+//! both their colours, in light and in dark. [`stages`] has the time of each stage. [`comparison`] is the page
 //! of several measurements, [`sheet`] one of anything else: tables and plots.
 
 pub mod comparison;

@@ -83,7 +83,7 @@ pub(super) fn badge(measurements: &[Measurement]) -> String {
     format!("<span class=\"badge {class}\">{verdict}</span>")
 }
 
-/// What a reader has to know before believing a number.
+/// The conditions under which the numbers of a measurement are valid.
 pub(super) fn notes(measurement: &Measurement) -> String {
     warnings(measurement)
         .iter()
@@ -231,7 +231,7 @@ fn percentiles(measurement: &Measurement) -> String {
     )
 }
 
-/// In the run of median throughput.
+/// A figure of the latencies in the run of median throughput.
 pub(super) fn percentile_figure(measurement: &Measurement) -> String {
     let run = middle_run(measurement);
     let ran: Vec<&Kind> = run.kinds.iter().filter(|kind| kind.latency.is_some()).collect();
@@ -353,7 +353,7 @@ fn checks(measurement: &Measurement) -> String {
     card("Checks of the data", lead, &check_list(measurement))
 }
 
-/// Those that failed, and then those that held.
+/// The list of checks, failed ones first.
 pub(super) fn check_list(measurement: &Measurement) -> String {
     let item = |class: &str, mark: &str, check: &CheckResult, detail: String| {
         let name = escape(&check.name);
@@ -395,7 +395,7 @@ pub(super) fn facts(measurement: &Measurement) -> String {
     )
 }
 
-/// What was asked for, in words.
+/// The parameters of a benchmark, in words.
 pub fn parameters(measurement: &Measurement) -> Vec<(&'static str, String)> {
     let load = &measurement.load;
     let rate = load.rate_per_s.map_or("as fast as the workers can".into(), |rate| {
@@ -417,7 +417,7 @@ pub fn parameters(measurement: &Measurement) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What it ran on, in words.
+/// The machine of a benchmark, in words.
 pub fn machine(measurement: &Measurement) -> Vec<(&'static str, String)> {
     let (machine, build) = (&measurement.machine, &measurement.build);
     let kernel = machine.kernel.as_deref().unwrap_or("");

@@ -20,7 +20,7 @@ pub const INK: RGBColor = RGBColor(0, 0, 0xf0);
 /// Stands for the colour of grid lines.
 pub const GRID: RGBColor = RGBColor(0, 0, 0xf1);
 
-/// How many series the style sheet knows colours for; more begin again.
+/// The number of colours for series in the style sheet; further series reuse them.
 pub const SERIES_COLOURS: usize = 6;
 
 const SIZE: (u32, u32) = (1040, 320);
@@ -116,10 +116,10 @@ pub fn percentiles(curves: &[&[CurvePoint]]) -> String {
     draw(x, y, &series, Look::Plain, &[])
 }
 
-/// One axis of a plot.
+/// An axis of a plot.
 struct Axis {
     range: Range<f64>,
-    /// Where it has a grid line and a label.
+    /// The values with a grid line and a label.
     marks: Vec<f64>,
     label: Box<dyn Fn(f64) -> String>,
 }
@@ -148,13 +148,13 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// How lines look.
+/// The style of a plot's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Plain,
-    /// With the area below them.
+    /// The area below the line is filled.
     Filled,
-    /// With a dot at each point, where they are few.
+    /// Each point has a dot, if there are few.
     Dotted,
 }
 

@@ -5,13 +5,13 @@ use super::page::{card, escape, figure, table, whole};
 /// A page. Its text is plain: it is made safe here.
 #[derive(Debug, Clone, Default)]
 pub struct Sheet {
-    /// At the top.
+    /// The page's title.
     pub title: String,
     /// Below it.
     pub lead: String,
     /// In words, whether what was promised holds, and whether it does.
     pub verdict: Option<(String, bool)>,
-    /// At the bottom.
+    /// The note at the bottom of the page.
     pub foot: String,
     cards: String,
 }
@@ -36,7 +36,7 @@ impl Sheet {
         self.cards += &card(&escape(title), &escape(lead), &figure(names, svg));
     }
 
-    /// All of it in one file.
+    /// The page as one HTML file.
     pub fn html(&self) -> String {
         let badge = self.verdict.as_ref().map_or(String::new(), |(words, holds)| {
             let class = if *holds { "good" } else { "bad" };

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 /// A part of a transaction's time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// What happens then.
+    /// The name of the stage.
     pub name: &'static str,
-    /// How long it takes on average.
+    /// The mean time of the stage, in nanoseconds.
     pub mean_ns: f64,
-    /// Of the whole, 0 to 1.
+    /// The stage's part of the whole time, 0 to 1.
     pub share: f64,
 }
 

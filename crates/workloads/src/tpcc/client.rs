@@ -46,7 +46,7 @@ pub struct Counts {
     pub rolled_back: u64,
     /// Lines of new orders.
     pub lines: u64,
-    /// Those of them that another warehouse supplies.
+    /// The number of order lines that another warehouse supplies.
     pub remote_lines: u64,
     /// Payments by customers of another warehouse.
     pub remote_payments: u64,
@@ -59,15 +59,15 @@ pub struct Counts {
 /// What the client's terminal last showed, by kind of transaction.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    /// Of the last new-order.
+    /// The output of the last new-order.
     pub new_order: new_order::Output,
-    /// Of the last payment.
+    /// The output of the last payment.
     pub payment: payment::Output,
-    /// Of the last order-status.
+    /// The output of the last order-status.
     pub order_status: order_status::Output,
-    /// Of the last delivery.
+    /// The output of the last delivery.
     pub delivery: delivery::Output,
-    /// Of the last stock-level.
+    /// The output of the last stock-level.
     pub stock_level: stock_level::Output,
 }
 
@@ -78,9 +78,9 @@ pub struct Client {
     pub warehouse: u16,
     /// The district whose stock level it asks for.
     pub district: u8,
-    /// What it did so far.
+    /// Counts of the client's transactions so far.
     pub counts: Counts,
-    /// What it saw last.
+    /// The outputs of its last transactions.
     pub outputs: Outputs,
     pub(super) random: Random,
     deck: [Kind; 100],

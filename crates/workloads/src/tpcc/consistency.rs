@@ -17,7 +17,7 @@ use std::fmt::Write;
 /// Reports, to its last argument, where a condition does not hold in a district.
 type Condition = fn(&DistrictFacts, Scale, &mut dyn FnMut(String));
 
-/// The conditions that speak of one district alone.
+/// The conditions on a single district.
 const OF_A_DISTRICT: [(&str, Condition); 9] = [
     ("3.3.2.2: D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)", orders_reach_the_next_id),
     ("3.3.2.3: max(NO_O_ID) - min(NO_O_ID) + 1 = count(NEW-ORDER)", new_orders_have_no_gap),
@@ -98,7 +98,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// How many violations are spelled out.
+    /// The most violations that a message lists.
     const SHOWN: usize = 3;
 
     fn new(name: &str) -> Finding {

@@ -20,7 +20,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// In 60 % of the cases by last name.
+    /// Draws a selection: in 60 % of the cases by last name.
     pub fn draw(random: &mut Random, scale: Scale) -> Selection {
         if random.chance(60, 100) {
             Selection::LastName(last_name_at_run(random, scale))

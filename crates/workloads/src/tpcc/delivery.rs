@@ -51,7 +51,7 @@ pub struct Delivered {
 }
 
 impl Output {
-    /// How many districts had nothing to deliver.
+    /// The number of districts without an order to deliver.
     pub fn skipped(&self) -> usize {
         self.delivered.iter().filter(|district| district.is_none()).count()
     }
@@ -88,7 +88,7 @@ impl Profile for Input {
         tables: &Tables,
         output: &mut Output,
     ) -> Result<()> {
-        // Step by step through all districts, so that each step can say what the next will read.
+        // Step by step through all districts, so that each step can announce what the next will read.
         for (d, delivered) in (1..).zip(&mut output.delivered) {
             *delivered =
                 oldest(tx, tables, DistrictId { warehouse: self.warehouse, district: d }).await?;

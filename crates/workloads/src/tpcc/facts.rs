@@ -1,4 +1,4 @@
-//! What the consistency conditions speak of, collected from the tables: sums, counts and ids,
+//! The values that the consistency conditions compare, collected from the tables: sums, counts and ids,
 //! a district at a time, so that a large database need not fit in here.
 
 use super::keys::{self, DistrictId};
@@ -13,24 +13,24 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The sums of H_AMOUNT by (H_W_ID, H_D_ID): where it was paid.
 pub type Paid = BTreeMap<(u16, u8), i64>;
 
-/// What is known of one district.
+/// The facts of a district.
 #[derive(Debug, Default)]
 pub struct DistrictFacts {
     /// D_NEXT_O_ID.
     pub next_order: u32,
     /// D_YTD.
     pub ytd: i64,
-    /// By O_ID; also those that only have lines.
+    /// Orders by O_ID, including those of which only lines exist.
     pub orders: BTreeMap<u32, OrderFacts>,
     /// The NO_O_IDs.
     pub new_orders: BTreeSet<u32>,
-    /// By C_ID; also those that only have history or orders.
+    /// Customers by C_ID, including those of which only history or orders exist.
     pub customers: BTreeMap<u16, CustomerFacts>,
     /// (O_C_ID, O_ID) in the index of orders by customer.
     pub indexed_orders: BTreeSet<(u16, u32)>,
 }
 
-/// What is known of one order.
+/// The facts of an order.
 #[derive(Debug, Default)]
 pub struct OrderFacts {
     /// O_C_ID; none if there is no row in ORDER.
@@ -39,15 +39,15 @@ pub struct OrderFacts {
     pub delivered: bool,
     /// O_OL_CNT.
     pub lines: u32,
-    /// Its rows in ORDER-LINE.
+    /// The number of its rows in ORDER-LINE.
     pub line_rows: u32,
-    /// Those of them whose OL_DELIVERY_D is not null.
+    /// The number of those rows whose OL_DELIVERY_D is not null.
     pub delivered_line_rows: u32,
     /// The sum of OL_AMOUNT over those.
     pub delivered_amount: i64,
 }
 
-/// What is known of one customer.
+/// The facts of a customer.
 #[derive(Debug, Default)]
 pub struct CustomerFacts {
     /// C_BALANCE.

@@ -79,7 +79,7 @@ impl Input {
         &self.lines
     }
 
-    /// How many lines another warehouse supplies.
+    /// The number of lines that another warehouse supplies.
     pub fn remote_lines(&self) -> usize {
         self.lines().iter().filter(|line| line.supplier != self.warehouse).count()
     }

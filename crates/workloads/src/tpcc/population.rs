@@ -28,7 +28,7 @@ pub const LOAD_DATE: u64 = 1;
 /// Ids of a chunk: at about ten rows an order, a few thousand rows.
 const CHUNK: usize = 250;
 
-/// What a part of the population holds.
+/// The contents of a part of the population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// All of ITEM.
@@ -40,7 +40,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// How many parts there are.
+    /// The number of parts of the population.
     pub fn count(scale: Scale) -> usize {
         1 + usize::from(scale.warehouses) * (1 + usize::from(DISTRICTS))
     }
@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// How many rows the population has, lines and all, give or take.
+/// The approximate number of rows of the population, order lines included.
 pub fn rows(scale: Scale) -> u64 {
     let lines = u64::from(LINES_MIN + LINES_MAX) / 2;
     let customers = u64::from(scale.customers);

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 /// A transaction with its input, ready to run (the specification's *transaction profile*).
 pub trait Profile: Coded {
-    /// Its name as a procedure.
+    /// The profile's name as a procedure.
     const NAME: &'static str;
 
     /// What a terminal shows of it. Passed in, so that a client can use the same one again and
@@ -21,7 +21,7 @@ pub trait Profile: Coded {
     /// W_ID: the warehouse at which it is asked for.
     fn warehouse(&self) -> u16;
 
-    /// What it will touch.
+    /// The keys that the transaction will touch.
     fn footprint(&self, tables: &Tables) -> Footprint;
 
     /// Runs the body in `tx`. Every run does the same, independent of what an earlier one left in `output`.
@@ -48,7 +48,7 @@ impl<P> Called<P> {
     }
 }
 
-/// What [`Called`] is called with.
+/// The arguments of [`Called`].
 pub(super) fn arguments<P: Profile>(tables: &Tables, input: &P) -> Bytes {
     let mut out = shoal_types::wire::BytesMut::new();
     tables.put(&mut out);

@@ -11,7 +11,7 @@ pub const LINES_MAX: u8 = 15;
 /// Fewest lines of an order (clause 2.4.1.3).
 pub const LINES_MIN: u8 = 5;
 
-/// How many rows the initial population has.
+/// The numbers of rows of the initial population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Warehouses, the unit of scale.
@@ -25,7 +25,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What the specification demands for this many warehouses.
+    /// The scale that the specification demands for this many warehouses.
     pub fn specification(warehouses: u16) -> Scale {
         Scale { warehouses, items: 100_000, customers: 3_000, undelivered: 900 }
     }

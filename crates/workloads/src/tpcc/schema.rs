@@ -150,7 +150,7 @@ macro_rules! rows {
 }
 
 rows! {
-    /// An address: W_STREET_1 to W_ZIP, and the like of districts and customers.
+    /// An address: W_STREET_1 to W_ZIP, and the corresponding columns of districts and customers.
     pub struct Address {
         /// The first line of the street.
         pub street_1: Text<20>,
@@ -297,7 +297,7 @@ rows! {
 pub const CUSTOMER_DATA_MAX: usize = 500;
 
 impl Customer {
-    /// Whether C_CREDIT says bad credit.
+    /// Whether C_CREDIT marks bad credit.
     pub fn has_bad_credit(&self) -> bool {
         self.credit.0 == *b"BC"
     }

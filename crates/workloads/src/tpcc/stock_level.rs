@@ -9,10 +9,10 @@ use shoal_types::procedure::Access;
 use shoal_types::wire::Coded;
 use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 
-/// How many orders back it looks.
+/// The number of last orders whose items are examined.
 const ORDERS: u32 = 20;
 
-/// How many items are brought near at a time.
+/// The number of items that are prefetched at a time.
 const BATCH: usize = 16;
 
 /// Where, and what counts as low.
@@ -36,7 +36,7 @@ impl Input {
 /// What the terminal shows (clause 2.8.3.3), beside what was asked for.
 #[derive(Debug, Clone, Default, Coded)]
 pub struct Output {
-    /// How many different items are low.
+    /// The number of distinct items below the threshold.
     pub low: u32,
     /// The different items looked at, in order. It keeps its room from one question to the next.
     pub items: Vec<u32>,

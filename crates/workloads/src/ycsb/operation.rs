@@ -25,7 +25,7 @@ pub struct Asked {
     pub table: TableId,
     /// The key, or the first one.
     pub key: [u8; 8],
-    /// What to do.
+    /// The operation.
     pub what: What,
 }
 

@@ -76,7 +76,7 @@ fn an_open_loop_keeps_its_rate() {
     let measurement = run(&settings);
     assert_eq!(measurement.load.latency_from, LatencyFrom::Schedule);
     let run = &measurement.runs[0];
-    // On a busy machine it may fall behind, but then it says so.
+    // On a busy machine it may fall behind, but then it reports that.
     let (due, expected) = ((run.committed + run.overdue) as f64, 1000.0 * run.measured_s);
     assert!((due - expected).abs() < 100.0, "{due} transactions were due, {expected} expected");
 }

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 enum Bug {
     /// A history without an anomaly.
     None,
-    /// A transaction that is said to be aborted takes effect.
+    /// A transaction that is reported as aborted takes effect.
     AbortsWithEffect,
-    /// A transaction that is said to be committed does not take effect.
+    /// A transaction that is reported as committed does not take effect.
     CommitsWithout,
 }
 

@@ -273,7 +273,7 @@ fn entangled_histories_are_judged_by_the_definition() {
     tally.assert_fair(1000);
 }
 
-/// A search that gives up says so, and nothing else.
+/// A search that gives up reports only that.
 #[test]
 fn without_time_to_search_a_history_is_undecided_or_judged_the_same() {
     const NONE: Bounds = Bounds { search_steps: 0, pruning_steps: 0 };

@@ -1,5 +1,5 @@
 //! Planted anomalies: for every kind the checker names there are histories in `histories/` that
-//! have it. Each must be caught under its name, alone, with a witness that says what happened; the
+//! have it. Each must be caught under its name, alone, with a witness that shows what happened; the
 //! clean ones beside them must pass. A checker that misses one counts for nothing.
 
 use shoal_workloads::history::{AnomalyKind, History, Report, check, check_file};
@@ -44,8 +44,8 @@ const PLANTED: [(&str, AnomalyKind, usize, &str); 43] = {
         ("incompatible-order", IncompatibleOrder, 0, "T3 saw 1 and T4 saw 2"),
         ("incompatible-order-within", IncompatibleOrder, 0, "reads show 2 first"),
         ("duplicate-element", DuplicateElement, 0, "T2 read [1, 1] from x: 1 is in it twice"),
-        ("garbage-read-list", GarbageRead, 0, "T2 read 9 from x, which nobody wrote"),
-        ("garbage-read-register", GarbageRead, 0, "T2 read 9 from x, which nobody wrote"),
+        ("garbage-read-list", GarbageRead, 0, "T2 read 9 from x, which no transaction wrote"),
+        ("garbage-read-register", GarbageRead, 0, "T2 read 9 from x, which no transaction wrote"),
         ("g0-realtime", G0Realtime, 2, "T1 ended at 10 ns, before T2 began at 20 ns"),
         (
             "g0-realtime-versions",

@@ -205,7 +205,7 @@ enum Planted {
     /// A register is overwritten at once, and its first value read at last: all transactions between
     /// are entangled with that.
     StaleRead,
-    /// In the middle, three concurrent transactions of which only the order of versions tells.
+    /// In the middle, three concurrent transactions whose order follows only from that of versions.
     VersionOrder,
 }
 
@@ -321,9 +321,9 @@ fn a_hundred_thousand_transactions_take_seconds() {
         (0..100_000).map(attempt).collect::<Vec<_>>()
     };
     let appends = one_key(&|number| Operation::Append("x".into(), number));
-    assert!(time("appends nobody reads", appends).is_clean());
+    assert!(time("appends without reads", appends).is_clean());
     let writes = one_key(&|number| Operation::Write("x".into(), number));
-    assert!(time("writes nobody reads", writes).is_clean());
+    assert!(time("writes without reads", writes).is_clean());
     let backwards = one_key(&|number| match number % 2 {
         0 => Operation::Write("x".into(), number),
         _ => Operation::Read("x".into(), Seen::Value(99_999 - number)),

@@ -1,4 +1,4 @@
-//! The machine as bytes: what a compacted log begins with, in place of the commands before.
+//! The state machine as bytes: what a compacted log begins with, in place of its first commands.
 //!
 //! Invariant: a machine and its image, read with the same options, are equal, and so go on alike. The encoding
 //! is derived from the fields, so that a new one cannot be forgotten here.
@@ -13,7 +13,7 @@ use shoal_types::NodeId;
 use shoal_types::wire::{Coded, Input, Malformed};
 use std::collections::BTreeSet;
 
-/// The form of the image. Others are refused.
+/// The version of the format. Others are refused.
 const VERSION: u8 = 5;
 
 /// Final ends and the revisions that tell of them, encoded as two lists of the same length.
@@ -39,7 +39,7 @@ pub(super) mod told_ends {
 }
 
 impl StateMachine {
-    /// The machine as bytes, but for its options, which are the same on every manager.
+    /// The machine as bytes, without its options, which are the same on every manager.
     #[must_use]
     pub fn image(&self) -> Bytes {
         assert!(!self.changed, "a change is not published: {self:?}");
@@ -49,13 +49,13 @@ impl StateMachine {
         out.freeze()
     }
 
-    /// The machine of an image.
+    /// Reads the machine of an image.
     ///
     /// # Errors
     /// [`Malformed`] if the bytes are no image of a machine.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If `options` contradict each other.
     pub fn from_image(image: &Bytes, options: ManagerOptions) -> Result<StateMachine, Malformed> {
         options.check();
         let mut input = Input::new(image);
@@ -72,7 +72,7 @@ impl StateMachine {
         }
     }
 
-    /// Whether all that is named is there: nodes, shards, tables.
+    /// Whether all nodes, shards and tables that it refers to exist.
     pub(super) fn is_whole(&self) -> bool {
         let (nodes, shards) = (self.topology.nodes().len(), self.topology.shards() as usize);
         let is_node = |node: &NodeId| (node.0 as usize) < nodes;
