@@ -22,9 +22,9 @@ pub(super) struct ReplicaProgress {
     pub sent: LogLength,
     /// How many bytes may be on their way there.
     pub window: FlightWindow,
-    /// What it was told to be decided,
+    /// The number of decided entries that was sent to it.
     pub told: LogLength,
-    /// and what it said it knows.
+    /// The number of decided entries that it has acknowledged.
     pub knows: LogLength,
     /// Since when it owes an answer.
     pub waiting_since: Option<Time>,

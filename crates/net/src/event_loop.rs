@@ -502,7 +502,7 @@ impl<C: Core> EventLoop<'_, C> {
                     to_peer(loop_state, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToWorker(to, payload) => {
-                    to_worker(loop_state, self.handle, now, (to, payload))
+                    to_worker(loop_state, self.handle, now, (to, payload));
                 }
                 CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),

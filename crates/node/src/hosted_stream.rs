@@ -39,10 +39,10 @@ struct SnapshotTarget {
     moved_at: Time,
 }
 
-/// A stream waits for a receiver that does not move for so long,
+/// The longest time for which a stream keeps entries for a receiver that makes no progress.
 const TAKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// and until it has so many times as much as it keeps for any other replica.
+/// The most bytes that a stream keeps for a receiver, as a multiple of what it keeps for any other replica.
 const TAKER_RETAINS: u64 = 16;
 
 impl HostedStream {

@@ -177,7 +177,7 @@ impl<E: Engine> WorkerHost<E> {
                 out.to_worker(to, frame);
             }
             WorkerEffect::Reply(ReplyToClient { to, reply }) => {
-                answer(out, to, &ToClient::Reply(reply))
+                answer(out, to, &ToClient::Reply(reply));
             }
             WorkerEffect::Tell { message } => self.tell_managers(now, &message, out),
             WorkerEffect::Superseded => {

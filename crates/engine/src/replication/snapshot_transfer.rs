@@ -20,10 +20,10 @@ use shoal_types::{NodeId, TableId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Parts of a copy that are under way at a time,
+/// The most parts of a copy that are sent and not acknowledged.
 const WINDOW: usize = 16;
 
-/// and bytes of all copies that a worker gives; one part always may be.
+/// The most bytes of all copies of a worker that are sent and not acknowledged; one part always may be.
 const WINDOW_BYTES: usize = 8 << 20;
 
 /// Between two parts, of any copy, the worker does other things for so long.
@@ -33,11 +33,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// comes depends on how many copies it gives.
 const REPEATS_MAX: u32 = 20;
 
-/// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
-/// repeats itself,
+/// A receiver takes the copy of another sender when its own sender was silent for this many times the interval of
+/// repetition, plus [`TURNS`].
 const SILENCES: u32 = 4;
 
-/// and so many copies could each have had their turn.
+/// The number of copies that may each have a turn of the sender before that sender counts as silent.
 const TURNS: u32 = 64;
 
 /// Which copy: of the shard at this place among a node's replicas, with which other node, and its number there.

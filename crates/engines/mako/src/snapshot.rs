@@ -96,7 +96,7 @@ struct SnapshotMetadata {
     finals: Vec<VectorWatermark>,
 }
 
-/// Giving.
+/// Sends snapshots of shards.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
     fn stable_extent(&self, at: usize) -> &StreamExtent {

@@ -12,11 +12,11 @@ use shoal_types::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A receiver takes another sender's snapshot when its own sender was silent for so many times the time after which that
-/// repeats itself,
+/// A receiver takes the snapshot of another sender when its own sender was silent for this many times the interval of
+/// repetition, plus `TURNS`.
 const SILENCES: u32 = 4;
 
-/// and so many snapshots could each have had their turn.
+/// The number of snapshots that may each have a turn of the sender before that sender counts as silent.
 const TURNS: u32 = 64;
 
 /// All snapshots that a worker receives.

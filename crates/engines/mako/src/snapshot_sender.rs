@@ -17,10 +17,10 @@ use shoal_types::{Clock, Epoch, NodeId, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Chunks of a snapshot that are under way at a time,
+/// The most chunks of a snapshot that are sent and not acknowledged.
 pub(super) const WINDOW: usize = 16;
 
-/// and bytes of all snapshots that a worker sends; one chunk always may be.
+/// The most bytes of all snapshots of a worker that are sent and not acknowledged; one chunk always may be.
 const WINDOW_BYTES: usize = 8 << 20;
 
 /// Between two chunks, of any snapshot, the worker does other things for so long.

@@ -76,7 +76,7 @@ struct SnapshotMetadata {
     checkpoint: Checkpoint,
 }
 
-/// Giving.
+/// Sending copies.
 impl TwoPhaseCommit {
     /// Makes checkpoints of what the stream at this place says, and takes them for stable. Looked at with its entries: where
     /// none come, nothing is to be cut.
@@ -164,7 +164,7 @@ impl TwoPhaseCommit {
     }
 }
 
-/// Taking.
+/// Receiving copies.
 impl TwoPhaseCommit {
     /// A part of a copy has come.
     pub(super) fn take_part(

@@ -111,7 +111,7 @@ impl<E: Engine> Cluster<E> {
         for effect in effects.effects {
             match effect {
                 WorkerEffect::Send { to: receiver, message } => {
-                    self.transmit(to, receiver, &message)
+                    self.transmit(to, receiver, &message);
                 }
                 WorkerEffect::Timer { at } => {
                     let at = at.max(self.now);

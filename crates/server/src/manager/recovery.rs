@@ -55,6 +55,7 @@ pub(super) struct ManagerRecovery {
 }
 
 /// A node that has answered, and the version of the list of managers that it has.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct ListHolder {
     pub(super) node: NodeId,
     pub(super) version: u64,

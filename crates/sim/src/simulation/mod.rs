@@ -711,7 +711,7 @@ impl<E: Simulated> Simulation<E> {
                     self.send(end, place, to, message);
                 }
                 WorkerEffect::Reply(ReplyToClient { to, reply }) => {
-                    self.say(end, to, ToClient::Reply(reply))
+                    self.say(end, to, ToClient::Reply(reply));
                 }
                 WorkerEffect::Timer { at: local } => {
                     let at = self.cluster.clocks[node].when(local).max(Time(end.0 + 1));
