@@ -9,7 +9,7 @@ use super::random_walk::{WalkBounds, random_walk};
 use std::fmt::Display;
 
 /// All explored protocols.
-pub static PROTOCOLS: &[&Protocol] = &[];
+pub static PROTOCOLS: &[&Protocol] = &[&super::tiga::PROTOCOL];
 
 /// A protocol that is explored.
 #[derive(Debug)]
