@@ -23,22 +23,30 @@ impl Tiga {
     /// All rules that hold in every state. Also finds out which transactions are committed by now.
     pub(super) fn check(&self, state: &mut State) -> Result<(), Violation> {
         self.check_equal_votes(state)?;
-        for id in 0..self.scenario.transactions.len() as u8 {
-            let outcomes = self.outcomes(state, id);
-            let mut different = outcomes.iter();
-            let Some(outcome) = different.next() else { continue };
-            if different.next().is_some() {
-                return Err(violation(
-                    "T7",
-                    format!("T{id} is committed in two ways: {outcomes:?}"),
-                ));
+        loop {
+            let before = state.committed;
+            for id in 0..self.scenario.transactions.len() as u8 {
+                self.check_commit(state, id)?;
             }
-            state.committed |= 1 << id;
-            for shard in self.participants(id) {
-                self.check_kept(state, shard, id, outcome)?;
+            if state.committed == before {
+                break;
             }
         }
         self.check_serializable(state, state.committed)
+    }
+
+    fn check_commit(&self, state: &mut State, id: u8) -> Result<(), Violation> {
+        if !self.has_committed_predecessors(state, id) {
+            return Ok(());
+        }
+        let outcomes = self.outcomes(state, id);
+        let mut different = outcomes.iter();
+        let Some(outcome) = different.next() else { return Ok(()) };
+        if different.next().is_some() {
+            return Err(violation("T7", format!("T{id} is committed in two ways: {outcomes:?}")));
+        }
+        state.committed |= 1 << id;
+        self.participants(id).try_for_each(|shard| self.check_kept(state, shard, id, outcome))
     }
 
     /// In a state where nothing can happen any more, everything is committed, whatever crashed.
@@ -75,6 +83,21 @@ impl Tiga {
             }
         }
         Ok(())
+    }
+
+    /// The proposed rule for recoveries that do not wait for another shard.
+    fn has_committed_predecessors(&self, state: &State, id: u8) -> bool {
+        if self.scenario.unreachable.is_none() || !self.holds(Rule::CommitOverCommitted) {
+            return true;
+        }
+        self.participants(id).all(|shard| {
+            let log =
+                &state.shards[shard].ballots.iter().rev().find(|ballot| ballot.finished.is_some());
+            let log = &log.expect("the first ballot").log;
+            let before = log.iter().take_while(|entry| entry.id != id);
+            let mut before = before.filter(|entry| self.conflict(shard, entry.id, id));
+            before.all(|entry| !self.is_multi(entry.id) || state.committed >> entry.id & 1 != 0)
+        })
     }
 
     /// In which ways a coordinator may have committed a transaction, from all votes that were ever sent.

@@ -23,13 +23,17 @@
 //! | `scenario.rs` | what a search is given |
 //! | `state.rs` | shards, ballots, replicas |
 //! | `order.rs` | conflict tables, digests, reads |
-//! | `release.rs` | acceptance, agreement, release, votes, synchronization |
-//! | `recovery.rs` | promises, records, answers |
+//! | `release.rs` | acceptance, release, votes, synchronization |
+//! | `agreement.rs` | `Propose`, `Ready`, detective votes |
+//! | `records.rs` | ballots: promises, start and final records |
+//! | `recovery.rs` | answers of other shards, what is imported and kept |
 //! | `check.rs` | what has to hold |
 //! | `scenarios.rs` | scenarios and switches by name |
 
+mod agreement;
 mod check;
 mod order;
+mod records;
 mod recovery;
 mod release;
 mod rules;
@@ -85,6 +89,8 @@ pub enum Action {
     Accept { shard: usize, replica: usize, ballot: u8, is_final: bool },
     /// The recovering leader of `shard` is answered by the leader of `other`.
     Answer { shard: usize, other: usize },
+    /// A leader hears of a transaction that the shard it did not wait for has released.
+    ImportLate { shard: usize, replica: usize },
     /// A recovering leader decides what it imports and keeps.
     Finish { shard: usize, replica: usize },
 }
@@ -169,6 +175,9 @@ impl Tiga {
                 }
             }
         }
+        if self.can_import_late(state, at) {
+            actions.push(Action::ImportLate { shard, replica });
+        }
         if self.can_finish(state, at) {
             actions.push(Action::Finish { shard, replica });
         }
@@ -209,6 +218,7 @@ impl Tiga {
                 self.accept(state, (shard, replica), (ballot, record));
             }
             Action::Answer { shard, other } => self.answer(state, shard, other),
+            Action::ImportLate { shard, replica } => self.import_late(state, (shard, replica)),
             Action::Finish { shard, replica } => return self.finish(state, (shard, replica)),
         }
         Ok(())
@@ -250,6 +260,7 @@ impl fmt::Display for Action {
                 write!(f, "S{shard} R{replica} accepts the {record} record of ballot {ballot}")
             }
             Action::Answer { shard, other } => write!(f, "S{other} answers S{shard}"),
+            Action::ImportLate { shard, replica } => write!(f, "S{shard} R{replica} imports late"),
             Action::Finish { shard, replica } => write!(f, "S{shard} R{replica} ends its recovery"),
         }
     }
@@ -267,6 +278,7 @@ impl Model for Tiga {
                     known: [0; 3],
                     answers: [None, None, None],
                     queue: Vec::new(),
+                    unanswered: 0,
                 };
                 let lost =
                     self.scenario.lost.iter().filter(|(_, at, number)| {

@@ -4,190 +4,13 @@ use super::Tiga;
 use super::order::Digest;
 use super::release::At;
 use super::rules::Rule;
-use super::scenario::{CANDIDATE_LISTS, FAULTS, REPLICAS};
+use super::scenario::REPLICAS;
 use super::state::{
-    Answer, Ballot, Entry, Item, Leader, LeaderPhase, Origin, Promise, Queued, Record, State,
-    Tentative,
+    Answer, Entry, Item, Leader, LeaderPhase, Origin, Queued, Record, State, Tentative,
 };
 use crate::Violation;
 
 impl Tiga {
-    /// Another leader is appointed, who begins to prepare. The old one crashes, or is alive and does not know it.
-    pub(super) fn appoint(
-        &self,
-        state: &mut State,
-        at: At,
-        old_crashes: bool,
-    ) -> Result<(), Violation> {
-        let shard = at.0;
-        let old = state.shards[shard].leader();
-        let of = &mut state.shards[shard];
-        of.ballots.push(Ballot::default());
-        of.appointments_left -= 1;
-        if let Some(old) = old.filter(|_| old_crashes) {
-            of.crashes_left -= 1;
-            let old = &mut of.replicas[old];
-            (old.is_alive, old.leader) = (false, None);
-            old.tentative.clear();
-        }
-        let mut known = [0; 3];
-        known[shard] = of.latest();
-        let leader = Leader {
-            phase: LeaderPhase::Preparing,
-            known,
-            answers: [None, None, None],
-            queue: Vec::new(),
-        };
-        self.promise(state, at, Some(leader))
-    }
-
-    pub(super) fn can_promise(&self, state: &State, (shard, replica): At) -> bool {
-        let of = &state.shards[shard];
-        let latest = of.latest();
-        let replica = &of.replicas[replica];
-        replica.is_alive && replica.promised < latest && of.ballots[latest as usize].start.is_none()
-    }
-
-    /// A voter promises the latest ballot, and gives what it has to its leader. The last promise of f + 1 makes the start
-    /// record.
-    pub(super) fn promise(
-        &self,
-        state: &mut State,
-        at: At,
-        leader: Option<Leader>,
-    ) -> Result<(), Violation> {
-        let (shard, replica) = at;
-        let mut tentative = self.tentative_list(state, at);
-        if !self.holds(Rule::T7) {
-            tentative.clear();
-        }
-        let latest = state.shards[shard].latest();
-        let of = &mut state.shards[shard].replicas[replica];
-        let promise =
-            Promise { accepted: of.accepted, length: of.length, tentative: tentative.clone() };
-        of.promised = latest;
-        of.leader = leader;
-        of.tentative = tentative;
-        let ballot = &mut state.shards[shard].ballots[latest as usize];
-        ballot.promises.push(promise);
-        ballot.promises.sort();
-        if ballot.promises.len() == FAULTS + 1 {
-            return self.make_start_record(state, shard);
-        }
-        Ok(())
-    }
-
-    /// E11: what is released or voted for and not synced; of a leader, what it has kept or voted for and not appended.
-    fn tentative_list(&self, state: &State, (shard, replica): At) -> Vec<Tentative> {
-        let of = &state.shards[shard].replicas[replica];
-        let mut list = of.tentative.clone();
-        let Some(leader) = of.leader.as_ref().filter(|_| self.holds(Rule::E11)) else {
-            return list;
-        };
-        let early = &state.shards[shard].ballots[of.promised as usize].early;
-        for (vote, _, _) in early {
-            let is_open = leader.queue.iter().any(|queued| queued.stamp() == (vote.t, vote.id));
-            if is_open && !list.iter().any(|entry| entry.id == vote.id) {
-                list.push(Tentative {
-                    id: vote.id,
-                    t: vote.t,
-                    digest: vote.digest,
-                    history: vote.history,
-                    predecessors: 0,
-                    is_voted: true,
-                    is_recorded: false,
-                });
-            }
-        }
-        list.sort_by_key(Tentative::stamp);
-        list
-    }
-
-    /// Step 1: the new leader adopts the best log, and collects candidates.
-    fn make_start_record(&self, state: &mut State, shard: usize) -> Result<(), Violation> {
-        let latest = state.shards[shard].latest();
-        let of = &mut state.shards[shard];
-        let promises = std::mem::take(&mut of.ballots[latest as usize].promises);
-        let best = promises.iter().max_by_key(|promise| (promise.accepted, promise.length));
-        let best = best.expect("f + 1 promises");
-        let log = of.ballots[best.accepted.0 as usize].log[..best.length as usize].to_vec();
-        let lists: Vec<&Promise> =
-            promises.iter().filter(|promise| promise.accepted == best.accepted).collect();
-        let mut candidates: Vec<Tentative> = Vec::new();
-        for entry in lists.iter().flat_map(|promise| &promise.tentative) {
-            let equal =
-                |other: &Tentative| other.stamp() == entry.stamp() && other.digest == entry.digest;
-            let count = lists.iter().filter(|list| list.tentative.iter().any(equal)).count();
-            let is_known = log.iter().any(|other| other.id == entry.id)
-                || candidates.iter().any(|other| other.id == entry.id);
-            let stands = count >= CANDIDATE_LISTS || entry.is_recorded;
-            if stands && !is_known && self.may_be_candidate(shard, entry, &log) {
-                candidates.push(Tentative { is_voted: true, is_recorded: true, ..entry.clone() });
-            }
-        }
-        candidates.sort_by_key(Tentative::stamp);
-        let leader = state.shards[shard].leader().expect("collects promises");
-        let of = &mut state.shards[shard];
-        let replica = &mut of.replicas[leader];
-        replica.accepted = (latest, Record::Start);
-        replica.length = log.len() as u8;
-        replica.tentative.clone_from(&candidates);
-        replica.leader.as_mut().expect("leads").phase = LeaderPhase::Recovering;
-        let ballot = &mut of.ballots[latest as usize];
-        (ballot.adopted, ballot.start, ballot.log) = (log.len() as u8, Some(candidates), log);
-        self.check_stable_prefix(state, shard, latest)
-    }
-
-    /// E1, and the bound of hole 2.
-    fn may_be_candidate(&self, shard: usize, entry: &Tentative, log: &[Entry]) -> bool {
-        let is_behind = |other: &Entry| {
-            other.stamp() > entry.stamp() && self.conflict(shard, other.id, entry.id)
-        };
-        let is_late = |other: &Entry| other.t > entry.t;
-        (!self.holds(Rule::E1) || !log.iter().any(is_behind))
-            && (self.holds(Rule::DigestsDecide) || !log.iter().any(is_late))
-    }
-
-    pub(super) fn can_accept(
-        &self,
-        state: &State,
-        (shard, replica): At,
-        accepted: (u8, Record),
-    ) -> bool {
-        let of = &state.shards[shard].replicas[replica];
-        let ballot = &state.shards[shard].ballots[accepted.0 as usize];
-        let exists = match accepted.1 {
-            Record::Start => ballot.start.is_some(),
-            Record::Final => ballot.finished.is_some(),
-        };
-        let leads = of.leader.is_some() && of.promised == accepted.0;
-        accepted.0 > 0
-            && of.is_alive
-            && exists
-            && !leads
-            && accepted.0 >= of.promised
-            && accepted > of.accepted
-    }
-
-    /// A voter accepts a record: it takes the adopted log, and the record instead of its tentative list.
-    pub(super) fn accept(&self, state: &mut State, at: At, accepted: (u8, Record)) {
-        let (shard, replica) = at;
-        let of = &mut state.shards[shard];
-        let ballot = &of.ballots[accepted.0 as usize];
-        let list = match accepted.1 {
-            Record::Start => &ballot.start,
-            Record::Final => &ballot.finished,
-        };
-        let replica = &mut of.replicas[replica];
-        replica.tentative.clone_from(list.as_ref().expect("exists"));
-        (replica.promised, replica.accepted, replica.length) =
-            (accepted.0, accepted, ballot.adopted);
-        replica.leader = None;
-        if accepted.1 == Record::Final {
-            self.report_synced(state, at);
-        }
-    }
-
     /// Whether a leader has its start record at a majority, and is the one that was appointed last.
     fn has_durable_start(&self, state: &State, (shard, replica): At) -> bool {
         let of = &state.shards[shard];
@@ -260,23 +83,60 @@ impl Tiga {
         items
     }
 
-    /// The answers of a recovering leader, by shard, once all are there and none is void.
-    fn answers<'a>(
-        &self,
-        state: &'a State,
-        (shard, replica): At,
-    ) -> Option<Vec<(usize, &'a Answer)>> {
+    /// The answers of a recovering leader, by shard, once all are there and none is void. There may be none of the shard
+    /// that others do not wait for.
+    fn answers(&self, state: &State, (shard, replica): At) -> Option<Vec<(usize, Answer)>> {
         let of = &state.shards[shard].replicas[replica];
-        let leader = of
-            .leader
-            .as_ref()
-            .filter(|leader| of.is_alive && leader.phase == LeaderPhase::Recovering)?;
+        let recovers = |leader: &&Leader| of.is_alive && leader.phase == LeaderPhase::Recovering;
+        let leader = of.leader.as_ref().filter(recovers)?;
         let others = (0..self.scenario.shards).filter(|other| *other != shard);
         let valid = |other: usize| {
-            let answer = leader.answers[other].as_ref()?;
-            (answer.ballot >= leader.known[other]).then_some((other, answer))
+            let known = leader.known[other];
+            match leader.answers[other].clone().filter(|answer| answer.ballot >= known) {
+                Some(answer) => Some((other, answer)),
+                None if self.is_unreachable(other)
+                    && self.has_durable_start(state, (shard, replica)) =>
+                {
+                    Some((other, Answer { ballot: known, items: Vec::new() }))
+                }
+                None => None,
+            }
         };
         others.map(valid).collect()
+    }
+
+    /// Other shards recover without it.
+    fn is_unreachable(&self, shard: usize) -> bool {
+        self.scenario.unreachable == Some(shard)
+    }
+
+    /// The shard that a leader did not wait for has a leader that can answer now.
+    pub(super) fn can_import_late(&self, state: &State, at: At) -> bool {
+        let unreachable = self.scenario.unreachable;
+        let is_open = |other: &usize| {
+            self.serving(state, at).is_some_and(|leader| !leader.takes_from(*other))
+        };
+        let other = unreachable
+            .filter(is_open)
+            .and_then(|other| Some((other, state.shards[other].leader()?)));
+        other.is_some_and(|other| self.serving(state, other).is_some())
+    }
+
+    /// A leader is answered after it has ended its recovery, and imports what is agreed behind all that it has.
+    pub(super) fn import_late(&self, state: &mut State, at: At) {
+        let other = self.scenario.unreachable.expect("is answered late");
+        let answerer = (other, state.shards[other].leader().expect("answers"));
+        let items = self.items(state, answerer, at.0);
+        let ballot = state.shards[other].latest();
+        let own = self.ballot_of(state, at);
+        let imports = self.imports(state, at, &[(other, Answer { ballot, items })]);
+        self.leader_mut(state, answerer).known[at.0] = own;
+        let leader = self.leader_mut(state, at);
+        leader.unanswered &= !(1 << other);
+        leader.known[other] = ballot;
+        leader.queue.retain(|queued| !imports.iter().any(|item| item.id == queued.id));
+        leader.queue.extend(imports.iter().map(queued_import));
+        leader.queue.sort();
     }
 
     pub(super) fn can_finish(&self, state: &State, at: At) -> bool {
@@ -286,12 +146,7 @@ impl Tiga {
     /// Steps 3 and 4: the leader decides what is imported and kept, and sends its final record.
     pub(super) fn finish(&self, state: &mut State, at: At) -> Result<(), Violation> {
         let (shard, replica) = at;
-        let answers: Vec<(usize, Answer)> = self
-            .answers(state, at)
-            .expect("all have answered")
-            .into_iter()
-            .map(|(other, answer)| (other, answer.clone()))
-            .collect();
+        let answers = self.answers(state, at).expect("all have answered");
         let imports = self.imports(state, at, &answers);
         let kept = self.kept(state, at, &answers, &imports);
         let of = &mut state.shards[shard].replicas[replica];
@@ -299,16 +154,13 @@ impl Tiga {
         for (other, answer) in &answers {
             leader.known[*other] = leader.known[*other].max(answer.ballot);
         }
+        let silent = |other: &(usize, Answer)| leader.answers[other.0].is_none();
+        leader.unanswered = answers
+            .iter()
+            .filter(|other| silent(other))
+            .fold(0, |bits, (other, _)| bits | 1 << other);
         (leader.phase, leader.answers) = (LeaderPhase::Serving, [None, None, None]);
-        leader.queue = imports
-            .into_iter()
-            .map(|item| Queued {
-                t: item.t,
-                id: item.id,
-                promised: Some(item.t),
-                origin: Origin::Imported { reads: item.reads, ballots: item.ballots },
-            })
-            .collect();
+        leader.queue = imports.iter().map(queued_import).collect();
         leader.queue.extend(kept.iter().map(|entry| Queued {
             t: entry.t,
             id: entry.id,
@@ -371,7 +223,8 @@ impl Tiga {
             let has_everywhere = |other: usize| {
                 let (_, answer) =
                     answers.iter().find(|(shard, _)| *shard == other).expect("has answered");
-                answer.items.iter().any(|item| (item.t, item.id) == candidate.stamp())
+                let is_there = |item: &Item| (item.t, item.id) == candidate.stamp();
+                self.is_unreachable(other) || answer.items.iter().any(is_there)
             };
             let mut others = self.participants(candidate.id).filter(|other| *other != shard);
             let writes_before = |item: &Item| {
@@ -439,4 +292,9 @@ impl Tiga {
         let ballot = &mut of.ballots[ballot];
         (ballot.adopted, ballot.log, ballot.finished) = (log.len() as u8, log, Some(Vec::new()));
     }
+}
+
+fn queued_import(item: &Item) -> Queued {
+    let &Item { id, t, reads, ballots, .. } = item;
+    Queued { t, id, promised: Some(t), origin: Origin::Imported { reads, ballots } }
 }

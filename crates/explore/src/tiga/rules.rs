@@ -45,11 +45,14 @@ pub enum Rule {
     T7,
     /// T9: a voter that has promised a ballot votes under no lower one.
     T9,
+    /// Proposed, only where a recovery may end without the answer of another shard: a transaction is committed only when
+    /// every conflicting predecessor of several shards is.
+    CommitOverCommitted,
 }
 
 impl Rule {
     /// All rules, in the order of the design.
-    pub const ALL: [Rule; 19] = [
+    pub const ALL: [Rule; 20] = [
         Rule::ChainedDigests,
         Rule::DigestsDecide,
         Rule::ImportsBehind,
@@ -69,6 +72,7 @@ impl Rule {
         Rule::T6,
         Rule::T7,
         Rule::T9,
+        Rule::CommitOverCommitted,
     ];
 
     /// The name by which a command switches the rule off.
@@ -93,6 +97,7 @@ impl Rule {
             Rule::T6 => "t6",
             Rule::T7 => "t7",
             Rule::T9 => "t9",
+            Rule::CommitOverCommitted => "commit-over-committed",
         }
     }
 }

@@ -93,6 +93,8 @@ pub struct Scenario {
     pub detective: bool,
     /// Deliveries that never happen, as (transaction, shard, replica).
     pub lost: Vec<(u8, u8, u8)>,
+    /// A shard that has lost its majority for a time: others recover without its answers, and hear of its log later.
+    pub unreachable: Option<usize>,
     /// Rules that are switched off.
     pub without: Vec<Rule>,
 }
@@ -110,6 +112,7 @@ impl Scenario {
             shape: Shape::Pieces,
             detective: false,
             lost: Vec::new(),
+            unreachable: None,
             without: Vec::new(),
         }
     }

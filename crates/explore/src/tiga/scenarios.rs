@@ -22,7 +22,7 @@ const fn scenario(name: &'static str, about: &'static str, size: ScenarioSize) -
     ScenarioInfo { name, about, size }
 }
 
-static SCENARIOS: [ScenarioInfo; 16] = [
+static SCENARIOS: [ScenarioInfo; 18] = [
     scenario("one-update", "one transaction of two shards, no crash", ScenarioSize::Small),
     scenario(
         "below-synced",
@@ -81,6 +81,12 @@ static SCENARIOS: [ScenarioInfo; 16] = [
         ScenarioSize::Unbounded,
     ),
     scenario(
+        "unreachable",
+        "one shard recovers while the other has lost its majority",
+        ScenarioSize::Unbounded,
+    ),
+    scenario(UNREACHABLE, "the same at random", ScenarioSize::Unbounded),
+    scenario(
         DETECTIVE,
         "the same, with leaders that execute before they agree",
         ScenarioSize::Unbounded,
@@ -95,6 +101,7 @@ static SCENARIOS: [ScenarioInfo; 16] = [
 
 const RANDOM: &str = "random";
 const DEPOSED: &str = "random-deposed";
+const UNREACHABLE: &str = "random-unreachable";
 const DETECTIVE: &str = "random-detective";
 const WHOLE: &str = "random-whole";
 const THREE_SHARDS: &str = "random-three-shards";
@@ -191,6 +198,12 @@ static SWITCHES: [Switch; Rule::ALL.len()] = [
     switch(Rule::T6, "T6", "what the leader has is stable", walks(RANDOM, 1000)),
     switch(Rule::T7, "T7", "tentative lists are forgotten", walks(RANDOM, 1000)),
     switch(Rule::T9, "T9", "voters vote under a lower ballot than promised", walks(RANDOM, 5000)),
+    switch(
+        Rule::CommitOverCommitted,
+        "proposed",
+        "transactions are committed behind others whose participants do not all have them",
+        walks("unreachable", 10_000),
+    ),
 ];
 
 fn explore(
@@ -245,6 +258,12 @@ pub(super) fn random(name: &str, seed: u64) -> Option<Scenario> {
     match name {
         RANDOM => Some(two()),
         DEPOSED => Some(Scenario { appointments: [2, 2, 0], always_crash: false, ..two() }),
+        UNREACHABLE => Some(Scenario {
+            appointments: [1, 0, 0],
+            crashes: [1, 0, 0],
+            unreachable: Some(1),
+            ..two()
+        }),
         DETECTIVE => Some(Scenario { detective: true, ..two() }),
         WHOLE => Some(Scenario { shape: Shape::Whole, ..two() }),
         THREE_SHARDS => Some(Scenario::random(seed, 3)),
@@ -292,6 +311,11 @@ pub(super) fn fixed(name: &str) -> Scenario {
         "deposed" => {
             let transactions = vec![update(A, A, 1), update(A, 0, 2), update(0, A, 2)];
             Scenario { appointments: [2, 0, 0], ..Scenario::new(transactions).only_slow() }
+        }
+        "unreachable" => {
+            let transactions = vec![update(A, A, 1), update(A, 0, 2), update(0, A, 2)];
+            let scenario = Scenario::new(transactions).only_slow().crashing(&[0]);
+            Scenario { unreachable: Some(1), ..scenario }
         }
         "deposed-one" => {
             let transactions = vec![update(A, 0, 1), update(A, 0, 2)];

@@ -118,6 +118,12 @@ pub(super) struct Answer {
     pub items: Vec<Item>,
 }
 
+impl Leader {
+    pub(super) fn takes_from(&self, shard: usize) -> bool {
+        self.unanswered >> shard & 1 == 0
+    }
+}
+
 /// How far a leader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum LeaderPhase {
@@ -138,6 +144,8 @@ pub(super) struct Leader {
     /// By shard.
     pub answers: [Option<Answer>; SHARDS_MAX],
     pub queue: Vec<Queued>,
+    /// Shards, as bits, without whose answers it has ended its recovery: it takes no `Propose` or `Ready` of theirs.
+    pub unanswered: u8,
 }
 
 /// Which record of a ballot a replica has accepted.

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// How the tests find what a rule prevents: the scenario and, where scenarios or walks are drawn, the seed.
-const FOUND: [(Rule, &str, u64, &str); 14] = [
+const FOUND: [(Rule, &str, u64, &str); 15] = [
     (Rule::VoteOverSynced, "random", 11_324, "T7"),
     (Rule::E1, "random", 7011, "serializable"),
     (Rule::E2, "random", 13_980, "T7"),
@@ -22,6 +22,7 @@ const FOUND: [(Rule, &str, u64, &str); 14] = [
     (Rule::T6, "random", 64, "T7"),
     (Rule::T7, "random", 521, "T7"),
     (Rule::T9, "random", 4281, "T7"),
+    (Rule::CommitOverCommitted, "unreachable", 393, "serializable"),
 ];
 
 /// One walk through the scenario, or through the one drawn from the seed.
@@ -92,6 +93,38 @@ fn play(model: &Tiga, script: &[Action]) -> Result<State, Violation> {
 
 const fn deliver(shard: usize, replica: usize, id: u8) -> Action {
     Action::Deliver { shard, replica, id }
+}
+
+/// Recovery without the answer of a shard that has lost its majority. Shard 0 was ready for T0, shard 1 released it and T2
+/// behind it, and no list of shard 0 shows T0. T2 is committed before T1 begins, and T0 is imported behind T1.
+#[test]
+fn without_an_answer_a_recovered_shard_serves_in_front_of_what_it_cannot_know() {
+    let script = [
+        deliver(0, 0, 0),
+        Action::Receive { shard: 1, replica: 0, id: 0, from: 0, ballot: 0, t: 1 },
+        Action::Ready { shard: 0, replica: 0, id: 0 },
+        Action::Ready { shard: 1, replica: 0, id: 0 },
+        Action::Release { shard: 1, replica: 0, id: 0 },
+        deliver(1, 0, 2),
+        Action::Sync { shard: 1, replica: 1 },
+        Action::Sync { shard: 1, replica: 1 },
+        Action::Sync { shard: 1, replica: 2 },
+        Action::Sync { shard: 1, replica: 2 },
+        Action::Appoint { shard: 0, replica: 1, old_crashes: true },
+        Action::Promise { shard: 0, replica: 2 },
+        Action::Accept { shard: 0, replica: 2, ballot: 1, is_final: false },
+        Action::Finish { shard: 0, replica: 1 },
+        deliver(0, 1, 1),
+        Action::ImportLate { shard: 0, replica: 1 },
+        Action::Release { shard: 0, replica: 1, id: 0 },
+        Action::Accept { shard: 0, replica: 2, ballot: 1, is_final: true },
+        Action::Sync { shard: 0, replica: 2 },
+        Action::Sync { shard: 0, replica: 2 },
+    ];
+    let without = Tiga::new(fixed("unreachable").without(Rule::CommitOverCommitted));
+    assert_eq!(play(&without, &script).expect_err("a cycle").rule, "serializable");
+    let state = play(&Tiga::new(fixed("unreachable")), &script).expect("keeps the rules");
+    assert_eq!(state.committed_before, [Some(0); 3], "T2 was not committed when T1 began");
 }
 
 /// E4: a leader decides from a record that no other voter has, releases T0 with the other shard, and is replaced. Its
