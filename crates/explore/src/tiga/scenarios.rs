@@ -22,7 +22,7 @@ const fn scenario(name: &'static str, about: &'static str, size: ScenarioSize) -
     ScenarioInfo { name, about, size }
 }
 
-static SCENARIOS: [ScenarioInfo; 18] = [
+static SCENARIOS: [ScenarioInfo; 17] = [
     scenario("one-update", "one transaction of two shards, no crash", ScenarioSize::Small),
     scenario(
         "below-synced",
@@ -63,11 +63,6 @@ static SCENARIOS: [ScenarioInfo; 18] = [
     scenario(
         "both-leaders",
         "followers of one of two shards miss a transaction, both leaders crash",
-        ScenarioSize::Unbounded,
-    ),
-    scenario(
-        "crossed",
-        "hole 4: the followers of each shard miss one of two transactions, both leaders crash",
         ScenarioSize::Unbounded,
     ),
     scenario(
@@ -301,12 +296,6 @@ pub(super) fn fixed(name: &str) -> Scenario {
                 lost,
                 ..Scenario::new(vec![update(A, A, 1), update(A, 0, 2)]).crashing(&[0, 1])
             }
-        }
-        "crossed" => {
-            let transactions =
-                vec![update(A, A, 1), update(A, A, 2), update(A, 0, 4), update(0, A, 3)];
-            let lost = vec![(0, 1, 1), (0, 1, 2), (1, 0, 1), (1, 0, 2)];
-            Scenario { lost, ..Scenario::new(transactions).crashing(&[0, 1]) }
         }
         "deposed" => {
             let transactions = vec![update(A, A, 1), update(A, 0, 2), update(0, A, 2)];

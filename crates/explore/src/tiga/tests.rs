@@ -95,6 +95,36 @@ const fn deliver(shard: usize, replica: usize, id: u8) -> Action {
     Action::Deliver { shard, replica, id }
 }
 
+/// Hole 4: T1 is fast on shard 0 behind T0, which only the leader of shard 1 has. Both leaders crash. T0 cannot be kept, and
+/// so T1 cannot.
+#[test]
+fn a_vote_behind_an_unsynced_transaction_of_two_shards_is_lost_with_both_leaders() {
+    let script = [
+        deliver(0, 0, 0),
+        Action::Receive { shard: 1, replica: 0, id: 0, from: 0, ballot: 0, t: 1 },
+        Action::Ready { shard: 0, replica: 0, id: 0 },
+        Action::Ready { shard: 1, replica: 0, id: 0 },
+        Action::Release { shard: 0, replica: 0, id: 0 },
+        deliver(0, 0, 1),
+        deliver(0, 1, 0),
+        deliver(0, 2, 0),
+        deliver(0, 1, 1),
+        deliver(0, 2, 1),
+        Action::Appoint { shard: 0, replica: 1, old_crashes: true },
+        Action::Promise { shard: 0, replica: 2 },
+        Action::Appoint { shard: 1, replica: 1, old_crashes: true },
+        Action::Promise { shard: 1, replica: 2 },
+        Action::Accept { shard: 0, replica: 2, ballot: 1, is_final: false },
+        Action::Accept { shard: 1, replica: 2, ballot: 1, is_final: false },
+        Action::Answer { shard: 0, other: 1 },
+        Action::Finish { shard: 0, replica: 1 },
+    ];
+    let without = Tiga::new(fixed("both-leaders").without(Rule::VoteOverSynced));
+    assert_eq!(play(&without, &script).expect_err("T1 is lost").rule, "T7");
+    let with = play(&Tiga::new(fixed("both-leaders")), &script);
+    assert_eq!(with.expect_err("only the end is missing").rule, "progress");
+}
+
 /// Recovery without the answer of a shard that has lost its majority. Shard 0 was ready for T0, shard 1 released it and T2
 /// behind it, and no list of shard 0 shows T0. T2 is committed before T1 begins, and T0 is imported behind T1.
 #[test]
