@@ -83,6 +83,8 @@ pub enum Action {
     Sync { shard: usize, replica: usize },
     /// The replica is appointed leader. The old one crashes, or goes on until it hears of it.
     Appoint { shard: usize, replica: usize, old_crashes: bool },
+    /// A voter that does not lead loses its memory.
+    Restart { shard: usize, replica: usize },
     /// A voter promises the latest ballot of its shard.
     Promise { shard: usize, replica: usize },
     /// A voter accepts the start record of this ballot, or the final one.
@@ -154,15 +156,20 @@ impl Tiga {
         let may_appoint = of.appointments_left > 0
             && state.actions >= self.scenario.quiet_actions
             && of.replicas[replica].is_alive
+            && of.replicas[replica].has_memory
             && of.leader().is_some_and(|leader| leader != replica);
         if may_appoint {
-            let may_crash = of.crashes_left > 0;
+            let can_miss = of.leader().is_some_and(|leader| self.can_miss(state, (shard, leader)));
+            let may_crash = of.crashes_left > 0 && can_miss;
             if may_crash {
                 actions.push(Action::Appoint { shard, replica, old_crashes: true });
             }
             if !may_crash || !self.scenario.always_crash {
                 actions.push(Action::Appoint { shard, replica, old_crashes: false });
             }
+        }
+        if self.can_restart(state, at) {
+            actions.push(Action::Restart { shard, replica });
         }
         if self.can_promise(state, at) {
             actions.push(Action::Promise { shard, replica });
@@ -210,6 +217,7 @@ impl Tiga {
             Action::Appoint { shard, replica, old_crashes } => {
                 return self.appoint(state, (shard, replica), old_crashes);
             }
+            Action::Restart { shard, replica } => return self.restart(state, (shard, replica)),
             Action::Promise { shard, replica } => {
                 return self.promise(state, (shard, replica), None);
             }
@@ -254,6 +262,9 @@ impl fmt::Display for Action {
                 let old = if old_crashes { "crashes" } else { "is deposed" };
                 write!(f, "S{shard} R{replica} is appointed, the old leader {old}")
             }
+            Action::Restart { shard, replica } => {
+                write!(f, "S{shard} R{replica} restarts without memory")
+            }
             Action::Promise { shard, replica } => write!(f, "S{shard} R{replica} promises"),
             Action::Accept { shard, replica, ballot, is_final } => {
                 let record = if is_final { "final" } else { "start" };
@@ -293,6 +304,7 @@ impl Model for Tiga {
                     synced: vec![0],
                     votes: BTreeSet::new(),
                     leader: (replica == 0).then_some(serves),
+                    has_memory: true,
                     lost: lost.fold(0, |bits, (id, ..)| bits | 1 << id),
                 }
             };
@@ -301,6 +313,7 @@ impl Model for Tiga {
                 replicas: [replica(0), replica(1), replica(2)],
                 appointments_left: self.scenario.appointments[shard],
                 crashes_left: self.scenario.crashes[shard],
+                restarts_left: self.scenario.restarts[shard],
             }
         };
         State {
@@ -317,6 +330,9 @@ impl Model for Tiga {
         for shard in 0..self.scenario.shards {
             for replica in 0..REPLICAS {
                 if !state.shards[shard].replicas[replica].is_alive {
+                    if self.can_restart(state, (shard, replica)) {
+                        actions.push(Action::Restart { shard, replica });
+                    }
                     continue;
                 }
                 self.transaction_actions(state, (shard, replica), actions);

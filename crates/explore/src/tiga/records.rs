@@ -38,11 +38,56 @@ impl Tiga {
         self.promise(state, at, Some(leader))
     }
 
+    /// A recovery without this replica is possible.
+    pub(super) fn can_miss(&self, state: &State, (shard, replica): At) -> bool {
+        let others =
+            state.shards[shard].replicas.iter().enumerate().filter(|(at, _)| *at != replica);
+        others.filter(|(_, other)| other.is_alive && other.has_memory).count() > FAULTS
+    }
+
+    pub(super) fn can_restart(&self, state: &State, at: At) -> bool {
+        let of = &state.shards[at.0];
+        let leads = of.replicas[at.1].leader.is_some();
+        of.restarts_left > 0 && of.leader().is_some() && !leads && self.can_miss(state, at)
+    }
+
+    /// A voter crashes and returns without its memory, which its new incarnation knows.
+    pub(super) fn restart(&self, state: &mut State, at: At) -> Result<(), Violation> {
+        let (shard, replica) = at;
+        let of = &mut state.shards[shard];
+        of.restarts_left -= 1;
+        let leader = of.leader().expect("a leader serves or recovers");
+        let forces_ballot = self.holds(Rule::RestartBallot);
+        if forces_ballot {
+            of.ballots.push(Ballot::default());
+        }
+        let latest = of.latest();
+        let is_first = latest == 0;
+        let returned = &mut of.replicas[replica];
+        (returned.is_alive, returned.has_memory) = (true, !forces_ballot);
+        (returned.promised, returned.length) = (latest, 0);
+        returned.accepted = (0, if is_first { Record::Final } else { Record::Start });
+        returned.tentative.clear();
+        if !forces_ballot {
+            return Ok(());
+        }
+        let mut known = self.leader_mut(state, (shard, leader)).known;
+        known[shard] = latest;
+        let unanswered = self.leader_mut(state, (shard, leader)).unanswered;
+        let phase = LeaderPhase::Preparing;
+        let answers = [None, None, None];
+        let again = Leader { phase, known, answers, queue: Vec::new(), unanswered };
+        self.promise(state, (shard, leader), Some(again))
+    }
+
     pub(super) fn can_promise(&self, state: &State, (shard, replica): At) -> bool {
         let of = &state.shards[shard];
         let latest = of.latest();
         let replica = &of.replicas[replica];
-        replica.is_alive && replica.promised < latest && of.ballots[latest as usize].start.is_none()
+        replica.is_alive
+            && replica.has_memory
+            && replica.promised < latest
+            && of.ballots[latest as usize].start.is_none()
     }
 
     /// A voter promises the latest ballot, and gives what it has to its leader. The last promise of f + 1 makes the start
@@ -179,7 +224,7 @@ impl Tiga {
         replica.tentative.clone_from(list.as_ref().expect("exists"));
         (replica.promised, replica.accepted, replica.length) =
             (accepted.0, accepted, ballot.adopted);
-        replica.leader = None;
+        (replica.leader, replica.has_memory) = (None, true);
         if accepted.1 == Record::Final {
             self.report_synced(state, at);
         }

@@ -45,6 +45,8 @@ pub enum Rule {
     T7,
     /// T9: a voter that has promised a ballot votes under no lower one.
     T9,
+    /// A voter that returns without its tentative list forces a new ballot of the leader. Without: it joins the latest one.
+    RestartBallot,
     /// Proposed, only where a recovery may end without the answer of another shard: a transaction is committed only when
     /// every conflicting predecessor of several shards is.
     CommitOverCommitted,
@@ -52,7 +54,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the design.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 21] = [
         Rule::ChainedDigests,
         Rule::DigestsDecide,
         Rule::ImportsBehind,
@@ -72,6 +74,7 @@ impl Rule {
         Rule::T6,
         Rule::T7,
         Rule::T9,
+        Rule::RestartBallot,
         Rule::CommitOverCommitted,
     ];
 
@@ -97,6 +100,7 @@ impl Rule {
             Rule::T6 => "t6",
             Rule::T7 => "t7",
             Rule::T9 => "t9",
+            Rule::RestartBallot => "restart-ballot",
             Rule::CommitOverCommitted => "commit-over-committed",
         }
     }

@@ -83,6 +83,8 @@ pub struct Scenario {
     pub appointments: [u8; SHARDS_MAX],
     /// How many of the replaced leaders may have crashed, by shard; the others are alive and do not know it.
     pub crashes: [u8; SHARDS_MAX],
+    /// How often a voter that does not lead loses its memory, by shard.
+    pub restarts: [u8; SHARDS_MAX],
     /// Every replaced leader crashes as long as `crashes` allows it.
     pub always_crash: bool,
     /// No appointment before so many actions. Not zero only in random walks: a state counts actions up to here.
@@ -107,6 +109,7 @@ impl Scenario {
             shards: 2,
             appointments: [0; SHARDS_MAX],
             crashes: [0; SHARDS_MAX],
+            restarts: [0; SHARDS_MAX],
             always_crash: true,
             quiet_actions: 0,
             shape: Shape::Pieces,

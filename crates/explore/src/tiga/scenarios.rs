@@ -22,7 +22,7 @@ const fn scenario(name: &'static str, about: &'static str, size: ScenarioSize) -
     ScenarioInfo { name, about, size }
 }
 
-static SCENARIOS: [ScenarioInfo; 17] = [
+static SCENARIOS: [ScenarioInfo; 19] = [
     scenario("one-update", "one transaction of two shards, no crash", ScenarioSize::Small),
     scenario(
         "below-synced",
@@ -37,7 +37,7 @@ static SCENARIOS: [ScenarioInfo; 17] = [
     scenario(
         "one-update-crash",
         "one transaction of two shards, one leader crashes",
-        ScenarioSize::Large,
+        ScenarioSize::Small,
     ),
     scenario("two-updates", "two transactions of two shards, no crash", ScenarioSize::Large),
     scenario(
@@ -80,6 +80,12 @@ static SCENARIOS: [ScenarioInfo; 17] = [
         "one shard recovers while the other has lost its majority",
         ScenarioSize::Unbounded,
     ),
+    scenario(
+        "restart",
+        "a voter loses its memory, then the leader crashes",
+        ScenarioSize::Unbounded,
+    ),
+    scenario(RESTART, "random, with voters that lose their memory", ScenarioSize::Unbounded),
     scenario(UNREACHABLE, "the same at random", ScenarioSize::Unbounded),
     scenario(
         DETECTIVE,
@@ -96,6 +102,7 @@ static SCENARIOS: [ScenarioInfo; 17] = [
 
 const RANDOM: &str = "random";
 const DEPOSED: &str = "random-deposed";
+const RESTART: &str = "random-restart";
 const UNREACHABLE: &str = "random-unreachable";
 const DETECTIVE: &str = "random-detective";
 const WHOLE: &str = "random-whole";
@@ -194,6 +201,12 @@ static SWITCHES: [Switch; Rule::ALL.len()] = [
     switch(Rule::T7, "T7", "tentative lists are forgotten", walks(RANDOM, 1000)),
     switch(Rule::T9, "T9", "voters vote under a lower ballot than promised", walks(RANDOM, 5000)),
     switch(
+        Rule::RestartBallot,
+        "recovery",
+        "a voter that has lost its memory joins the latest ballot",
+        walks("restart", 1000),
+    ),
+    switch(
         Rule::CommitOverCommitted,
         "proposed",
         "transactions are committed behind others whose participants do not all have them",
@@ -253,6 +266,7 @@ pub(super) fn random(name: &str, seed: u64) -> Option<Scenario> {
     match name {
         RANDOM => Some(two()),
         DEPOSED => Some(Scenario { appointments: [2, 2, 0], always_crash: false, ..two() }),
+        RESTART => Some(Scenario { restarts: [1, 1, 0], ..two() }),
         UNREACHABLE => Some(Scenario {
             appointments: [1, 0, 0],
             crashes: [1, 0, 0],
@@ -305,6 +319,9 @@ pub(super) fn fixed(name: &str) -> Scenario {
             let transactions = vec![update(A, A, 1), update(A, 0, 2), update(0, A, 2)];
             let scenario = Scenario::new(transactions).only_slow().crashing(&[0]);
             Scenario { unreachable: Some(1), ..scenario }
+        }
+        "restart" => {
+            Scenario { restarts: [1, 0, 0], ..one_shard(vec![update(A, 0, 1), update(B, 0, 2)]) }
         }
         "deposed-one" => {
             let transactions = vec![update(A, 0, 1), update(A, 0, 2)];

@@ -169,6 +169,8 @@ pub(super) struct Replica {
     pub synced: Vec<u8>,
     pub votes: BTreeSet<Vote>,
     pub leader: Option<Leader>,
+    /// Not since it restarted, until it accepts a record: its promise is worth nothing.
+    pub has_memory: bool,
     /// Transactions that never reach it from a coordinator, unless it leads.
     pub lost: u8,
 }
@@ -204,6 +206,7 @@ pub(super) struct Shard {
     pub replicas: [Replica; REPLICAS],
     pub appointments_left: u8,
     pub crashes_left: u8,
+    pub restarts_left: u8,
 }
 
 impl Shard {
@@ -270,6 +273,7 @@ impl Hash for State {
             shard.ballots.hash(hasher);
             shard.appointments_left.hash(hasher);
             shard.crashes_left.hash(hasher);
+            shard.restarts_left.hash(hasher);
             let mut replicas: Vec<&Replica> = shard.replicas.iter().collect();
             replicas.sort();
             replicas.hash(hasher);

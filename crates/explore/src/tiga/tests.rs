@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// How the tests find what a rule prevents: the scenario and, where scenarios or walks are drawn, the seed.
-const FOUND: [(Rule, &str, u64, &str); 15] = [
+const FOUND: [(Rule, &str, u64, &str); 16] = [
     (Rule::VoteOverSynced, "random", 11_324, "T7"),
     (Rule::E1, "random", 7011, "serializable"),
     (Rule::E2, "random", 13_980, "T7"),
@@ -22,6 +22,7 @@ const FOUND: [(Rule, &str, u64, &str); 15] = [
     (Rule::T6, "random", 64, "T7"),
     (Rule::T7, "random", 521, "T7"),
     (Rule::T9, "random", 4281, "T7"),
+    (Rule::RestartBallot, "random-restart", 674, "T6"),
     (Rule::CommitOverCommitted, "unreachable", 393, "serializable"),
 ];
 
