@@ -159,7 +159,8 @@ impl Tiga {
             (vote.t, vote.id) == queued.stamp() && *ballots == leader.known
         });
         let is_head = self.is_multi(id) && self.is_head(at.0, leader, queued.stamp());
-        is_head && !has_voted && !queued.is_imported()
+        let all_answered = self.participants(id).all(|shard| leader.takes_from(shard));
+        is_head && all_answered && !has_voted && !queued.is_imported()
     }
 
     pub(super) fn vote_early(&self, state: &mut State, at: At, id: u8) {
