@@ -21,11 +21,13 @@
 //! | `exhaustive.rs` | breadth-first search of all states |
 //! | `random_walk.rs` | random walks |
 //! | `registry.rs` | the explored protocols, by name |
+//! | `zeus/` | Zeus |
 
 pub mod exhaustive;
 pub mod model;
 pub mod random_walk;
 pub mod registry;
+pub mod zeus;
 
 pub use exhaustive::{SearchBounds, exhaustive};
 pub use model::{Counterexample, Model, SearchResult, Violation};
