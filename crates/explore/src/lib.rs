@@ -21,13 +21,15 @@
 //! | `exhaustive.rs` | breadth-first search of all states |
 //! | `random_walk.rs` | random walks |
 //! | `registry.rs` | the explored protocols, by name |
-//! | `tiga/` | the model of Tiga |
+//! | `tiga/` | Tiga |
+//! | `zeus/` | Zeus |
 
 pub mod exhaustive;
 pub mod model;
 pub mod random_walk;
 pub mod registry;
 pub mod tiga;
+pub mod zeus;
 
 pub use exhaustive::{SearchBounds, exhaustive};
 pub use model::{Counterexample, Model, SearchResult, Violation};

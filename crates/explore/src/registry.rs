@@ -9,7 +9,7 @@ use super::random_walk::{WalkBounds, random_walk};
 use std::fmt::Display;
 
 /// All explored protocols.
-pub static PROTOCOLS: &[&Protocol] = &[&super::tiga::PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[&crate::tiga::PROTOCOL, &crate::zeus::PROTOCOL];
 
 /// A protocol that is explored.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ pub enum FoundBy {
     Exhaustive,
     /// By random walks: so many from seed 0 suffice.
     RandomWalks(u64),
+    /// No search has shown it within its bounds.
+    Nothing,
 }
 
 /// What can be explored of a protocol: its processes, what they do, and what may go wrong meanwhile.
@@ -144,6 +146,7 @@ impl Protocol {
             FoundBy::RandomWalks(walks) => {
                 SearchMethod::RandomWalks(WalkBounds { walks, ..WalkBounds::default() })
             }
+            FoundBy::Nothing => return None,
         };
         let found = (self.explore)(scenario, &[switch], method, &mut |_| {});
         found.counterexample.map(|found| found.violation)
