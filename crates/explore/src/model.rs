@@ -83,4 +83,22 @@ impl<A> SearchResult<A> {
             counterexample: None,
         }
     }
+
+    /// The same with actions in words.
+    pub(crate) fn in_words(self) -> SearchResult<String>
+    where
+        A: fmt::Display,
+    {
+        SearchResult {
+            states: self.states,
+            transitions: self.transitions,
+            ends: self.ends,
+            depth: self.depth,
+            is_complete: self.is_complete,
+            counterexample: self.counterexample.map(|found| Counterexample {
+                violation: found.violation,
+                actions: found.actions.iter().map(A::to_string).collect(),
+            }),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The progress bars, on standard error. They hide themselves where that is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use shoal_explore::SearchProgress;
 use shoal_sim::demonstrations::{self, ProgressWatcher};
 use shoal_workloads::bench::{BenchProgress, Stage};
 use shoal_workloads::report::words;
@@ -172,5 +173,40 @@ impl RoundsBar {
     /// Clears the line.
     pub fn finish(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// A bar that follows a search through the states of a model.
+pub struct ExploreBar {
+    bar: ProgressBar,
+    is_random: bool,
+}
+
+impl ExploreBar {
+    /// A bar for so many states at most, or for so many random walks.
+    pub fn new(of: u64, is_random: bool, visible: bool) -> ExploreBar {
+        let bar = styled(visible);
+        bar.set_prefix("exploring");
+        bar.set_length(of);
+        ExploreBar { bar, is_random }
+    }
+
+    /// The next scenario begins.
+    pub fn begin(&self, scenario: &'static str) {
+        self.bar.set_position(0);
+        self.bar.set_message(scenario);
+    }
+
+    /// Shows how far the search is.
+    pub fn show(&self, progress: SearchProgress) {
+        self.bar.set_position(progress.done);
+        if !self.is_random {
+            self.bar.set_prefix(format!("depth {}", progress.depth));
+        }
+    }
+
+    /// Clears the line.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -34,8 +34,14 @@ const EXPERIMENTS: [&str; 8] = [
 
 #[test]
 fn help_has_an_example_for_every_command() {
-    let mut commands: Vec<Vec<&str>> =
-        vec![vec![], vec!["bench"], vec!["check"], vec!["reproduce"], vec!["managers"]];
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec![],
+        vec!["bench"],
+        vec!["check"],
+        vec!["reproduce"],
+        vec!["managers"],
+        vec!["explore"],
+    ];
     for what in ["list", "replace", "recover", "add"] {
         commands.push(vec!["managers", what]);
     }

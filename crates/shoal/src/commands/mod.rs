@@ -9,6 +9,7 @@
 mod bench;
 mod chaos;
 mod check;
+mod explore;
 mod local;
 mod managers;
 mod reproduce;
@@ -40,6 +41,7 @@ enum Subcommands {
     Bench(bench::Bench),
     Chaos(chaos::Chaos),
     Check(check::Check),
+    Explore(explore::Explore),
     Local(local::LocalCommand),
     Managers(managers::Managers),
     Reproduce(reproduce::Reproduce),
@@ -91,6 +93,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Subcommands::Bench(bench) => bench.run(),
         Subcommands::Chaos(chaos) => chaos.run(),
         Subcommands::Check(check) => check.run(),
+        Subcommands::Explore(explore) => explore.run(),
         Subcommands::Local(local) => local.run(),
         Subcommands::Managers(managers) => managers.run(),
         Subcommands::Reproduce(reproduce) => reproduce.run(),
