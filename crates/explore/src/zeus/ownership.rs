@@ -338,7 +338,7 @@ impl Step<'_> {
         }
     }
 
-    /// An arbiter that has stayed invalid sends the INV again, unchanged but for whom it is sent to.
+    /// An arbiter that has stayed invalid sends the INV again, unchanged but for its arbiters and where ACKs go.
     pub(super) fn replay_record(&mut self, node: NodeId, granule: Granule) {
         let Some(pending) = &self.holding(node, granule).pending else { return };
         let mut inv = pending.inv.clone();
