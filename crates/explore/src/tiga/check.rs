@@ -49,7 +49,7 @@ impl Tiga {
         self.participants(id).try_for_each(|shard| self.check_kept(state, shard, id, outcome))
     }
 
-    /// In a state where nothing can happen any more, everything is committed, whatever crashed.
+    /// In a state where nothing can happen any more, everything is committed, even after crashes.
     pub(super) fn check_all_committed(&self, state: &State) -> Result<(), Violation> {
         let all = (1u32 << self.scenario.transactions.len()) - 1;
         let open = all as u8 & !state.committed;

@@ -20,9 +20,6 @@ const T: TableId = TableId(0);
 const HERE: ShardId = ShardId(0);
 const OTHER: NodeId = NodeId(1);
 
-/// Its worker that this one sends to.
-const OTHER_WORKER: WorkerPlace = WorkerPlace { node: OTHER, worker: WorkerId(0) };
-
 /// The worker of the node that leads the first of two shards, on which keys below `m` live.
 struct Hand {
     worker: TwoPhaseCommit,
@@ -110,7 +107,12 @@ impl Hand {
 
     /// The other node says something.
     fn hear(&mut self, message: TwoPhaseCommitMessage) -> Vec<TwoPhaseCommitMessage> {
-        self.step(EngineEvent::Received { from: OTHER_WORKER, message })
+        self.step(EngineEvent::Received { from: self.other(), message })
+    }
+
+    /// The worker of the other node that has the number of this one: no other exchanges messages with it.
+    fn other(&self) -> WorkerPlace {
+        self.worker.runtime.peer(OTHER)
     }
 
     /// What it says. How many entries it has proposed is counted.
@@ -123,7 +125,7 @@ impl Hand {
         for effect in effects.effects {
             match effect {
                 EngineEffect::Send { to, message } => {
-                    assert_eq!(to, OTHER_WORKER);
+                    assert_eq!(to, self.other());
                     said.push(message);
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
@@ -160,7 +162,7 @@ impl Hand {
             leadership: FIRST_EPOCH,
         };
         let message = TwoPhaseCommitMessage::Request { header, request };
-        only_reply(self.step(EngineEvent::Received { from: OTHER_WORKER, message }))
+        only_reply(self.step(EngineEvent::Received { from: self.other(), message }))
     }
 
     fn reply(
@@ -173,7 +175,7 @@ impl Hand {
         };
         let BranchHeader { transaction, shard, step, .. } = *header;
         let message = TwoPhaseCommitMessage::Reply { transaction, shard, step, reply };
-        self.step(EngineEvent::Received { from: OTHER_WORKER, message })
+        self.step(EngineEvent::Received { from: self.other(), message })
     }
 
     /// Runs a transaction. The cell has its outcome, once it is told.
