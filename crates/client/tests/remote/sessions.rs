@@ -271,7 +271,6 @@ fn echo(what: ClientRequest) -> Option<ClientReply> {
     }
 }
 
-/// Over one connection, late, repeated, and in any order.
 /// A transaction that ends before it would ask again leaves that to the next.
 #[test]
 fn a_registration_that_was_not_heard_is_asked_for_by_the_next_transaction() {
@@ -291,6 +290,7 @@ fn a_registration_that_was_not_heard_is_asked_for_by_the_next_transaction() {
     assert_eq!(short(&cluster.asked()), ["0: get a", "1: Commit"]);
 }
 
+/// Over one connection, late, repeated, and in any order.
 #[test]
 fn every_answer_reaches_whoever_asked() {
     const EACH: u32 = 60;
