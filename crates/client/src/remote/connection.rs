@@ -9,6 +9,10 @@
 //! made of what the worker has registered the connection under, once for all of them, and a number. Numbers are given
 //! and sent under one lock, in their order, since a worker begins few sessions with lower numbers than it has heard of.
 //! Where the worker does not know a session, it may have forgotten the connection: then that registers again.
+//!
+//! A worker may pass over what it is asked, as one without a lease does. So the connection asks again to be registered
+//! once a session has waited for that in vain, be it that its transaction asks again or that it ends before it would
+//! have: its deadline, or the node's silence, may come first.
 
 use super::environment::{EnvironmentConnection, Incoming, Outgoing};
 use super::lock;
@@ -131,8 +135,8 @@ impl NodeConnection {
 
     /// Sends again what may have been lost, and probes the node.
     pub(super) fn ask_again(&self, session: &SharedSession, client_shared: &ClientShared) {
+        lock(&self.book).doubt_registration();
         self.act(session, ClientSession::send_again);
-        lock(&self.book).register_again();
         self.probe(client_shared);
     }
 
@@ -253,17 +257,26 @@ impl OpenSessions {
         }
     }
 
-    /// Asks to be registered, once more if that was asked for already.
+    /// Asks to be registered.
     fn register(&mut self) {
         self.registration = Registration::Asked;
         self.send(FromClient::Request(ClientRequest::Register));
     }
 
-    /// The worker may not have heard that it is to register the connection.
-    fn register_again(&mut self) {
-        match self.registration {
-            Registration::Asked => self.register(),
-            Registration::None | Registration::Granted(_) => {}
+    /// The worker may not have heard that it is to register the connection: the next session that needs a name has it
+    /// asked once more.
+    fn doubt_registration(&mut self) {
+        if let Registration::Asked = self.registration {
+            self.registration = Registration::None;
+        }
+    }
+
+    /// A session that is over needs no name any more. If it waited for one, that was in vain.
+    fn give_up_name(&mut self, session: &SharedSession) {
+        let place = self.unnamed.iter().position(|waiting| Arc::ptr_eq(waiting, session));
+        if let Some(place) = place {
+            self.unnamed.remove(place);
+            self.doubt_registration();
         }
     }
 
@@ -311,10 +324,11 @@ impl OpenSessions {
         }
         steps.send(&mut out);
         out.into_iter().for_each(|request| self.send(FromClient::Request(request)));
-        if steps.is_over()
-            && let Some(number) = steps.number()
-        {
-            self.sessions.remove(&number);
+        if steps.is_over() {
+            match steps.number() {
+                Some(number) => drop(self.sessions.remove(&number)),
+                None => self.give_up_name(session),
+            }
         }
     }
 }
@@ -322,3 +336,6 @@ impl OpenSessions {
 /// A message that makes no sense.
 #[derive(Debug)]
 pub(super) struct MalformedReply;
+
+#[cfg(test)]
+mod tests;

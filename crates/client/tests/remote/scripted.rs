@@ -69,6 +69,8 @@ struct Plot {
     opened: Vec<Asked>,
     /// So many of those are not heard yet.
     unheard: usize,
+    /// So many requests to register a connection are not heard yet.
+    unheard_registrations: usize,
     directory: Directory,
     /// Nodes that say nothing at all, not even where everything is.
     hung: Vec<NodeId>,
@@ -114,6 +116,10 @@ impl Core for Actor {
             FromClient::Status | FromClient::Isolate(_) => return,
         };
         if what == ClientRequest::Register {
+            if plot.unheard_registrations > 0 {
+                plot.unheard_registrations -= 1;
+                return;
+            }
             if plot.cut_off.iter().all(|(node, _)| *node != self.node) {
                 let reply = ClientReply::Registered { registration: REGISTRATION };
                 out.to_client(client, encode(&ToClient::Reply(reply)));
@@ -195,6 +201,7 @@ impl Scripted {
             asked: Vec::new(),
             opened: Vec::new(),
             unheard: 0,
+            unheard_registrations: 0,
             directory,
             hung: Vec::new(),
             cut_off: Vec::new(),
@@ -234,6 +241,11 @@ impl Scripted {
     /// The next so many requests for sessions are not heard.
     pub fn lose_opens(&self, count: usize) {
         lock(&self.plot).unheard = count;
+    }
+
+    /// The next so many requests to register a connection are not heard, as by a node without a lease.
+    pub fn lose_registrations(&self, count: usize) {
+        lock(&self.plot).unheard_registrations = count;
     }
 
     /// Waits until something was asked.

@@ -271,6 +271,25 @@ fn echo(what: ClientRequest) -> Option<ClientReply> {
     }
 }
 
+/// A transaction that ends before it would ask again leaves that to the next.
+#[test]
+fn a_registration_that_was_not_heard_is_asked_for_by_the_next_transaction() {
+    let cluster = Scripted::start(1, |_| Do::Naturally);
+    cluster.lose_registrations(2);
+    block_on(async {
+        let db = cluster.connect().await;
+        let people = db.table("people").expect("a table");
+        for _ in 0..2 {
+            let hasty = db.with_deadline(Duration::from_millis(20));
+            let read = hasty.transact(async |tx| tx.get(people, b"a").await.map(drop)).await;
+            let is_unanswered = matches!(read, Err(Error::Aborted(Aborted::Unanswered(_))));
+            assert!(is_unanswered, "{read:?}");
+        }
+        db.transact(async |tx| tx.get(people, b"a").await.map(drop)).await.expect("registered");
+    });
+    assert_eq!(short(&cluster.asked()), ["0: get a", "1: Commit"]);
+}
+
 /// Over one connection, late, repeated, and in any order.
 #[test]
 fn every_answer_reaches_whoever_asked() {

@@ -77,6 +77,7 @@ mod tests {
                 let method = SearchMethod::RandomWalks(bounds);
                 let found = (PROTOCOL.explore)(scenario, &[], method, &mut |_| {});
                 assert!(found.counterexample.is_none(), "{}: {found:#?}", scenario.name);
+                assert!(found.ends > 0, "no walk through {} ends", scenario.name);
             }
         }
     }

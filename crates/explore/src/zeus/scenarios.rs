@@ -291,6 +291,7 @@ fn failures(name: &str) -> Scenario {
                 losses: 1,
                 duplicates: 2,
                 early_timers: 2,
+                requests: 8,
                 ..Budget::default()
             };
             scenario(&[0, 1, 2], &[(0, &[1, 2]), (1, &[0, 2])], transactions)
