@@ -37,7 +37,6 @@
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
-//! | `snapshot_sender.rs`, `snapshot_receiver.rs` | snapshots under way: chunks, acknowledgements, repetition | |
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
@@ -85,8 +84,6 @@ mod sizes;
 mod slices;
 mod snapshot;
 mod snapshot_chunk;
-mod snapshot_receiver;
-mod snapshot_sender;
 mod stable_prefix;
 mod staged_certification;
 mod unanswered;
@@ -128,12 +125,13 @@ use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use slices::PausedCertification;
-use snapshot_receiver::SnapshotReceivers;
-use snapshot_sender::SnapshotSenders;
+use snapshot::SnapshotScope;
+use snapshot_chunk::SnapshotChunk;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -172,8 +170,8 @@ pub struct Mako {
     /// Passes over stores that look for what was rolled back.
     collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
-    snapshot_senders: SnapshotSenders,
-    snapshot_receivers: SnapshotReceivers,
+    snapshot_senders: SnapshotSenders<SnapshotScope>,
+    snapshot_receivers: SnapshotReceivers<SnapshotChunk>,
 }
 
 impl Engine for Mako {
@@ -302,7 +300,7 @@ impl Engine for Mako {
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
-        let snapshot_senders = self.snapshot_senders.pending();
+        let [_, snapshot_senders] = self.snapshot_senders.sizes();
         self.held()
             + led
             + self.follower_replays.pending()

@@ -314,6 +314,8 @@ impl Engine for TwoPhaseCommit {
         self.tell_decisions(now, effects);
         self.close_batches(now, effects);
         self.set_timer(now, effects);
+        self.senders.assert_invariants();
+        self.receivers.assert_invariants();
     }
 
     fn local(&self) -> LocalDatabase {
