@@ -33,7 +33,6 @@
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
-//! | `deferred_requests.rs` | requests to shards that are being recovered | |
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
@@ -52,7 +51,6 @@
 
 mod commit_waits;
 mod coordinator;
-mod deferred_requests;
 mod dependencies;
 mod due;
 mod durability_wait;
@@ -102,7 +100,6 @@ pub use shared::MakoShared;
 use bytes::Bytes;
 use commit_waits::{CommitWaiter, CommitWaits};
 use coordinator::Coordinator;
-use deferred_requests::DeferredRequests;
 use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
@@ -112,7 +109,7 @@ use leader_shard::LeaderShard;
 use leader_shards::LeaderShards;
 use live_epochs::LiveEpochs;
 use loss::Losses;
-use message::MakoReply;
+use message::{MakoReply, MakoRequest};
 use participant::MakoBranch;
 use piece::StreamEntry;
 use rollback_collection::RollbackCollections;
@@ -121,6 +118,7 @@ use shoal_engine::engine::{
     Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -166,7 +164,7 @@ pub struct Mako {
     /// The nodes that this worker has not heard for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
-    deferred: DeferredRequests,
+    deferred: DeferredRequests<MakoRequest>,
     /// Passes over stores that look for what was rolled back.
     collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
