@@ -5,6 +5,7 @@
 //!   ──► executing: the body runs ──────► committing: the engine's state ──► told
 //!            │ no answer: its body is told      │ no answer: the engine aborts it
 //! ```
+//! Invariant: a number stands for one transaction, which is kept once.
 
 use super::remote_branches::RemoteBranches;
 use super::request_retransmission::BranchKey;
@@ -59,7 +60,9 @@ impl<C: CommitState> CoordinatedTransactions<C> {
     /// Its commit waits for something.
     pub fn keep(&mut self, commit: C) {
         let sequence = commit.remote_branches().id.sequence;
-        self.by_sequence.insert(sequence, CoordinatedTransaction::Committing(commit));
+        let before = self.by_sequence.insert(sequence, CoordinatedTransaction::Committing(commit));
+        let waits = matches!(before, Some(CoordinatedTransaction::Committing(_)));
+        assert!(!waits, "{sequence} waits twice");
     }
 
     /// It has nothing to do with other nodes any more, or goes on at once.
@@ -81,6 +84,14 @@ impl<C: CommitState> CoordinatedTransactions<C> {
             CoordinatedTransaction::Executing(_) => None,
             CoordinatedTransaction::Committing(commit) => Some(commit),
         }
+    }
+
+    /// The states of all of those whose bodies are done, in the order of their numbers.
+    pub fn commits_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        self.by_sequence.values_mut().filter_map(|transaction| match transaction {
+            CoordinatedTransaction::Executing(_) => None,
+            CoordinatedTransaction::Committing(commit) => Some(commit),
+        })
     }
 
     /// Takes out a transaction whose body is done; one whose body runs stays.
@@ -214,11 +225,22 @@ mod tests {
         assert!(all.take_commit(1).is_none() && all.take_commit(9).is_none());
         assert!(all.take_commit_if(3, |commit| !commit.is_delegated).is_none());
         assert!(all.commit(1).is_none() && all.commit(3).is_some());
+        let done: Vec<u64> = all.commits_mut().map(|it| it.remote_branches.id.sequence).collect();
+        assert_eq!(done, [2, 3, 4]);
         let taken = all.take_commits(|commit| !commit.is_delegated);
         let taken: Vec<u64> = taken.iter().map(|it| it.remote_branches.id.sequence).collect();
         assert_eq!(taken, [2, 4]);
         all.remove(1);
         assert!(all.take_commit(3).is_some());
         assert_eq!(all.len(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "1 waits twice")]
+    fn a_transaction_is_kept_once() {
+        let mut all = CoordinatedTransactions::<Commit>::default();
+        for _ in 0..2 {
+            all.keep(Commit { remote_branches: asking(1), is_delegated: false });
+        }
     }
 }

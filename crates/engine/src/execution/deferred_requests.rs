@@ -1,5 +1,7 @@
 //! Requests to branches on shards that this node is about to lead: they wait until the shard is served, bounded in time and
 //! number. A coordinator sends its request again much later than a shard is recovered.
+//!
+//! Invariant: no more of them wait than [`Limits::queue_max`].
 
 use super::limits::Limits;
 use super::participant_table::BranchHeader;
@@ -50,24 +52,16 @@ impl<R> DeferredRequests<R> {
         has_room
     }
 
-    /// Takes out those whose shards are `served`, and drops those that have waited too long. Returns the first, and how many
-    /// the others are.
-    pub fn take(
+    /// Takes out the first that may go on, since its shard is `served` or it has waited too long. Those before it keep their
+    /// places.
+    pub fn next(
         &mut self,
         now: Time,
         served: impl Fn(ShardId) -> bool,
-    ) -> (Vec<DeferredRequest<R>>, u64) {
-        let (mut due, mut late) = (Vec::new(), 0);
-        for deferred in std::mem::take(&mut self.queue) {
-            if served(deferred.header.shard) {
-                due.push(deferred);
-            } else if deferred.until > now {
-                self.queue.push_back(deferred);
-            } else {
-                late += 1;
-            }
-        }
-        (due, late)
+    ) -> Option<DeferredRequest<R>> {
+        let is_due = |it: &DeferredRequest<R>| it.until <= now || served(it.header.shard);
+        let at = self.queue.iter().position(is_due)?;
+        self.queue.remove(at)
     }
 
     /// The node is not about to lead this shard any more.
@@ -77,7 +71,7 @@ impl<R> DeferredRequests<R> {
 
     /// When the first has waited too long.
     pub fn next_due(&self) -> Option<Time> {
-        self.queue.front().map(|deferred| deferred.until)
+        self.queue.iter().map(|deferred| deferred.until).min()
     }
 
     /// Is there none?
@@ -88,6 +82,12 @@ impl<R> DeferredRequests<R> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Asserts the invariant above.
+    pub fn assert_invariants(&self, limits: &Limits) {
+        let (waiting, most) = (self.queue.len(), limits.queue_max);
+        assert!(waiting <= most, "{waiting} requests wait, of {most}");
     }
 }
 
@@ -112,10 +112,27 @@ mod tests {
         assert!(defer(0, "one") && defer(1, "two") && defer(0, "three"));
         assert!(!defer(0, "four"), "there are too many");
         assert_eq!(requests.next_due(), Some(Time(1) + limits.queue_wait_max));
-        let (served, late) = requests.take(Time(2), |shard| shard == ShardId(0));
-        let served: Vec<&str> = served.into_iter().map(|it| it.request).collect();
-        assert_eq!((served, late, requests.len()), (vec!["one", "three"], 0, 1));
-        let (served, late) = requests.take(Time(1) + limits.queue_wait_max, |_| false);
-        assert_eq!((served.len(), late, requests.is_empty()), (0, 1, true));
+        requests.assert_invariants(&limits);
+        let next = |requests: &mut DeferredRequests<_>, now, served: Option<u32>| {
+            let next = requests.next(now, |shard| Some(shard.0) == served);
+            next.map(|it| it.request)
+        };
+        assert_eq!(next(&mut requests, Time(2), None), None, "it is early");
+        assert_eq!(next(&mut requests, Time(2), Some(0)), Some("one"));
+        assert_eq!(next(&mut requests, Time(2), Some(0)), Some("three"), "another waits before it");
+        assert_eq!(next(&mut requests, Time(2), Some(0)), None);
+        let late = Time(1) + limits.queue_wait_max;
+        assert_eq!(next(&mut requests, late, None), Some("two"), "it has waited too long");
+        assert!(requests.is_empty() && requests.next_due().is_none());
+    }
+
+    #[test]
+    fn requests_to_a_shard_that_this_node_is_not_to_lead_are_forgotten() {
+        let (limits, mut requests) = (Limits::default(), DeferredRequests::default());
+        assert!(requests.defer(Time(1), &limits, NodeId(1), &header(0), "one"));
+        assert!(requests.defer(Time(1), &limits, NodeId(1), &header(1), "two"));
+        requests.forget(ShardId(0));
+        let next = requests.next(Time(2), |_| true).map(|it| it.request);
+        assert_eq!((next, requests.len()), (Some("two"), 0));
     }
 }

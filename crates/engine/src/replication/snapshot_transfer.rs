@@ -12,7 +12,18 @@
 //! under way; a sender that hears nothing sends again from where the receiver is, and gives up after a while. The stream
 //! asks again when the receiver speaks.
 //!
+//! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: so a copy
+//! that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and the answer tells
+//! whether the receiver still has the rest. One that has forgotten begins again from the first part.
+//!
 //! What a part holds, and what is known when a copy is whole, is an engine's own.
+//!
+//! Invariants:
+//!
+//! - Each replica is given at most one copy of a shard, and takes at most one of a shard at a time.
+//! - At most [`WINDOW`] parts of a copy are sent and not acknowledged, and they begin in the order in which they were sent.
+//! - None was repeated more than [`REPEATS_MAX`] times.
+//! - Parts that wait for their turn begin where the copy has come or behind that, and there are at most [`WINDOW`] and one.
 
 use bytes::Bytes;
 use shoal_store::WalkPlace;
@@ -47,7 +58,7 @@ pub struct CopyKey {
     pub at: usize,
     /// The other node.
     pub peer: NodeId,
-    /// Which of the copies that its sender gives.
+    /// Like no other's, of any sender.
     pub copy: u64,
 }
 
@@ -62,6 +73,17 @@ pub struct SnapshotHead {
     pub length: u64,
     /// What it says, in the engine's own form.
     pub state: Bytes,
+}
+
+/// The next part to be sent. `C` is what its engine has to know of the copy.
+#[derive(Debug, Clone)]
+pub struct NextPart<C> {
+    /// Of which copy.
+    pub key: CopyKey,
+    /// Where it begins.
+    pub from: WalkPlace,
+    /// What the engine said of the copy when it began.
+    pub context: C,
 }
 
 /// A copy that is given.
@@ -86,6 +108,10 @@ struct SnapshotSender<C> {
 }
 
 impl<C> SnapshotSender<C> {
+    fn key(&self) -> CopyKey {
+        CopyKey { at: self.head.at, peer: self.head.to, copy: self.copy }
+    }
+
     /// Where the first part begins that is not acknowledged.
     fn first(&self) -> Option<&WalkPlace> {
         self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
@@ -144,32 +170,32 @@ pub struct SnapshotSenders<C> {
     senders: Vec<SnapshotSender<C>>,
     /// When the next part may be sent.
     next_at: Time,
+    /// A copy has begun, has come further, or who leads has changed, since the worker looked last.
+    has_news: bool,
 }
 
 impl<C> Default for SnapshotSenders<C> {
     fn default() -> Self {
-        SnapshotSenders { senders: Vec::new(), next_at: Time::ZERO }
+        SnapshotSenders { senders: Vec::new(), next_at: Time::ZERO, has_news: false }
     }
 }
 
-impl<C> SnapshotSenders<C> {
-    /// A receiver lacks entries that are cut. Goes on with the copy that it is given already, if there is one; otherwise
-    /// `begin` makes another.
-    pub fn ask(
-        &mut self,
-        now: Time,
-        (at, to): (usize, NodeId),
-        begin: impl FnOnce() -> (u64, SnapshotHead, C),
-    ) {
+impl<C: Clone> SnapshotSenders<C> {
+    /// A receiver lacks entries that are cut. Goes on with the copy that it is given already, and says whether there is one:
+    /// otherwise another has to begin.
+    pub fn ask_again(&mut self, now: Time, (at, to): (usize, NodeId)) -> bool {
         let known = self.senders.iter_mut().find(|it| (it.head.at, it.head.to) == (at, to));
-        if let Some(known) = known {
-            if known.is_over() {
-                known.next = Some(known.last.clone());
-            }
-            (known.wanted, known.active_at, known.repeats) = (true, now, 0);
-            return;
+        let Some(known) = known else { return false };
+        if known.is_over() {
+            known.next = Some(known.last.clone());
         }
-        let (copy, head, context) = begin();
+        (known.wanted, known.active_at, known.repeats) = (true, now, 0);
+        self.has_news = true;
+        true
+    }
+
+    /// Begins to give a copy under this number to a receiver that is given none.
+    pub fn begin(&mut self, now: Time, copy: u64, head: SnapshotHead, context: C) {
         self.senders.push(SnapshotSender {
             copy,
             head,
@@ -181,21 +207,27 @@ impl<C> SnapshotSenders<C> {
             active_at: now,
             repeats: 0,
         });
+        self.has_news = true;
     }
 
     /// The receiver of a copy has everything before `reached`; all of it, where there is no place. Says whether there is
     /// such a copy.
     pub fn acknowledge(&mut self, now: Time, key: CopyKey, reached: Option<WalkPlace>) -> bool {
-        let CopyKey { at, peer, copy } = key;
-        let mut senders = self.senders.iter_mut();
-        let sender = senders.find(|it| (it.head.at, it.head.to, it.copy) == (at, peer, copy));
-        let Some(sender) = sender else { return false };
+        let Some(sender) = self.senders.iter_mut().find(|it| it.key() == key) else {
+            return false;
+        };
         let gets_on = reached != Some(WalkPlace::default());
         if sender.advance(reached) {
             sender.active_at = now;
             sender.repeats = if gets_on { 0 } else { sender.repeats };
+            self.has_news = true;
         }
         true
+    }
+
+    /// Who leads has changed: some may be no more this node's to give.
+    pub fn look_again(&mut self) {
+        self.has_news |= !self.senders.is_empty();
     }
 
     /// Ends what is over, in vain, or not for this node to give any more, and has the rest sent again that was not
@@ -208,6 +240,7 @@ impl<C> SnapshotSenders<C> {
         gives: impl Fn(&SnapshotHead) -> bool,
         mut tell: impl FnMut(&SnapshotHead),
     ) {
+        self.has_news = false;
         for place in (0..self.senders.len()).rev() {
             let sender = &mut self.senders[place];
             // Perhaps this node has not heard who leads.
@@ -227,31 +260,36 @@ impl<C> SnapshotSenders<C> {
         }
     }
 
-    /// The next part to be sent, if it is time for one: `part` makes it, of the copy's number and head, what the engine knows of
-    /// it, and where the part begins; it returns where the next one begins, and the bytes of this one. `None`: it cannot be
-    /// made now.
-    pub fn send_next(
-        &mut self,
-        now: Time,
-        part: impl FnOnce(u64, &SnapshotHead, &C, &WalkPlace) -> Option<(Option<WalkPlace>, usize)>,
-    ) {
+    /// The next part to be sent, if it is time for one. Each copy has its turn. Once the part is sent,
+    /// [`sent`](SnapshotSenders::sent) has to be told; where it cannot be made now, its copy comes again after the others.
+    pub fn next_part(&mut self, now: Time) -> Option<NextPart<C>> {
         if self.next_at > now || !self.have_room() {
-            return;
+            return None;
         }
-        let Some(place) = self.senders.iter().position(SnapshotSender::has_room) else { return };
+        let place = self.senders.iter().position(SnapshotSender::has_room)?;
         self.next_at = now + PAUSE;
-        let sender = &mut self.senders[place];
-        let Some(from) = sender.next.clone() else { return };
-        if let Some((until, bytes)) = part(sender.copy, &sender.head, &sender.context, &from) {
-            sender.sent.push_back((from.clone(), bytes));
-            (sender.next, sender.last, sender.active_at) = (until, from, now);
-        }
-        self.senders.rotate_left(place + 1); // Each in its turn.
+        self.senders.rotate_left(place + 1);
+        let sender = self.senders.last()?;
+        let (from, context) = (sender.next.clone()?, sender.context.clone());
+        Some(NextPart { key: sender.key(), from, context })
+    }
+
+    /// This part is sent, of so many bytes; the next one begins at `until`, if there is one.
+    pub fn sent(&mut self, now: Time, part: &NextPart<C>, bytes: usize, until: Option<WalkPlace>) {
+        let mut senders = self.senders.iter_mut().rev();
+        let sender = senders.find(|it| it.key() == part.key).expect("its part was next");
+        sender.sent.push_back((part.from.clone(), bytes));
+        (sender.next, sender.last, sender.active_at) = (until, part.from.clone(), now);
     }
 
     fn have_room(&self) -> bool {
         let sent = self.senders.iter().flat_map(|sender| &sender.sent);
         sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
+    }
+
+    /// Is there something to do?
+    pub fn is_due(&self, now: Time, retry_after: Duration) -> bool {
+        self.has_news || self.next_due(retry_after).is_some_and(|at| at <= now)
     }
 
     /// When to go on.
@@ -278,6 +316,19 @@ impl<C> SnapshotSenders<C> {
     pub fn sizes(&self) -> [usize; 2] {
         let open = self.senders.iter().filter(|sender| !sender.is_over()).count();
         [self.senders.len(), open]
+    }
+
+    /// Asserts the invariants above.
+    pub fn assert_invariants(&self) {
+        for (place, sender) in self.senders.iter().enumerate() {
+            let (key, SnapshotSender { sent, repeats, .. }) = (sender.key(), sender);
+            assert!(sent.len() <= WINDOW, "{key:?} has {} parts under way", sent.len());
+            assert!(*repeats <= REPEATS_MAX, "{key:?} was repeated {repeats} times");
+            let mut others = self.senders[..place].iter().map(SnapshotSender::key);
+            let is_other = |other: CopyKey| (other.at, other.peer) != (key.at, key.peer);
+            assert!(others.all(is_other), "{} is given two copies: {key:?}", key.peer);
+            debug_assert!(sent.iter().map(|(start, _)| start).is_sorted(), "{key:?}: {sent:?}");
+        }
     }
 }
 
@@ -327,7 +378,7 @@ impl<P> SnapshotReceivers<P> {
             let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
             self.receivers.push(SnapshotReceiver { key, heard_at: now, reached, early });
         }
-        let Some(receiver) = self.receivers.iter_mut().find(|it| it.key == key) else { return };
+        let Some(receiver) = self.get_mut(key) else { return };
         receiver.heard_at = now;
         let is_next = receiver.reached.as_ref() == Some(&begins);
         let is_to_come = receiver.reached.as_ref().is_some_and(|reached| *reached <= begins);
@@ -338,13 +389,13 @@ impl<P> SnapshotReceivers<P> {
 
     /// The part whose turn it is, if it is here.
     pub fn next(&mut self, key: CopyKey) -> Option<P> {
-        let receiver = self.receivers.iter_mut().find(|it| it.key == key)?;
+        let receiver = self.get_mut(key)?;
         receiver.early.remove(receiver.reached.as_ref()?)
     }
 
     /// Everything before `reached` is in the store; all of the copy, where there is no place.
     pub fn advance(&mut self, key: CopyKey, reached: Option<WalkPlace>) {
-        let Some(receiver) = self.receivers.iter_mut().find(|it| it.key == key) else { return };
+        let receiver = self.get_mut(key).expect("its part was taken");
         let is_to_come = |begins: &WalkPlace| reached.as_ref().is_some_and(|place| begins >= place);
         receiver.early.retain(|begins, _| is_to_come(begins));
         receiver.reached = reached;
@@ -365,6 +416,23 @@ impl<P> SnapshotReceivers<P> {
     /// How many copies are kept.
     pub fn size(&self) -> usize {
         self.receivers.len()
+    }
+
+    fn get_mut(&mut self, key: CopyKey) -> Option<&mut SnapshotReceiver<P>> {
+        self.receivers.iter_mut().find(|it| it.key == key)
+    }
+
+    /// Asserts the invariants above.
+    pub fn assert_invariants(&self) {
+        for (place, receiver) in self.receivers.iter().enumerate() {
+            let SnapshotReceiver { key, reached, early, .. } = receiver;
+            let mut others = self.receivers[..place].iter().map(|other| other.key.at);
+            assert!(others.all(|at| at != key.at), "two copies are taken: {key:?}");
+            assert!(early.len() <= WINDOW + 1, "{key:?} keeps {} parts", early.len());
+            let first = early.first_key_value().map(|(begins, _)| begins);
+            let is_behind = first.is_none_or(|first| Some(first) >= reached.as_ref());
+            assert!(is_behind && (reached.is_some() || early.is_empty()), "{key:?}: {reached:?}");
+        }
     }
 }
 
@@ -392,7 +460,8 @@ mod tests {
     fn senders() -> SnapshotSenders<()> {
         let mut senders = SnapshotSenders::default();
         let head = SnapshotHead { at: 0, to: TO, length: 7, state: Bytes::new() };
-        senders.ask(Time(1), (0, TO), || (5, head, ()));
+        assert!(!senders.ask_again(Time(1), (0, TO)));
+        senders.begin(Time(1), 5, head, ());
         senders
     }
 
@@ -402,12 +471,10 @@ mod tests {
         now: Time,
         until: Option<&[u8]>,
     ) -> Option<WalkPlace> {
-        let mut begun = None;
-        senders.send_next(now, |_, _, (), from| {
-            begun = Some(from.clone());
-            Some((until.map(place), 10))
-        });
-        begun
+        let part = senders.next_part(now)?;
+        senders.sent(now, &part, 10, until.map(place));
+        senders.assert_invariants();
+        Some(part.from)
     }
 
     const KEY: CopyKey = CopyKey { at: 0, peer: TO, copy: 5 };
@@ -434,6 +501,47 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_looks_at_its_copies_when_one_has_news_or_time_has_come() {
+        let mut senders = senders();
+        let mut now = Time(1);
+        let is_news = |senders: &mut SnapshotSenders<()>, now| {
+            let is_due = senders.is_due(now, RETRY);
+            senders.turn(now, RETRY, |_| true, |_| ());
+            is_due
+        };
+        assert!(is_news(&mut senders, now), "it has begun");
+        send(&mut senders, now, None);
+        assert!(!is_news(&mut senders, now), "the last part is under way");
+        senders.look_again();
+        assert!(is_news(&mut senders, now), "who leads has changed");
+        assert!(senders.acknowledge(now, KEY, None));
+        assert!(is_news(&mut senders, now), "it has come further");
+        assert!(senders.acknowledge(now, KEY, None));
+        assert!(!is_news(&mut senders, now), "that was said before");
+        assert!(senders.ask_again(now, (0, TO)));
+        assert!(is_news(&mut senders, now), "the stream asks again");
+        now = now + PAUSE;
+        assert_eq!(
+            send(&mut senders, now, None),
+            Some(WalkPlace::default()),
+            "the last part again"
+        );
+        assert!(!senders.is_due(now, RETRY) && senders.is_due(now + RETRY, RETRY));
+        let mut none = SnapshotSenders::<()>::default();
+        none.look_again();
+        assert!(!none.is_due(now, RETRY) && none.next_due(RETRY).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "is given two copies")]
+    fn a_replica_is_given_one_copy_of_a_shard() {
+        let mut senders = senders();
+        let head = SnapshotHead { at: 0, to: TO, length: 9, state: Bytes::new() };
+        senders.begin(Time(1), 6, head, ());
+        senders.assert_invariants();
+    }
+
+    #[test]
     fn a_copy_for_a_receiver_that_is_silent_is_given_up() {
         let mut senders = senders();
         let (mut now, mut told) = (Time(1), 0);
@@ -452,6 +560,7 @@ mod tests {
         let arrive = |receivers: &mut SnapshotReceivers<u32>, key, begins: &[u8], part| {
             let begins = if begins.is_empty() { WalkPlace::default() } else { place(begins) };
             receivers.arrive(Time(1), RETRY, key, begins, part);
+            receivers.assert_invariants();
         };
         arrive(&mut receivers, KEY, b"c", 2);
         assert_eq!((receivers.size(), receivers.next(KEY)), (0, None), "it begins with the first");

@@ -73,7 +73,7 @@ impl Mako {
         self.gossip.assert_invariants(self.runtime.worker_context.place.node);
         self.leader_shards.assert_invariants();
         self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
-        self.deferred.assert_invariants(self.runtime.worker_context.limits.queue_max);
+        self.deferred.assert_invariants(&self.runtime.worker_context.limits);
         self.collections.assert_invariants();
         self.snapshot_senders.assert_invariants();
         self.snapshot_receivers.assert_invariants();

@@ -11,13 +11,13 @@
 //! in a queue that is bounded in time and size. Other shards are not waited for: what was inherited and depends on
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
-use super::deferred_requests::DeferredRequest;
 use super::live_epochs::LiveEpoch;
 use super::piece::ENDS_MAX;
 use super::{Mako, MakoEffects, MakoMessage};
 use crate::message::MakoRequest;
 use crate::observation::MakoObservation;
 use shoal_cluster::manager::{Configuration, Incarnation};
+use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 use std::rc::Rc;
@@ -177,7 +177,7 @@ impl Mako {
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
         self.leader_shards.resign(at);
-        self.deferred.drop_of(shard);
+        self.deferred.forget(shard);
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
@@ -291,10 +291,9 @@ impl Mako {
     /// Keeps a request until the shard is recovered; no longer than a transaction may wait, and no more
     /// of them than may wait.
     pub(super) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
-        let limits = &self.runtime.worker_context.limits;
-        let until = self.runtime.worker_context.now.get() + limits.queue_wait_max;
-        let deferred = DeferredRequest { from, header: *header, request, until };
-        if !self.deferred.push(deferred, limits.queue_max) {
+        let worker_context = &self.runtime.worker_context;
+        let (now, limits) = (worker_context.now.get(), &worker_context.limits);
+        if !self.deferred.defer(now, limits, from, header, request) {
             self.runtime.counters.dropped += 1; // Its coordinator asks again.
         }
     }

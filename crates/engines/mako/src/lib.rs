@@ -33,11 +33,9 @@
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
-//! | `deferred_requests.rs` | requests to shards that are being recovered | |
 //! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
-//! | `snapshot_sender.rs`, `snapshot_receiver.rs` | snapshots under way: chunks, acknowledgements, repetition | |
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
@@ -53,7 +51,6 @@
 
 mod commit_waits;
 mod coordinator;
-mod deferred_requests;
 mod dependencies;
 mod due;
 mod durability_wait;
@@ -85,8 +82,6 @@ mod sizes;
 mod slices;
 mod snapshot;
 mod snapshot_chunk;
-mod snapshot_receiver;
-mod snapshot_sender;
 mod stable_prefix;
 mod staged_certification;
 mod unanswered;
@@ -105,7 +100,6 @@ pub use shared::MakoShared;
 use bytes::Bytes;
 use commit_waits::{CommitWaiter, CommitWaits};
 use coordinator::Coordinator;
-use deferred_requests::DeferredRequests;
 use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
@@ -115,7 +109,7 @@ use leader_shard::LeaderShard;
 use leader_shards::LeaderShards;
 use live_epochs::LiveEpochs;
 use loss::Losses;
-use message::MakoReply;
+use message::{MakoReply, MakoRequest};
 use participant::MakoBranch;
 use piece::StreamEntry;
 use rollback_collection::RollbackCollections;
@@ -124,16 +118,18 @@ use shoal_engine::engine::{
     Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
 };
 use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use slices::PausedCertification;
-use snapshot_receiver::SnapshotReceivers;
-use snapshot_sender::SnapshotSenders;
+use snapshot::SnapshotScope;
+use snapshot_chunk::SnapshotChunk;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -168,12 +164,12 @@ pub struct Mako {
     /// The nodes that this worker has not heard for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
-    deferred: DeferredRequests,
+    deferred: DeferredRequests<MakoRequest>,
     /// Passes over stores that look for what was rolled back.
     collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
-    snapshot_senders: SnapshotSenders,
-    snapshot_receivers: SnapshotReceivers,
+    snapshot_senders: SnapshotSenders<SnapshotScope>,
+    snapshot_receivers: SnapshotReceivers<SnapshotChunk>,
 }
 
 impl Engine for Mako {
@@ -302,7 +298,7 @@ impl Engine for Mako {
 
     fn pending(&self) -> usize {
         let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
-        let snapshot_senders = self.snapshot_senders.pending();
+        let [_, snapshot_senders] = self.snapshot_senders.sizes();
         self.held()
             + led
             + self.follower_replays.pending()

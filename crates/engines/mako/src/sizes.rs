@@ -38,8 +38,8 @@ impl Mako {
             ("requests that are deferred", self.deferred.len()),
             ("what goes on in another step", self.paused.len()),
             ("sweeps", self.collections.len()),
-            ("copies given", self.snapshot_senders.len()),
-            ("copies taken", self.snapshot_receivers.len()),
+            ("copies given", self.snapshot_senders.sizes()[0]),
+            ("copies taken", self.snapshot_receivers.size()),
         ];
         let mut sizes = self.runtime.sizes();
         sizes.extend(own);

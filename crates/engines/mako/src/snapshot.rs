@@ -52,19 +52,12 @@
 //! - Half a copy does no harm: what is there is committed and newer or the same, and what is not comes with
 //!   the entries, or with the next copy, which begins from the first key again.
 //!
-//! Each part begins where the one before has ended. The store changes, and so may these places when something
-//! is sent again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts
-//! at a time are under way; a sender that hears nothing sends again from where the receiver is, and gives up after a
-//! while. The stream asks again when the receiver speaks.
-//!
-//! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: the
-//! entries that the copy stands for are decided for good, and no entry behind them is cut while the copy is kept.
-//! So a copy that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and
-//! the answer tells whether the receiver still has the rest. One that has forgotten begins again from the first part.
+//! `snapshot_transfer.rs` of the engines' shared crate has how parts travel, are repeated and given up. A copy that the stream
+//! asks for again, under a new ballot of its leader, may go on: the entries that it stands for are decided for good, and no
+//! entry behind them is cut while the copy is kept.
 
 use super::options::MakoOptions;
-use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow, form, place};
-use super::snapshot_sender::{NextChunk, SnapshotHandover, SnapshotKey, SnapshotScope};
+use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow};
 use super::stable_prefix::StreamExtent;
 use super::{Mako, MakoEffects, MakoMessage, plausibility};
 use crate::observation::MakoObservation;
@@ -72,11 +65,14 @@ use crate::planted_bugs::MakoPlantedBug;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::replication::replay::publish;
+use shoal_engine::replication::snapshot_transfer::{
+    CopyKey, NextPart, SnapshotHead, place_form as form, place_of as place,
+};
 use shoal_store::{Session, WalkPlace};
 use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
-    Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
 };
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -94,6 +90,15 @@ struct SnapshotMetadata {
     extent: StreamExtent,
     /// The FVWs up to the extent's that do not cover all of their epochs.
     finals: Vec<VectorWatermark>,
+}
+
+/// What the sender of a copy knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SnapshotScope {
+    /// Up to this clock it brings all that is committed.
+    cut: Clock,
+    /// The epochs up to this one were settled when it began.
+    settled: Epoch,
 }
 
 /// Sends snapshots of shards.
@@ -117,7 +122,7 @@ impl Mako {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.snapshot_senders.ask_again((at, to), now) {
+        if self.snapshot_senders.ask_again(now, (at, to)) {
             return;
         }
         let replica = self.shared.replica(shard).expect("held");
@@ -137,16 +142,16 @@ impl Mako {
             finals.filter(|_| !faults.has(MakoPlantedBug::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
         let length = extent.length;
-        let metadata = encode(&SnapshotMetadata { copy, extent, finals });
-        let scope = SnapshotScope { cut, settled, length, metadata };
-        self.snapshot_senders.begin(SnapshotKey { at, peer: to, copy }, scope, now);
+        let state = encode(&SnapshotMetadata { copy, extent, finals });
+        let head = SnapshotHead { at, to, length, state };
+        self.snapshot_senders.begin(now, copy, head, SnapshotScope { cut, settled });
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
     fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.follower_replays.of(at).shard();
-        for SnapshotHandover { to, length, metadata, .. } in self.snapshot_senders.end(at) {
-            effects.push(EngineEffect::Snapshot { shard, to, length, state: metadata });
+        for head in self.snapshot_senders.stop(at) {
+            effects.push(snapshot_of(shard, &head));
         }
     }
 
@@ -158,9 +163,9 @@ impl Mako {
         reached: Option<&(TableId, Bytes)>,
     ) {
         let now = self.runtime.worker_context.now.get();
-        let key = self.place_of(shard).map(|at| SnapshotKey { at, peer: from, copy });
+        let key = self.place_of(shard).map(|at| CopyKey { at, peer: from, copy });
         let reached = reached.map(place);
-        if !key.is_some_and(|key| self.snapshot_senders.acknowledge(key, reached, now)) {
+        if !key.is_some_and(|key| self.snapshot_senders.acknowledge(now, key, reached)) {
             self.runtime.counters.dropped += 1;
         }
     }
@@ -170,22 +175,21 @@ impl Mako {
         let retry_after = self.runtime.worker_context.limits.retry_after;
         let worker_context = &self.runtime.worker_context;
         let shard_of = |at: usize| worker_context.own[at].shard;
-        // Perhaps this node has not heard who leads.
-        let gives = |key: SnapshotKey| {
-            worker_context.leaderships.gives(shard_of(key.at), worker_context.place.node, key.peer)
+        let node = worker_context.place.node;
+        let gives = |head: &SnapshotHead| {
+            worker_context.leaderships.gives(shard_of(head.at), node, head.to)
         };
-        self.snapshot_senders.review((now, retry_after), gives, |handover| {
-            let SnapshotHandover { at, to, length, metadata } = handover;
-            let shard = shard_of(at);
-            effects.push(EngineEffect::Snapshot { shard, to, length, state: metadata });
+        self.snapshot_senders.turn(now, retry_after, gives, |head| {
+            effects.push(snapshot_of(shard_of(head.at), head));
         });
-        if let Some(chunk) = self.snapshot_senders.next_chunk(now) {
-            self.give_part(now, &chunk, effects);
+        if let Some(part) = self.snapshot_senders.next_part(now) {
+            self.give_part(now, &part, effects);
         }
     }
 
-    fn give_part(&mut self, now: Time, chunk: &NextChunk, effects: &mut MakoEffects) {
-        let NextChunk { key: SnapshotKey { at, peer, copy }, from, cut, settled } = chunk.clone();
+    fn give_part(&mut self, now: Time, next: &NextPart<SnapshotScope>, effects: &mut MakoEffects) {
+        let NextPart { key: CopyKey { at, peer, copy }, from, context } = next.clone();
+        let SnapshotScope { cut, settled } = context;
         let own = &self.runtime.worker_context.own[at];
         let Ok(mut session) = own.sessions.take() else { return };
         let (shard, MakoOptions { snapshot_part, faults, .. }) =
@@ -230,7 +234,7 @@ impl Mako {
         let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
         let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
             + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
-        self.snapshot_senders.sent(chunk, bytes, until.clone(), now);
+        self.snapshot_senders.sent(now, next, bytes, until.clone());
         // Asked after the rows were: so what is told of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
         let part = SnapshotChunk {
@@ -291,23 +295,18 @@ impl Mako {
             return;
         };
         let (shard, copy) = (part.shard, part.copy);
-        let (key, now) =
-            (SnapshotKey { at, peer: from, copy }, self.runtime.worker_context.now.get());
-        if place(&part.from) == WalkPlace::default() {
-            let retry_after = self.runtime.worker_context.limits.retry_after;
-            self.snapshot_receivers.begin(key, now, retry_after);
-        }
-        if self.snapshot_receivers.keep(key, part, now) {
-            self.take_in_turn(key, effects);
-        }
+        let (key, now) = (CopyKey { at, peer: from, copy }, self.runtime.worker_context.now.get());
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        self.snapshot_receivers.arrive(now, retry_after, key, place(&part.from), part);
+        self.take_in_turn(key, effects);
         let reached = self.snapshot_receivers.reached(key).map(form);
         let message = MakoMessage::PartTaken { shard, copy, reached };
         effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
     }
 
-    /// Takes the chunks of a copy whose turn it is.
-    fn take_in_turn(&mut self, key: SnapshotKey, effects: &mut MakoEffects) {
-        while let Some(part) = self.snapshot_receivers.next_chunk(key) {
+    /// Takes the parts of a copy whose turn it is.
+    fn take_in_turn(&mut self, key: CopyKey, effects: &mut MakoEffects) {
+        while let Some(part) = self.snapshot_receivers.next(key) {
             if !self.learn_watermarks(&part, effects) {
                 self.runtime.counters.dropped += 1;
                 break; // It says what cannot be.
@@ -469,14 +468,14 @@ impl Mako {
             return false;
         };
         let SnapshotMetadata { copy, extent, finals } = head;
-        let key = SnapshotKey { at, peer: from, copy };
+        let key = CopyKey { at, peer: from, copy };
         let (before, shards) = (
             self.follower_replays.of(at).extent(),
             self.runtime.worker_context.topology.shards() as usize,
         );
         // The epoch after the last FVW is open, or its opening is on its way to this node.
         let known = self.last_epoch().0;
-        self.snapshot_receivers.has_all(key)
+        self.snapshot_receivers.reached(key).is_none()
             && extent.length == length
             && extent.safe >= before.safe
             && plausibility::clock(extent.greatest)
@@ -498,6 +497,12 @@ impl Mako {
         effects.observe(|| MakoObservation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }
+}
+
+/// What a stream is told of a copy.
+fn snapshot_of(shard: ShardId, head: &SnapshotHead) -> EngineEffect<MakoMessage> {
+    let SnapshotHead { to, length, ref state, .. } = *head;
+    EngineEffect::Snapshot { shard, to, length, state: state.clone() }
 }
 
 /// Puts a row where it is not, unless there is a newer one.

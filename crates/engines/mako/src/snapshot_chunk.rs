@@ -3,6 +3,7 @@
 use super::undecided::ChunkOrders;
 use crate::observation::MakoObservation;
 use bytes::Bytes;
+use shoal_engine::replication::snapshot_transfer::place_of as place;
 use shoal_store::WalkPlace;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
@@ -100,14 +101,4 @@ impl SnapshotChunk {
             withheld,
         }
     }
-}
-
-/// A place as it is said.
-pub(super) fn form(place: WalkPlace) -> (TableId, Bytes) {
-    (place.table, Bytes::from(place.key))
-}
-
-/// And as it is meant.
-pub(super) fn place((table, key): &(TableId, Bytes)) -> WalkPlace {
-    WalkPlace { table: *table, key: key.to_vec() }
 }

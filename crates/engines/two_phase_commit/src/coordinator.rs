@@ -15,6 +15,7 @@ use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::WorkerPlace;
+use shoal_engine::execution::coordinated_transactions::{CommitState, CoordinatedTransactions};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -28,7 +29,7 @@ use std::rc::Rc;
 /// The transactions of this worker that wait for something.
 #[derive(Default)]
 pub(super) struct Coordinator {
-    pub(super) transactions: BTreeMap<u64, CoordinatedTransaction>,
+    pub(super) transactions: CoordinatedTransactions<CommitProgress>,
     /// No record has been on its way for too long before this.
     pub(super) durable_due: Option<Time>,
 }
@@ -36,18 +37,13 @@ pub(super) struct Coordinator {
 impl Coordinator {
     /// Is the transaction with this number under way here, without a durable decision?
     pub(super) fn knows(&self, sequence: u64) -> bool {
-        self.transactions.contains_key(&sequence)
+        self.transactions.remote_branches(sequence).is_some()
     }
 
     /// How many transactions wait for something.
     pub(super) fn len(&self) -> usize {
         self.transactions.len()
     }
-}
-
-pub(super) enum CoordinatedTransaction {
-    Executing(Rc<RemoteBranches>),
-    Committing(CommitProgress),
 }
 
 /// A transaction whose body is done.
@@ -74,10 +70,14 @@ pub(super) struct CommitProgress {
     pub(super) handed_over: bool,
 }
 
-impl CommitProgress {
+impl CommitState for CommitProgress {
+    fn remote_branches(&self) -> &Rc<RemoteBranches> {
+        &self.remote_branches
+    }
+
     /// Can the participant of `shard` have decided it, so that its answer is all that is missing? One that has only read has
     /// done nothing.
-    pub(super) fn may_be_committed(&self, shard: ShardId) -> bool {
+    fn may_be_committed(&self, shard: ShardId) -> bool {
         let is_decided_there = match self.phase {
             CommitPhase::Delegated => true,
             CommitPhase::Deciding => self.plan == CommitPlan::Other(shard),
@@ -133,11 +133,7 @@ impl TwoPhaseCommit {
         }
         let execute = |operations| TwoPhaseCommitRequest::Execute { operations };
         if self.runtime.send_batches(remote_branches, execute, effects) {
-            let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
-            self.coordinator
-                .transactions
-                .entry(remote_branches.id.sequence)
-                .or_insert_with(executing);
+            self.coordinator.transactions.execute(remote_branches);
         }
     }
 
@@ -153,21 +149,21 @@ impl TwoPhaseCommit {
             self.runtime.resolved(sequence);
             return self.acknowledged(self.own_id(sequence), shard);
         }
-        match self.coordinator.transactions.remove(&sequence) {
-            None => self.runtime.counters.dropped += 1,
-            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+        let Some(remote_branches) = self.coordinator.transactions.remote_branches(sequence) else {
+            self.runtime.counters.dropped += 1;
+            return;
+        };
+        let remote_branches = Rc::clone(remote_branches);
+        match self.coordinator.transactions.take_commit(sequence) {
+            None => {
                 self.answer_reads(&remote_branches, shard, reply);
-                self.coordinator.transactions.insert(
-                    sequence,
-                    CoordinatedTransaction::Executing(Rc::clone(&remote_branches)),
-                );
                 self.send_batches(&remote_branches, effects);
             }
-            Some(CoordinatedTransaction::Committing(it)) if it.phase == CommitPhase::Draining => {
-                self.answer_reads(&it.remote_branches, shard, reply);
+            Some(it) if it.phase == CommitPhase::Draining => {
+                self.answer_reads(&remote_branches, shard, reply);
                 self.begin(it, effects);
             }
-            Some(CoordinatedTransaction::Committing(it)) => self.proceed(it, shard, reply, effects),
+            Some(it) => self.proceed(it, shard, reply, effects),
         }
     }
 
@@ -221,7 +217,7 @@ impl TwoPhaseCommit {
             // Nothing else was asked for.
             _ => {
                 self.runtime.counters.dropped += 1;
-                return self.wait(it);
+                return self.coordinator.transactions.keep(it);
             }
         }
         it.waiting -= 1;
@@ -235,22 +231,15 @@ impl TwoPhaseCommit {
             CommitPhase::Validating if it.waiting == 0 && it.undurable == 0 => {
                 self.decide(it, effects);
             }
-            _ => self.wait(it),
+            _ => self.coordinator.transactions.keep(it),
         }
-    }
-
-    pub(super) fn wait(&mut self, it: CommitProgress) {
-        let sequence = it.remote_branches.id.sequence;
-        let before =
-            self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Committing(it));
-        assert!(before.is_none(), "{sequence} waits twice");
     }
 
     /// A transaction's body is done.
     pub(super) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
-        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.coordinator.transactions.remove(remote_branches.id.sequence);
         let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
         let it = CommitProgress {
             remote_branches,
@@ -287,10 +276,10 @@ impl TwoPhaseCommit {
         }
         if remote_branches.is_full() {
             self.send_batches(&remote_branches, effects);
-            self.coordinator.transactions.remove(&remote_branches.id.sequence);
+            self.coordinator.transactions.remove(remote_branches.id.sequence);
         }
         if remote_branches.is_busy() {
-            self.wait(it);
+            self.coordinator.transactions.keep(it);
         } else {
             self.lock_all(it, effects);
         }
@@ -306,7 +295,7 @@ impl TwoPhaseCommit {
             it.phase = CommitPhase::Delegated;
             let request = |operations| TwoPhaseCommitRequest::OnePhase { operations, install };
             self.runtime.send_next(&remote_branches, *shard, request, effects);
-            return self.wait(it);
+            return self.coordinator.transactions.keep(it);
         }
         let others: Vec<ShardId> = remotes
             .iter()
@@ -363,7 +352,7 @@ impl TwoPhaseCommit {
             };
             self.runtime.send_next(&remote_branches, shard, request, effects);
         }
-        self.wait(it);
+        self.coordinator.transactions.keep(it);
     }
 
     fn lock_own(
@@ -468,9 +457,7 @@ impl TwoPhaseCommit {
     /// An own shard other than the home shard has its prepare record durable.
     pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
         // Otherwise it was given up meanwhile.
-        if let Some(CoordinatedTransaction::Committing(mut it)) =
-            self.coordinator.transactions.remove(&sequence)
-        {
+        if let Some(mut it) = self.coordinator.transactions.take_commit(sequence) {
             it.undurable -= 1;
             self.go_on(it, effects);
         }
@@ -508,7 +495,7 @@ impl TwoPhaseCommit {
                 self.runtime.send_next(&remote_branches, shard, request, effects);
             }
         }
-        self.wait(it);
+        self.coordinator.transactions.keep(it);
     }
 
     fn append_decision(&mut self, at: usize, it: &CommitProgress) {
@@ -533,9 +520,7 @@ impl TwoPhaseCommit {
 
     /// The commit record is durable.
     pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
-        let Some(CoordinatedTransaction::Committing(it)) =
-            self.coordinator.transactions.remove(&sequence)
-        else {
+        let Some(it) = self.coordinator.transactions.take_commit(sequence) else {
             panic!("{sequence} was decided, and is not known");
         };
         assert_eq!(it.phase, CommitPhase::Deciding, "{sequence} was decided too early");
@@ -646,7 +631,7 @@ impl TwoPhaseCommit {
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.coordinator.transactions.remove(remote_branches.id.sequence);
         self.runtime.give_up(remote_branches, || TwoPhaseCommitRequest::Abort, effects);
     }
 

@@ -1,16 +1,14 @@
 //! What becomes of a coordinator's transactions where a shard that they need has another leader, or none (rule P8): nothing
 //! that is not decided outlasts that, and nothing that is decided depends on it.
 
-use super::coordinator::{
-    CommitPhase, CommitPlan, CommitProgress, CoordinatedTransaction, OwnBranch,
-};
+use super::coordinator::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
 use super::in_doubt::InDoubt;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
-use shoal_engine::execution::remote_branches::RemoteBranches;
+use shoal_engine::execution::coordinated_transactions::unless_committed;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::recovering;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Aborted, Conflict, Error, ShardId, Time, Unknown};
+use shoal_types::{Aborted, Conflict, ShardId, Time, Unknown};
 use std::rc::Rc;
 
 impl TwoPhaseCommit {
@@ -20,44 +18,22 @@ impl TwoPhaseCommit {
         self.runtime.lose_participant(shard);
         self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
         let error = recovering(shard);
-        let has_branch = |remote_branches: &RemoteBranches| {
-            remote_branches.remotes().iter().any(|remote| remote.shard == shard)
+        self.coordinator.transactions.lose_executing(shard, &error);
+        // Where it is decided, that does not need an answer of this shard any more.
+        let needs = |it: &CommitProgress| match (it.phase, it.plan) {
+            (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => false,
+            (CommitPhase::Deciding, CommitPlan::Other(other)) => other == shard,
+            _ => true,
         };
-        let (mut lost, mut executing) = (Vec::new(), Vec::new());
-        for (sequence, progress) in &self.coordinator.transactions {
-            match progress {
-                CoordinatedTransaction::Executing(it) if has_branch(it) => {
-                    executing.push(Rc::clone(it));
-                }
-                CoordinatedTransaction::Committing(it) if has_branch(&it.remote_branches) => {
-                    lost.push(*sequence);
-                }
-                CoordinatedTransaction::Executing(_) | CoordinatedTransaction::Committing(_) => {}
-            }
-        }
-        executing.iter().for_each(|remote_branches| remote_branches.lose(shard, &error));
-        for sequence in lost {
-            let Some(CoordinatedTransaction::Committing(it)) =
-                self.coordinator.transactions.remove(&sequence)
-            else {
-                continue;
-            };
-            match (it.phase, it.plan) {
-                // The decision does not need an answer any more.
-                (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => self.wait(it),
-                (CommitPhase::Deciding, CommitPlan::Other(other)) if other != shard => {
-                    self.wait(it);
-                }
-                _ => {
-                    // It may have done all of it before it was gone.
-                    let error = match it.may_be_committed(shard) {
-                        true => Unknown::Participant { shard }.into(),
-                        false => error.clone(),
-                    };
-                    it.remote_branches.lose(shard, &recovering(shard));
-                    self.abort(it, error, effects);
-                }
-            }
+        let lost = self.coordinator.transactions.take_commits(|it| {
+            let remotes = it.remote_branches.remotes();
+            needs(it) && remotes.iter().any(|remote| remote.shard == shard)
+        });
+        for it in lost {
+            // It may have done all of it before it was gone.
+            let outcome = unless_committed(&it, shard, error.clone());
+            it.remote_branches.lose(shard, &error);
+            self.abort(it, outcome, effects);
         }
     }
 
@@ -65,21 +41,10 @@ impl TwoPhaseCommit {
     /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
     pub(super) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let shard = self.leader_logs[at].lead.shard;
-        let transactions = self.coordinator.transactions.iter();
-        let touched = transactions.filter(|(_, progress)| match progress {
-            CoordinatedTransaction::Executing(_) => false,
-            CoordinatedTransaction::Committing(it) => {
-                it.home.is_some_and(|(home, _)| home == at)
-                    || it.own.iter().any(|(own, _)| *own == at)
-            }
+        let touched = self.coordinator.transactions.take_commits(|it| {
+            it.home.is_some_and(|(home, _)| home == at) || it.own.iter().any(|(own, _)| *own == at)
         });
-        let touched: Vec<u64> = touched.map(|(sequence, _)| *sequence).collect();
-        for sequence in touched {
-            let Some(CoordinatedTransaction::Committing(mut it)) =
-                self.coordinator.transactions.remove(&sequence)
-            else {
-                continue;
-            };
+        for mut it in touched {
             let is_home = it.home.is_some_and(|(home, _)| home == at);
             match (it.phase, is_home) {
                 (CommitPhase::Deciding, true) => self.leave_deciding(at, it, effects),
@@ -89,7 +54,7 @@ impl TwoPhaseCommit {
                     let (gone, kept) = own.into_iter().partition(|(own, _)| *own == at);
                     it.own = kept;
                     self.drop_own(transaction, gone, effects);
-                    self.wait(it);
+                    self.coordinator.transactions.keep(it);
                 }
                 _ => self.abort(it, recovering(shard), effects),
             }
@@ -158,8 +123,7 @@ impl TwoPhaseCommit {
     fn expire_records(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let wait_max = self.runtime.worker_context.limits.shard_wait_max;
         let (mut next, mut undecided, mut unprepared) = (None::<Time>, Vec::new(), Vec::new());
-        for (sequence, progress) in &mut self.coordinator.transactions {
-            let CoordinatedTransaction::Committing(it) = progress else { continue };
+        for it in self.coordinator.transactions.commits_mut() {
             let due = it.phase_since + wait_max;
             match (it.phase, it.home) {
                 (CommitPhase::Deciding, Some((_, home))) if !it.told => {
@@ -171,7 +135,7 @@ impl TwoPhaseCommit {
                 }
                 (CommitPhase::Validating, _) if it.undurable > 0 => {
                     if due <= now {
-                        unprepared.push(*sequence);
+                        unprepared.push(it.remote_branches.id.sequence);
                         continue;
                     }
                 }
@@ -192,11 +156,7 @@ impl TwoPhaseCommit {
 
     /// A prepare record of an own shard does not become durable. Nothing is decided, so nothing of the transaction happens.
     fn give_up_unprepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
-        let Some(CoordinatedTransaction::Committing(it)) =
-            self.coordinator.transactions.remove(&sequence)
-        else {
-            return;
-        };
+        let Some(it) = self.coordinator.transactions.take_commit(sequence) else { return };
         let undurable = it.own.iter().find(|(at, branch)| {
             let prepared = matches!(branch, OwnBranch::Locked { prepared: true, .. });
             prepared && self.leader_logs[*at].lead.undecided() > 0
@@ -207,25 +167,9 @@ impl TwoPhaseCommit {
     }
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
-    fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut TwoPhaseCommitEffects) {
-        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
-        match self.coordinator.transactions.remove(&sequence) {
-            Some(CoordinatedTransaction::Committing(it)) => {
-                // It may have done all of it, and the answers got lost.
-                let error = match it.may_be_committed(shard) {
-                    true => Unknown::Participant { shard }.into(),
-                    false => error,
-                };
-                self.abort(it, error, effects);
-            }
-            // Its body is told, and drops it.
-            Some(CoordinatedTransaction::Executing(remote_branches)) => {
-                remote_branches.time_out(shard, &error);
-                self.coordinator
-                    .transactions
-                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
-            }
-            None => {}
+    fn give_up_on(&mut self, branch: BranchKey, effects: &mut TwoPhaseCommitEffects) {
+        if let Some((it, error)) = self.coordinator.transactions.give_up_on(branch) {
+            self.abort(it, error, effects);
         }
     }
 }

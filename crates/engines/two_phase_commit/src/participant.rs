@@ -24,6 +24,7 @@ use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time, WorkerPlace};
+use std::rc::Rc;
 
 /// What an open branch holds. Who `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
@@ -162,16 +163,17 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Serves the requests whose shards have been recovered.
+    /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
     pub(super) fn serve_deferred(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        if self.deferred.is_empty() {
-            return;
-        }
-        let worker_context = &self.runtime.worker_context;
-        let (served, late) = self.deferred.take(now, |shard| worker_context.own(shard).is_some());
-        self.runtime.counters.dropped += late;
-        for DeferredRequest { from, header, request, .. } in served {
-            self.serve(from, &header, request, effects);
+        let worker_context = Rc::clone(&self.runtime.worker_context);
+        let is_served = |shard| worker_context.own(shard).is_some();
+        for _ in 0..self.deferred.len() {
+            let Some(deferred) = self.deferred.next(now, is_served) else { return };
+            let DeferredRequest { from, header, request, .. } = deferred;
+            match is_served(header.shard) {
+                true => self.serve(from, &header, request, effects),
+                false => self.runtime.counters.dropped += 1,
+            }
         }
     }
 

@@ -50,14 +50,12 @@ use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::publish;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{
-    CopyKey, SnapshotHead, place_form, place_of as place,
+    CopyKey, NextPart, SnapshotHead, place_form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::wire::{Coded, decode, encode};
-use shoal_types::{
-    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, WorkerPlace,
-};
+use shoal_types::{Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time};
 use std::collections::BTreeSet;
 
 /// Records of its own that a receiver looks at for one part.
@@ -97,25 +95,25 @@ impl TwoPhaseCommit {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
+        if self.senders.ask_again(now, (at, to)) {
+            return;
+        }
         let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
         let faults = self.shared.setup.options.faults;
-        let random = &self.runtime.worker_context.random;
-        self.senders.ask(now, (at, to), || {
-            let mut checkpoint = replay.stable().clone();
-            let (cut, committed) = (applied(replica), checkpoint.state.committed);
-            assert!(
-                cut >= committed || faults.has(TwoPhaseCommitPlantedBug::CopyUnreached),
-                "P10: a copy up to {cut} stands for entries that have committed up to {committed}"
-            );
-            if faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared) {
-                checkpoint.state.prepared.clear();
-            }
-            // Like no other, of this process or another.
-            let copy = random.borrow_mut().next_u64();
-            let length = checkpoint.state.length;
-            let state = encode(&SnapshotMetadata { copy, checkpoint });
-            (copy, SnapshotHead { at, to, length, state }, cut)
-        });
+        let mut checkpoint = replay.stable().clone();
+        let (cut, committed) = (applied(replica), checkpoint.state.committed);
+        assert!(
+            cut >= committed || faults.has(TwoPhaseCommitPlantedBug::CopyUnreached),
+            "P10: a copy up to {cut} stands for entries that have committed up to {committed}"
+        );
+        if faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared) {
+            checkpoint.state.prepared.clear();
+        }
+        // Like no other, of this process or another.
+        let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
+        let length = checkpoint.state.length;
+        let state = encode(&SnapshotMetadata { copy, checkpoint });
+        self.senders.begin(now, copy, SnapshotHead { at, to, length, state }, cut);
     }
 
     /// The receiver of a copy has everything before `reached`.
@@ -135,7 +133,7 @@ impl TwoPhaseCommit {
     /// Goes on with the copies that this worker gives.
     pub(super) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let worker_context = &self.runtime.worker_context;
-        let (replicas, options) = (&self.shared.replicas, &self.shared.setup.options);
+        let replicas = &self.shared.replicas;
         let node = worker_context.place.node;
         let gives = |head: &SnapshotHead| {
             worker_context.leaderships.gives(replicas[head.at].shard, node, head.to)
@@ -143,24 +141,33 @@ impl TwoPhaseCommit {
         self.senders.turn(now, worker_context.limits.retry_after, gives, |head| {
             effects.push(snapshot_of(replicas[head.at].shard, head));
         });
-        self.senders.send_next(now, |copy, head, cut, from| {
-            let mut session = worker_context.own[head.at].sessions.take().ok()?;
-            let shard = replicas[head.at].shard;
-            let (mut rows, mut bytes) = (Vec::new(), 0);
-            let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
-            let until = session.copy(from, options.snapshot_part, judge, |it| {
-                let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
-                let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
-                bytes += key.len() + value.len();
-                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
-            });
-            let (from, ends) = (place_form(from.clone()), until.clone().map(place_form));
-            let part = SnapshotPart { shard, copy, cut: *cut, from, until: ends, rows };
-            let message = TwoPhaseCommitMessage::Part(part);
-            let to = WorkerPlace { node: head.to, worker: worker_context.place.worker };
-            effects.push(EngineEffect::Send { to, message });
-            Some((until, bytes))
+        if let Some(part) = self.senders.next_part(now) {
+            self.give_part(now, &part, effects);
+        }
+    }
+
+    fn give_part(
+        &mut self,
+        now: Time,
+        next: &NextPart<Clock>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let NextPart { key: CopyKey { at, peer, copy }, ref from, context: cut } = *next;
+        let Ok(mut session) = self.runtime.worker_context.own[at].sessions.take() else { return };
+        let (shard, options) = (self.shared.replicas[at].shard, &self.shared.setup.options);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
+        let until = session.copy(from, options.snapshot_part, judge, |it| {
+            let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
+            let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
+            bytes += key.len() + value.len();
+            rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
         });
+        self.senders.sent(now, next, bytes, until.clone());
+        let (from, until) = (place_form(from.clone()), until.map(place_form));
+        let part = SnapshotPart { shard, copy, cut, from, until, rows };
+        let message = TwoPhaseCommitMessage::Part(part);
+        effects.push(EngineEffect::Send { to: self.runtime.peer(peer), message });
     }
 }
 
