@@ -82,7 +82,7 @@ pub enum EngineEvent<M> {
         to: NodeId,
     },
     /// This worker's stream of the shard begins behind a snapshot, to which the engine has
-    /// [agreed](Engine::may_restore).
+    /// [agreed](crate::engine::Engine::may_restore).
     Restored {
         /// The shard.
         shard: ShardId,

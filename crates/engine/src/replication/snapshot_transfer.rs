@@ -21,9 +21,9 @@
 //! Invariants:
 //!
 //! - Each replica is given at most one copy of a shard, and takes at most one of a shard at a time.
-//! - At most [`WINDOW`] parts of a copy are sent and not acknowledged, and they begin in the order in which they were sent.
-//! - None was repeated more than [`REPEATS_MAX`] times.
-//! - Parts that wait for their turn begin where the copy has come or behind that, and there are at most [`WINDOW`] and one.
+//! - At most `WINDOW` parts of a copy are sent and not acknowledged, and they begin in the order in which they were sent.
+//! - None was repeated more than `REPEATS_MAX` times.
+//! - Parts that wait for their turn begin where the copy has come or behind that, and there are at most `WINDOW` and one.
 
 use bytes::Bytes;
 use shoal_store::WalkPlace;
