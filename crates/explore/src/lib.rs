@@ -7,8 +7,8 @@
 //!                        …                           └──► no action left: check_end
 //! ```
 //! A model says which actions are possible in a state and which state each of them leads to. A search visits states until
-//! one breaks a rule, and gives the actions that led there. [`exhaustive`] visits every state within the model's bounds,
-//! the near ones first, so that what it finds is a shortest counterexample. [`random_walk`] follows random actions from a
+//! one breaks a rule, and gives the actions that led there. [`exhaustive()`] visits every state within the model's bounds,
+//! the near ones first, so that what it finds is a shortest counterexample. [`random_walk()`] follows random actions from a
 //! seed, for bounds that are too large to be searched.
 //!
 //! A model is not an engine. It has no time, no rows and no sizes, and keeps of a protocol only what its rules speak of, so

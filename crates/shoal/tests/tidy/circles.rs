@@ -70,7 +70,7 @@ pub fn circles(files: &[File]) -> Vec<String> {
             crates.entry(house).or_default().push(file);
         }
     }
-    crates.into_iter().flat_map(|(house, files)| judge(house, &files, &EXCEPTIONS)).collect()
+    crates.into_iter().flat_map(|(house, files)| judge(house, &files, EXCEPTIONS)).collect()
 }
 
 /// The complaints about one crate.
