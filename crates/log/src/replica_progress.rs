@@ -18,6 +18,9 @@ pub(super) struct ReplicaProgress {
     pub acked: LogLength,
     /// This much has come there; moves back if it asks again.
     pub received: LogLength,
+    /// The round of the last question before a snapshot was sent, while no answer shows that the snapshot has arrived:
+    /// `received` counts it as if it had.
+    pub snapshot_after: Option<u64>,
     /// This much was sent.
     pub sent: LogLength,
     /// How many bytes may be on their way there.
@@ -62,6 +65,7 @@ impl ReplicaProgress {
             promise: None,
             acked: LogLength::ZERO,
             received: LogLength::ZERO,
+            snapshot_after: None,
             sent: LogLength::ZERO,
             window: FlightWindow::new(options),
             told: LogLength::ZERO,

@@ -158,9 +158,16 @@ impl StreamLeader {
             peer.acked = next;
             peer.knows = decided;
         }
-        if peer.silent && round == peer.round && next < peer.received {
-            // The answer to the last question: the snapshot that was sent to it was lost or refused.
+        // The snapshot that was sent to it was lost or refused, if it answers the last question or one that was asked after the
+        // snapshot: where a round trip takes longer than `retry_after`, no answer is to the last question (seed 62490).
+        let is_last = peer.silent && round == peer.round;
+        if next < peer.received
+            && (is_last || peer.snapshot_after.is_some_and(|before| round > before))
+        {
             (peer.received, peer.sent) = (next, next);
+        }
+        if next >= peer.received {
+            peer.snapshot_after = None;
         }
         if length > peer.acked || next > peer.received || decided > peer.knows || peer.silent {
             peer.waiting_since = Some(now);
@@ -198,6 +205,7 @@ impl StreamLeader {
         peer.snapshot_wanted = false;
         peer.hole = peer.hole.map(|hole| Hole { filled_at: now, ..hole });
         peer.waiting_since = Some(now);
+        peer.snapshot_after = Some(peer.round);
         peer.received = peer.received.max(length);
         peer.sent = peer.sent.max(length);
         self.pump(replica, now, effects);

@@ -6,7 +6,7 @@ use shoal_sim::{RunOptions, RunReport, SimulatedRegions, Subject, run};
 use shoal_two_phase_commit::TwoPhaseCommit;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
-const FOUND: [u64; 40] = [
+const FOUND: [u64; 41] = [
     224,
     449,
     568,
@@ -31,6 +31,7 @@ const FOUND: [u64; 40] = [
     35_586,
     37_921,
     40_386,
+    62_490,
     100_160,
     100_438,
     100_902,
