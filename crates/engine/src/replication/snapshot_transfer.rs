@@ -25,11 +25,15 @@
 //! - None was repeated more than `REPEATS_MAX` times.
 //! - Parts that wait for their turn begin where the copy has come or behind that, and there are at most `WINDOW` and one.
 
+use crate::events::EngineEffect;
 use bytes::Bytes;
 use shoal_store::WalkPlace;
-use shoal_types::{NodeId, TableId, Time};
+use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The most records of its own that a receiver looks at for one part, in search of those that the sender lacks.
+pub const ERASED_MAX: usize = 1 << 14;
 
 /// The most parts of a copy that are sent and not acknowledged.
 const WINDOW: usize = 16;
@@ -73,6 +77,14 @@ pub struct SnapshotHead {
     pub length: u64,
     /// What it says, in the engine's own form.
     pub state: Bytes,
+}
+
+impl SnapshotHead {
+    /// The answer to the stream of `shard` that asked for the snapshot.
+    pub fn answer<M>(&self, shard: ShardId) -> EngineEffect<M> {
+        let SnapshotHead { to, length, ref state, .. } = *self;
+        EngineEffect::Snapshot { shard, to, length, state: state.clone() }
+    }
 }
 
 /// The next part to be sent. `C` is what its engine has to know of the copy.

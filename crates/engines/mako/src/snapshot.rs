@@ -66,7 +66,7 @@ use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::replication::replay::publish;
 use shoal_engine::replication::snapshot_transfer::{
-    CopyKey, NextPart, SnapshotHead, place_form as form, place_of as place,
+    CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};
 use shoal_types::wire::Coded;
@@ -76,9 +76,6 @@ use shoal_types::{
 };
 use std::cell::Cell;
 use std::collections::BTreeSet;
-
-/// Records of its own that a receiver looks at for one part.
-const ERASED_MAX: usize = 1 << 14;
 
 /// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
@@ -151,7 +148,7 @@ impl Mako {
     fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.follower_replays.of(at).shard();
         for head in self.snapshot_senders.stop(at) {
-            effects.push(snapshot_of(shard, &head));
+            effects.push(head.answer(shard));
         }
     }
 
@@ -180,7 +177,7 @@ impl Mako {
             worker_context.leaderships.gives(shard_of(head.at), node, head.to)
         };
         self.snapshot_senders.turn(now, retry_after, gives, |head| {
-            effects.push(snapshot_of(shard_of(head.at), head));
+            effects.push(head.answer(shard_of(head.at)));
         });
         if let Some(part) = self.snapshot_senders.next_part(now) {
             self.give_part(now, &part, effects);
@@ -497,12 +494,6 @@ impl Mako {
         effects.observe(|| MakoObservation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }
-}
-
-/// What a stream is told of a copy.
-fn snapshot_of(shard: ShardId, head: &SnapshotHead) -> EngineEffect<MakoMessage> {
-    let SnapshotHead { to, length, ref state, .. } = *head;
-    EngineEffect::Snapshot { shard, to, length, state: state.clone() }
 }
 
 /// Puts a row where it is not, unless there is a newer one.

@@ -50,16 +50,13 @@ use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::publish;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{
-    CopyKey, NextPart, SnapshotHead, place_form, place_of as place,
+    CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::wire::{Coded, decode, encode};
 use shoal_types::{Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time};
 use std::collections::BTreeSet;
-
-/// Records of its own that a receiver looks at for one part.
-const ERASED_MAX: usize = 1 << 14;
 
 /// No shard gets that far: a greater clock is nonsense.
 const CLOCK_MAX: Clock = Clock(1 << 62);
@@ -139,7 +136,7 @@ impl TwoPhaseCommit {
             worker_context.leaderships.gives(replicas[head.at].shard, node, head.to)
         };
         self.senders.turn(now, worker_context.limits.retry_after, gives, |head| {
-            effects.push(snapshot_of(replicas[head.at].shard, head));
+            effects.push(head.answer(replicas[head.at].shard));
         });
         if let Some(part) = self.senders.next_part(now) {
             self.give_part(now, &part, effects);
@@ -311,7 +308,7 @@ impl TwoPhaseCommit {
         self.receivers.forget(at);
         self.prepared_replays[at].restore(checkpoint);
         for head in self.senders.stop(at) {
-            effects.push(snapshot_of(shard, &head));
+            effects.push(head.answer(shard));
         }
         effects.observe(|| TwoPhaseCommitObservation::Restored { shard });
     }
@@ -320,12 +317,6 @@ impl TwoPhaseCommit {
 /// Up to where the node has all that the streams of a shard have committed, or what came in its place.
 fn applied(replica: &ShardReplica) -> Clock {
     replica.reached().max(replica.floor().whole())
-}
-
-/// What a stream is told of a copy.
-fn snapshot_of(shard: ShardId, head: &SnapshotHead) -> EngineEffect<TwoPhaseCommitMessage> {
-    let SnapshotHead { to, length, ref state, .. } = *head;
-    EngineEffect::Snapshot { shard, to, length, state: state.clone() }
 }
 
 /// A row that a replica has looked at, as it is shown.
