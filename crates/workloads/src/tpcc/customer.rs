@@ -90,10 +90,10 @@ mod tests {
             .unwrap();
         }
         assert_eq!(found, [9, 9, 7, 7]);
-        let nobody = block_on(db.transact(async |tx| {
+        let unknown = block_on(db.transact(async |tx| {
             find(tx, &tables, DistrictId { warehouse: 1, district: 3 }, &Selection::LastName(last))
                 .await
         }));
-        assert!(nobody.is_err());
+        assert!(unknown.is_err());
     }
 }

@@ -95,7 +95,7 @@ struct Seeds {
     /// Lines of trace to print of a run that failed
     #[arg(long, value_name = "LINES", default_value_t = 40, value_parser = value_parser!(u32).range(..=1_000_000))]
     trace: u32,
-    /// Run the first seed and every so-manieth after it twice, and compare; 0 for none
+    /// Run the first seed and each EVERY-th after it twice, and compare; 0 for none
     #[arg(long, value_name = "EVERY", default_value_t = 20)]
     twice: u64,
     /// Fail, too, if a coverage point was never reached: so many seeds should reach all

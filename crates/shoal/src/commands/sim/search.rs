@@ -26,7 +26,7 @@ pub struct SeedSearch {
     pub count: u64,
     /// No seed is begun after so long.
     pub time: Option<Duration>,
-    /// The first and every so-manieth after it is run twice; 0 for none.
+    /// The first seed and each n-th after it run twice; 0 for none.
     pub twice_every: u64,
     /// Threads that run seeds at the same time.
     pub jobs: usize,
