@@ -14,14 +14,14 @@ pub const ONE_WAY_MAX: Duration = Duration::from_secs(30);
 /// How long a frame takes from one place to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Coded)]
 pub struct Distance {
-    /// One way, at least.
+    /// The least time of a frame on one way.
     pub delay: Duration,
     /// Up to so much more, each as likely as another.
     pub jitter: Duration,
 }
 
 impl Distance {
-    /// No delay at all.
+    /// The distance of a datacenter from itself, and of any two where no network is emulated.
     pub const NONE: Distance = Distance { delay: Duration::ZERO, jitter: Duration::ZERO };
 
     /// Half a round trip, without jitter.
@@ -40,11 +40,11 @@ impl Distance {
 /// One way from a datacenter to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Way {
-    /// Where frames are sent.
+    /// The sender's datacenter.
     pub from: DatacenterId,
-    /// Where they arrive.
+    /// The receiver's datacenter; never the same as `from` in a matrix.
     pub to: DatacenterId,
-    /// How long they take.
+    /// How long frames take on this way; the way back may differ.
     pub distance: Distance,
 }
 
@@ -57,7 +57,7 @@ pub struct DistanceMatrix {
 }
 
 impl DistanceMatrix {
-    /// No distance anywhere.
+    /// The matrix in which every way is [`Distance::NONE`].
     #[must_use]
     pub fn none() -> DistanceMatrix {
         DistanceMatrix::default()
@@ -107,7 +107,8 @@ impl DistanceMatrix {
         DistanceMatrix { ways, elsewhere: Distance::NONE }
     }
 
-    /// How far it is.
+    /// The distance of a way: what was set for it, else what [`DistanceMatrix::or`] gave, and [`Distance::NONE`]
+    /// within one datacenter.
     #[must_use]
     pub fn between(&self, from: DatacenterId, to: DatacenterId) -> Distance {
         if from == to {

@@ -109,7 +109,7 @@ pub enum Aborted {
         /// How many were open or waiting.
         #[coded(short)]
         open: usize,
-        /// The limit's name.
+        /// The option to raise, by its name in the configuration.
         #[coded(with = wire::limit_name)]
         limit: &'static str,
         /// The limit that was reached.
@@ -152,7 +152,7 @@ pub enum Aborted {
     #[error("{epoch} ended without it, since a shard failed; run it again")]
     #[coded(tag = 6)]
     RolledBack {
-        /// The transaction's epoch.
+        /// The epoch in which it was certified.
         #[coded(short)]
         epoch: Epoch,
     },
@@ -208,7 +208,7 @@ pub enum Conflict {
         /// The shard that was read.
         #[coded(short)]
         shard: ShardId,
-        /// The version's epoch.
+        /// The epoch in which the version was written.
         #[coded(short)]
         epoch: Epoch,
     },
@@ -224,7 +224,7 @@ pub enum Conflict {
     #[error("{epoch}, in which this transaction began, is not open at one of its shards")]
     #[coded(tag = 4)]
     EpochNotOpen {
-        /// The transaction's epoch.
+        /// The epoch in which the transaction began.
         #[coded(short)]
         epoch: Epoch,
     },
@@ -263,7 +263,7 @@ pub enum Conflict {
         /// The shard that has not said so.
         #[coded(short)]
         shard: ShardId,
-        /// The version's epoch.
+        /// The epoch in which the version was written; it has ended.
         #[coded(short)]
         epoch: Epoch,
     },
@@ -298,7 +298,7 @@ pub enum Rejected {
         table: TableId,
         /// The beginning of the key.
         key: KeyExcerpt,
-        /// Its length in bytes.
+        /// The length of the whole key in bytes.
         #[coded(short)]
         bytes: usize,
         /// The limit that was reached.
@@ -316,7 +316,7 @@ pub enum Rejected {
         table: TableId,
         /// The key that the error is about.
         key: KeyExcerpt,
-        /// The value's length.
+        /// The length of the refused value in bytes.
         #[coded(short)]
         bytes: usize,
         /// The limit that was reached.
@@ -400,7 +400,7 @@ pub enum Rejected {
     #[error("a table name has 1 to {max} bytes, this one has {bytes}")]
     #[coded(tag = 9)]
     TableName {
-        /// The name's length.
+        /// The length of the refused name in bytes.
         #[coded(short)]
         bytes: usize,
         /// The limit that was reached.
@@ -461,7 +461,7 @@ pub enum Rejected {
         /// The operation that was asked for.
         #[coded(with = wire::operation_name)]
         operation: &'static str,
-        /// The value's length.
+        /// The length of the value that the key has.
         #[coded(short)]
         bytes: usize,
         /// The length the operation needs.
@@ -472,7 +472,7 @@ pub enum Rejected {
     #[error("the call has {bytes} bytes, frames have {max} at most; pass less, or raise the limit")]
     #[coded(tag = 17)]
     CallTooLong {
-        /// Its length in bytes.
+        /// The length of the arguments in bytes.
         #[coded(short)]
         bytes: usize,
         /// The limit that was reached.
@@ -485,7 +485,7 @@ pub enum Rejected {
     )]
     #[coded(tag = 18)]
     AnswerTooLong {
-        /// Its length in bytes.
+        /// The length of the refused answer in bytes.
         #[coded(short)]
         bytes: usize,
         /// The limit that was reached.
@@ -507,7 +507,7 @@ pub enum Rejected {
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]
     Procedure {
-        /// What it said.
+        /// The text that the procedure passed to [`Error::reject`].
         #[coded(short)]
         reason: Box<str>,
     },
@@ -627,7 +627,7 @@ impl KeyExcerpt {
     /// How much of a key is kept.
     pub const BYTES_MAX: usize = 38;
 
-    /// The excerpt of `key`.
+    /// Keeps the first [`Self::BYTES_MAX`] bytes of `key`.
     pub fn new(key: &[u8]) -> KeyExcerpt {
         let mut bytes = [0; Self::BYTES_MAX];
         let kept = key.len().min(Self::BYTES_MAX);
@@ -635,7 +635,7 @@ impl KeyExcerpt {
         KeyExcerpt { bytes, length: u16::try_from(key.len()).unwrap_or(u16::MAX) }
     }
 
-    /// The bytes kept.
+    /// The beginning of the key, and all of a key of [`Self::BYTES_MAX`] bytes or fewer.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length).min(Self::BYTES_MAX)]
     }

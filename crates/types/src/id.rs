@@ -53,7 +53,7 @@ impl ClusterId {
         ClusterId(NonZeroU64::new(random.next_u64()).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// As a number.
+    /// The number by which handshakes and files name the cluster; never 0.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0.get()
@@ -98,9 +98,9 @@ impl TryFrom<u64> for ClusterId {
 /// Where a worker is. Displays as both ids, `n2.w0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerPlace {
-    /// The node.
+    /// The node on which the worker runs.
     pub node: NodeId,
-    /// Which of its workers.
+    /// The worker's number within its node, from 0.
     pub worker: WorkerId,
 }
 

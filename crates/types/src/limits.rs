@@ -23,7 +23,7 @@ pub const TRANSACTION_READS_MAX: usize = 1 << 24;
 /// any is open.
 pub const TRANSACTIONS_OPEN_MAX: usize = 1 << 20;
 
-/// Tables of one database.
+/// Tables of one database, whether a topology names them or a client creates them.
 pub const TABLES_MAX: usize = 1024;
 
 /// Longest table name, in bytes. A name has at least one byte.

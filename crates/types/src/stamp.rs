@@ -90,7 +90,7 @@ pub struct StampRef<'a> {
 pub struct View<'a> {
     /// The shard whose clock [`StampRef::clock`] is.
     pub own: ShardId,
-    /// What it keeps.
+    /// The stamp, as the shard `own` keeps it.
     pub stamp: StampRef<'a>,
 }
 
@@ -220,7 +220,7 @@ impl<'a> StampRef<'a> {
             && self.remote.iter().all(|entry| entry.clock <= reached(entry.shard))
     }
 
-    /// Copies it out.
+    /// Copies it, with its remote clocks, into memory of its own.
     pub fn to_stamp(self) -> Stamp {
         Stamp { epoch: self.epoch, clock: self.clock, remote: self.remote.to_vec() }
     }
@@ -236,7 +236,7 @@ impl<'a> StampRef<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The clock of `shard`.
+    /// The clock up to which it depends on `shard`.
     pub fn entry(self, shard: ShardId) -> Clock {
         self.stamp.entry(self.own, shard)
     }

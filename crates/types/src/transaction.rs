@@ -111,9 +111,9 @@ pub type Rows<'a> = Vec<(&'a [u8], &'a [u8])>;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Scan<'k> {
-    /// Where the keys begin.
+    /// The bound below which no key is scanned.
     pub start: Bound<&'k [u8]>,
-    /// Where they end.
+    /// The bound above which no key is scanned.
     pub end: ScanEnd<'k>,
     /// From the greatest key to the least.
     pub reverse: bool,
@@ -124,7 +124,7 @@ pub struct Scan<'k> {
 /// The upper end of a [`Scan`].
 #[derive(Debug, Clone, Copy)]
 pub enum ScanEnd<'k> {
-    /// A bound on keys.
+    /// A bound that names a key; `Unbounded` for the end of the table.
     Bound(Bound<&'k [u8]>),
     /// The last key that begins with these bytes.
     Prefix(&'k [u8]),

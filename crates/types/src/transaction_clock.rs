@@ -50,7 +50,7 @@ pub struct SystemReading {
 /// A time of the transaction clock, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionTime {
-    /// What the clock shows.
+    /// The time shown; it never goes back on one node.
     pub time: Time,
     /// Real time is at most so far from it, either way; `None`: nothing is known of that.
     pub error_bound: Option<Duration>,
@@ -80,7 +80,7 @@ pub struct EventTimes {
 struct Segment {
     /// Where it begins, on the local clock.
     from: Time,
-    /// What is shown there.
+    /// The time shown at `from`.
     shown: Time,
     /// What is to be gained, or lost, by slewing from there on, in nanoseconds.
     offset: i64,

@@ -10,18 +10,18 @@ use std::time::Duration;
 pub struct Wait {
     /// The node that was asked last; `None` where none could be reached.
     pub node: Option<NodeId>,
-    /// What was to come.
+    /// The message that did not arrive.
     pub awaited: Awaited,
     /// What stood in the way last.
     pub cause: Cause,
-    /// For how long.
+    /// The time from the first request to the end of the wait.
     pub waited: Duration,
 }
 
 /// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum Awaited {
-    /// To be let in.
+    /// The answer to a handshake.
     #[coded(tag = 0)]
     Connection,
     /// What an operation of an interactive transaction brings.
@@ -30,7 +30,7 @@ pub enum Awaited {
     /// Whether an interactive transaction has committed.
     #[coded(tag = 2)]
     Commit,
-    /// What a procedure returns.
+    /// The result of a procedure's call.
     #[coded(tag = 3)]
     Call,
     /// A session under which procedures are called.
@@ -50,7 +50,7 @@ pub enum Cause {
     /// It lets in no client that does not know a secret, or is of another cluster.
     #[coded(tag = 2)]
     Refused,
-    /// The connection ended.
+    /// The connection was established, and ended before the answer.
     #[coded(tag = 3)]
     Disconnected,
     /// What it says makes no sense.

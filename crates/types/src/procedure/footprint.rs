@@ -36,12 +36,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether rows are read.
+    /// True for `Read` and `ReadWrite`.
     pub fn reads(self) -> bool {
         self != Access::Write
     }
 
-    /// Whether rows are written.
+    /// True for `Write` and `ReadWrite`.
     pub fn writes(self) -> bool {
         self != Access::Read
     }
@@ -61,7 +61,7 @@ pub struct FootprintKey {
 pub struct FootprintRange {
     /// The table of the range.
     pub table: TableId,
-    /// The first key.
+    /// The least key of the range.
     pub start: Bytes,
     /// The first key behind it; `None` where it goes to the end of the table.
     pub end: Option<Bytes>,

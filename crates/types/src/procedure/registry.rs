@@ -145,7 +145,7 @@ pub struct Procedures {
 }
 
 impl Procedures {
-    /// An empty registry.
+    /// A registry without procedures.
     pub const fn new() -> Procedures {
         Procedures { by_name: BTreeMap::new() }
     }
@@ -170,7 +170,7 @@ impl Procedures {
         Ok(procedure.ok_or_else(|| Rejected::UnknownProcedure { name: name.into() })?)
     }
 
-    /// The names, sorted.
+    /// The names of all registered procedures, ascending.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(|name| &**name)
     }
@@ -185,7 +185,7 @@ impl fmt::Debug for Procedures {
 /// A call of a procedure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call<'c> {
-    /// The procedure's name.
+    /// The name under which the procedure is registered at the servers.
     pub procedure: &'c str,
     /// What it is called with.
     pub arguments: &'c [u8],

@@ -7,9 +7,9 @@ pub(super) const END: u8 = 0x00;
 pub(super) const ESCAPE: u8 = 0x01;
 /// The absence of a value.
 pub(super) const NULL: u8 = 0x02;
-/// The boolean `false`.
+/// Orders before [`TRUE`].
 pub(super) const FALSE: u8 = 0x03;
-/// The boolean `true`.
+/// The greater truth value.
 pub(super) const TRUE: u8 = 0x04;
 /// Zero; the codes below it are negative numbers by falling length, the codes from it to
 /// [`SMALL_MAX`] more are the numbers themselves.
@@ -18,15 +18,15 @@ pub(super) const ZERO: u8 = 0x20;
 pub(super) const SMALL_MAX: u8 = 0x7f;
 /// The code of a greater number is this plus the count of its bytes.
 pub(super) const WIDE: u8 = ZERO + SMALL_MAX;
-/// A 32-bit float.
+/// Four bytes follow, changed such that their order is that of the numbers.
 pub(super) const FLOAT_32: u8 = 0xb0;
-/// A 64-bit float.
+/// Eight bytes follow, changed such that their order is that of the numbers.
 pub(super) const FLOAT_64: u8 = 0xb1;
 /// Text in UTF-8, escaped, up to an end mark.
 pub(super) const TEXT: u8 = 0xc0;
-/// A byte string.
+/// Bytes that need not be UTF-8, escaped, up to an end mark.
 pub(super) const BYTES: u8 = 0xc1;
-/// A nested tuple.
+/// The elements of the inner tuple follow, up to an end mark.
 pub(super) const NESTED: u8 = 0xd0;
 /// No element begins with it.
 pub(super) const ABOVE_ALL: u8 = 0xff;

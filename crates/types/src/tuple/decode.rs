@@ -45,7 +45,7 @@ pub enum Problem {
     Type {
         /// The byte that was found.
         found: u8,
-        /// What was asked for.
+        /// The type that the caller decodes, in words.
         expected: &'static str,
     },
     /// The number does not fit the type asked for.

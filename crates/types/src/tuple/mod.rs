@@ -60,7 +60,7 @@ pub use decode::{Decode, DecodeError, DecodeTuple, Decoder, Problem};
 pub use encode::{Element, Tuple};
 pub use value::Value;
 
-/// The key of `tuple`.
+/// The key that `tuple` is encoded as: it compares with other keys as the tuples compare.
 #[inline]
 pub fn encode(tuple: impl Tuple) -> KeyBuffer {
     let mut key = KeyBuffer::new();

@@ -11,17 +11,17 @@ use std::cmp::Ordering;
 pub enum Value<'a> {
     /// The absence of a value, as `None` is encoded.
     Null,
-    /// A truth value.
+    /// `false` or `true`; `false` is the lesser.
     Boolean(bool),
     /// An integer of any type.
     Integer(i128),
-    /// A 32-bit float.
+    /// An `f32`, in the total order of floats: -0.0 is less than 0.0.
     Float32(f32),
-    /// A 64-bit float.
+    /// An `f64`, in the total order of floats.
     Float64(f64),
-    /// Text in UTF-8.
+    /// A string, compared by its bytes in UTF-8.
     Text(Cow<'a, str>),
-    /// A byte string.
+    /// A string of bytes that need not be UTF-8. Greater than all text.
     Bytes(Cow<'a, [u8]>),
     /// A nested tuple. Nested deeper than
     /// [`NESTING_MAX`](super::Decoder::NESTING_MAX), it cannot be read back.

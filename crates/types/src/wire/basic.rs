@@ -43,7 +43,7 @@ impl<T: Coded, const N: usize> Coded for [T; N] {
     }
 }
 
-/// As a `u64`.
+/// Coded as a `u64`, so that both ends may have words of different sizes.
 impl Coded for usize {
     const BYTES_MIN: usize = 8;
 
@@ -191,7 +191,7 @@ impl<T: Coded> Coded for Vec<T> {
     }
 }
 
-/// Ascending by key.
+/// Entries ascend by key; a key that does not is malformed.
 impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
     const BYTES_MIN: usize = 4;
 

@@ -89,7 +89,7 @@ pub const GROWTH_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("malformed bytes: {what} at byte {at}")]
 pub struct Malformed {
-    /// What is wrong.
+    /// The rule that the bytes break, in words.
     pub what: &'static str,
     /// The byte at which it stands.
     pub at: usize,
@@ -100,7 +100,7 @@ pub trait Coded: Sized {
     /// No value takes fewer bytes.
     const BYTES_MIN: usize;
 
-    /// Appends the value.
+    /// Appends the value's bytes, as [`Coded::take`] reads them.
     fn put(&self, out: &mut BytesMut);
 
     /// Takes a value from the front.
@@ -150,13 +150,13 @@ impl<'b> Input<'b> {
         Input { bytes, at: 0, frame: None }
     }
 
-    /// How many bytes are left.
+    /// How many bytes are not taken yet.
     #[must_use]
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Something is wrong here.
+    /// An error at the byte to be taken next.
     #[must_use]
     #[cold]
     pub fn wrong(&self, what: &'static str) -> Malformed {

@@ -9,7 +9,7 @@ pub trait Short: Sized {
     /// No value takes fewer bytes in this form.
     const SHORT_BYTES_MIN: usize = 1;
 
-    /// Appends the value.
+    /// Appends the short form, as [`Short::take_short`] reads it.
     fn put_short(&self, out: &mut BytesMut);
 
     /// Takes a value from the front.

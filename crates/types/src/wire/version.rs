@@ -48,12 +48,12 @@ impl MessageVersions {
         (oldest > 0 && oldest <= newest).then(|| MessageVersions::new(oldest, newest))
     }
 
-    /// The oldest of them.
+    /// The least version of the range.
     pub fn oldest(self) -> MessageVersion {
         self.oldest
     }
 
-    /// The newest of them.
+    /// The greatest version of the range.
     pub fn newest(self) -> MessageVersion {
         self.newest
     }
@@ -64,7 +64,7 @@ impl MessageVersions {
         (newest >= self.oldest.max(other.oldest)).then_some(newest)
     }
 
-    /// Each of them.
+    /// The versions of the range, ascending.
     pub fn iter(self) -> impl Iterator<Item = MessageVersion> {
         (self.oldest.0..=self.newest.0).map(MessageVersion)
     }
