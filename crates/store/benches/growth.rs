@@ -26,7 +26,7 @@ fn bench() -> Bench {
     Bench { _store: store, one, two, session }
 }
 
-/// Keys in no order.
+/// `n` different keys of eight bytes, in an order far from ascending.
 fn scattered(n: usize) -> impl Iterator<Item = [u8; 8]> {
     let of = n.next_power_of_two() as u64;
     (0..of).map(move |at| (at * 40_503 % of).to_be_bytes()).take(n)

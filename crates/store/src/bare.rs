@@ -58,7 +58,7 @@ impl BareIndex {
 }
 
 impl BareHandle {
-    /// Takes the guard.
+    /// Nothing that the guard may read is freed while it lives.
     pub fn pin(&mut self) -> BareGuard<'_> {
         self.session.state.get_mut().memory.pin();
         BareGuard { handle: self }
@@ -96,7 +96,7 @@ impl BareGuard<'_> {
         }
     }
 
-    /// The value of `key`.
+    /// The number under `key`; `None` if it was never inserted.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         let BareHandle { session, table } = &*self.handle;

@@ -4,7 +4,7 @@
 //! Without the feature `faults`, which only tests ask for, [`StoreBugs`] is empty and every query of
 //! it returns false at compile time.
 
-/// A planted bug.
+/// A piece of validation to leave out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreBug {
     /// Do not compare what was read with what is there at commit.
@@ -64,7 +64,7 @@ impl StoreBugs {
         bits: 0,
     };
 
-    /// Exactly this bug.
+    /// Plants one bug.
     #[cfg(feature = "faults")]
     pub fn only(fault: StoreBug) -> StoreBugs {
         StoreBugs { bits: 1 << fault as u32 }

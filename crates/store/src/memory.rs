@@ -81,7 +81,7 @@ fn class_bytes(class: usize) -> usize {
 
 /// The memory that all heaps of a store share.
 pub(crate) struct Arena {
-    /// Bytes in use.
+    /// Bytes allocated and not freed, up to what the heaps have not folded in yet.
     bytes: AtomicI64,
     regions: Mutex<Regions>,
     /// Full lists of free blocks, by size.
@@ -314,7 +314,7 @@ pub(crate) struct Heap {
 #[derive(Clone, Copy)]
 struct Magazine {
     active: FreeList,
-    /// Full, or empty.
+    /// Either full or without any block.
     spare: FreeList,
 }
 

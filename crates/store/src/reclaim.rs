@@ -83,7 +83,7 @@ struct ReclaimShared {
     short: AtomicU64,
 }
 
-/// An unlinked object.
+/// An object that no new reader can reach any more, to be freed once no guard from before is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retired {
     Version(NonNull<Version>),

@@ -45,7 +45,7 @@ pub(crate) struct Word(*mut Version);
 
 /// Why a record could not be locked.
 pub(crate) enum LockError {
-    /// Another transaction holds it.
+    /// Another transaction has the record locked.
     Held,
     /// The record has left the index; the key has to be looked up again.
     Dead,

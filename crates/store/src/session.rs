@@ -131,7 +131,7 @@ impl Session {
         &self.store
     }
 
-    /// Begins a transaction.
+    /// A transaction reads and writes through its session; a session has one at a time.
     pub fn begin(&mut self) -> Transaction<&mut Session> {
         Transaction::on(self)
     }

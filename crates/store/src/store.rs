@@ -68,7 +68,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store.
+    /// A store without tables. A number of sessions that is not allowed is reported by [`Store::session`].
     pub fn new(options: Options) -> Store {
         let arena = Arc::new(Arena::default());
         arena.reserve(options.memory_bytes_reserved);

@@ -123,7 +123,7 @@ impl Version {
         }
     }
 
-    /// The memory it takes.
+    /// What the version was allocated with, header and stamp included.
     #[inline]
     pub(crate) fn bytes_taken(&self) -> usize {
         bytes(self.shape)

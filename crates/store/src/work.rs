@@ -4,7 +4,7 @@
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-/// A kind of work.
+/// What is counted, one counter each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A whole key was compared in a node of the index, or in the order of a transaction's own writes.

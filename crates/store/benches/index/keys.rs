@@ -3,10 +3,10 @@
 
 use shoal_types::Random;
 
-/// Operations under one guard.
+/// How many operations run under one guard.
 const BATCH: usize = 64;
 
-/// Different keys, in order.
+/// Different keys, ascending; a key's number is its place among them.
 pub struct Keys {
     all: Vec<Box<[u8]>>,
 }
@@ -18,7 +18,7 @@ pub struct Queries {
     ends: Vec<(u32, u32)>,
 }
 
-/// A few of them.
+/// Up to [`BATCH`] keys that follow each other.
 pub struct Batch<'q> {
     bytes: &'q [u8],
     start: u32,
@@ -38,7 +38,7 @@ impl<'q> Batch<'q> {
 }
 
 impl Queries {
-    /// The number of keys.
+    /// How many keys the sequence has, repetitions included.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -85,7 +85,7 @@ impl Keys {
         Keys::new((0..count).map(key).collect())
     }
 
-    /// The number of keys.
+    /// How many different keys there are.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -107,7 +107,7 @@ impl Keys {
         queries
     }
 
-    /// Keys drawn uniformly.
+    /// A sequence of `count` keys, each drawn with equal chances; a seed gives one sequence.
     pub fn uniform(&self, count: usize, seed: u64) -> Queries {
         let mut random = Random::new(3).fork(seed);
         let numbers: Vec<u32> =

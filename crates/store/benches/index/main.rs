@@ -27,7 +27,7 @@ const SCANS: usize = 100_000;
 const SCAN_ROWS: usize = 20;
 const ZIPF_THETA: f64 = 0.99;
 
-/// What is measured.
+/// The operation that a measurement repeats.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Insert,

@@ -21,12 +21,12 @@ fn from(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
 
 /// A map that many threads can use.
 pub trait Map: Sync {
-    /// One thread's access.
+    /// What one thread works on the map with.
     type Worker<'m>: Worker
     where
         Self: 'm;
 
-    /// An empty map.
+    /// A map without keys.
     fn empty() -> Self;
 
     /// Access for the calling thread.
@@ -37,13 +37,13 @@ pub trait Map: Sync {
 pub trait Worker {
     /// Inserts the keys with their numbers.
     fn insert(&mut self, batch: &Batch<'_>) -> u64;
-    /// Looks the keys up.
+    /// Looks the keys up; the sum of their numbers.
     fn get(&mut self, batch: &Batch<'_>) -> u64;
     /// Reads `rows` rows from each key on.
     fn scan(&mut self, batch: &Batch<'_>, rows: usize) -> u64;
 }
 
-/// What this crate has.
+/// The index of this crate, under a guard for each batch.
 pub struct Shoal(BareIndex);
 
 impl Map for Shoal {
@@ -79,7 +79,7 @@ impl Worker for BareHandle {
     }
 }
 
-/// An adaptive radix tree.
+/// The adaptive radix tree of the crate `artmap`.
 pub struct Art(artmap::ArtMap<Vec<u8>, Record>);
 
 impl Map for Art {

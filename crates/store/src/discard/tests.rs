@@ -438,9 +438,9 @@ enum Op {
     Release { install: bool, covered: bool },
     /// What is covered so far becomes committed.
     Advance,
-    /// A sweep of tombstones.
+    /// A pass over all tombstones, as a session makes it.
     Sweep,
-    /// The epoch ends.
+    /// Closes the open epoch: what its final watermark does not cover is rolled back.
     Settle,
     /// A step of the pass, if one is under way.
     Step(usize),
@@ -478,7 +478,7 @@ struct Model {
     covered: BTreeMap<Version, bool>,
     /// The epoch that is open; those below are settled.
     epoch: u32,
-    /// The watermark within it.
+    /// The greatest clock that is covered in `epoch`.
     watermark: u64,
 }
 

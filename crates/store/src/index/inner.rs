@@ -65,7 +65,7 @@ impl Separator {
     }
 }
 
-/// An inner node.
+/// A node whose children are nodes, with the keys that separate them.
 #[repr(C)]
 pub(crate) struct Inner {
     header: Header,
@@ -129,7 +129,7 @@ impl Inner {
         self.find(key).map(|place| place.at)
     }
 
-    /// The child at `place`.
+    /// `None` behind the last child, which a reader may meet while the node is changed.
     #[inline]
     pub(super) fn child(&self, place: usize) -> Option<NonNull<Header>> {
         NonNull::new(self.children.get(place)?.load(Ordering::Acquire))

@@ -75,7 +75,7 @@ impl LeafVersion {
 
 /// The result of a lookup.
 pub(crate) enum Lookup {
-    /// The key's record.
+    /// The record of the key, which may be a placeholder or have a tombstone.
     Found(NonNull<Record>),
     /// No record; the leaf where it would be.
     Absent(LeafVersion),

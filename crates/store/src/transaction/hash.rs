@@ -18,7 +18,7 @@ pub(crate) struct HashKeys {
 }
 
 impl HashKeys {
-    /// The words of `seed`.
+    /// Draws one pair of words for each eight bytes that a key can have.
     pub(crate) fn new(seed: u64) -> HashKeys {
         let mut random = Random::new(seed);
         let words = (0..=KEY_BYTES_MAX.div_ceil(8)).map(|_| [random.next_u64(), random.next_u64()]);

@@ -22,7 +22,7 @@ pub(super) struct Write {
     pub(super) table: TableId,
     /// The key's record; a private one where the key was absent, until `linked`.
     pub(super) record: NonNull<Record>,
-    /// Private until installed.
+    /// No other session sees it before it is installed.
     pub(super) version: NonNull<Version>,
     /// The oldest version that stays behind it, once that is known; null where all stay.
     pub(super) kept: *mut Version,

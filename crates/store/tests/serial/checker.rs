@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 pub type Key = u32;
 /// A value that is written once.
 pub type Value = u64;
-/// What a store holds.
+/// The value of each key that is present.
 pub type State = BTreeMap<Key, Value>;
 
 /// An operation, and its answer.
@@ -32,7 +32,7 @@ pub enum Op {
     Delete(Key),
 }
 
-/// A committed transaction.
+/// A transaction that committed, as it is recorded for the search of a serial order.
 #[derive(Debug, Clone)]
 pub struct Committed {
     /// When it began and ended, in steps of a clock that all transactions share.

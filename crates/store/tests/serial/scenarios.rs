@@ -23,7 +23,7 @@ impl World {
         self.store.session().expect("few are open")
     }
 
-    /// A transaction by itself.
+    /// Commits one write of `key` in a session of its own.
     fn put(&self, key: u32) -> Result<()> {
         let mut session = self.session();
         let tx = session.begin();
