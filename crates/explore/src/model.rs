@@ -36,7 +36,7 @@ pub trait Model {
 pub struct Violation {
     /// The rule, by its name in the protocol's design.
     pub rule: &'static str,
-    /// What broke it.
+    /// The node, transaction or value that broke the rule, in words.
     pub what: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Violation {
 /// How a rule was broken.
 #[derive(Debug, Clone)]
 pub struct Counterexample<A> {
-    /// The rule.
+    /// The rule, and what broke it.
     pub violation: Violation,
     /// The actions from the initial state that led there, the last of which broke the rule or left nothing to do.
     pub actions: Vec<A>,
@@ -60,7 +60,7 @@ pub struct Counterexample<A> {
 pub struct SearchResult<A> {
     /// Different states that were visited; of random walks, states with repetitions.
     pub states: u64,
-    /// Actions that were applied.
+    /// Actions that were applied, also those that led to a state visited before.
     pub transitions: u64,
     /// States in which nothing more could happen.
     pub ends: u64,

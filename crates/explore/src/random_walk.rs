@@ -8,7 +8,7 @@ use shoal_types::Random;
 pub struct WalkBounds {
     /// The seed of the first walk; each seed is one walk.
     pub first_seed: u64,
-    /// So many walks.
+    /// How many seeds are walked, from `first_seed` on.
     pub walks: u64,
     /// Give up a walk after so many actions.
     pub depth_max: usize,

@@ -8,7 +8,7 @@ use super::model::{Model, SearchResult, Violation};
 use super::random_walk::{WalkBounds, random_walk};
 use std::fmt::Display;
 
-/// All explored protocols.
+/// The protocols that the command `explore` knows.
 pub static PROTOCOLS: &[&Protocol] = &[&crate::tiga::PROTOCOL, &crate::zeus::PROTOCOL];
 
 /// A protocol that is explored.
@@ -20,9 +20,9 @@ pub struct Protocol {
     pub about: &'static str,
     /// Its rules that can be switched off.
     pub switches: &'static [Switch],
-    /// What can be explored.
+    /// The scenarios that can be explored, in the order in which they are listed.
     pub scenarios: &'static [ScenarioInfo],
-    /// Explores a scenario.
+    /// Runs the search of one of `scenarios`.
     pub explore: Explore,
 }
 
@@ -87,7 +87,7 @@ pub enum ScenarioSize {
 pub enum SearchMethod {
     /// All states within these bounds.
     Exhaustive(SearchBounds),
-    /// Random walks.
+    /// Walks from the initial state, each drawn from a seed of its own.
     RandomWalks(WalkBounds),
 }
 

@@ -46,7 +46,7 @@ impl Tiga {
         self.participants(id).count() > 1
     }
 
-    /// It exchanges reads.
+    /// Whether its participants exchange what they read: it is executed as a whole, and by several shards.
     pub(super) fn is_whole(&self, id: u8) -> bool {
         self.scenario.shape == Shape::Whole && self.is_multi(id)
     }

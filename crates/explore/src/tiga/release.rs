@@ -267,7 +267,7 @@ impl Tiga {
         self.cast_votes(state, at);
     }
 
-    /// The follower's slow votes.
+    /// A follower votes with the slow vote for what is in its synced log.
     pub(super) fn report_synced(&self, state: &mut State, (shard, replica): At) {
         let ballots = state.shards[shard].ballots.len();
         let of = &mut state.shards[shard].replicas[replica];

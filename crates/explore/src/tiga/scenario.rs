@@ -3,9 +3,9 @@
 use super::rules::Rule;
 use shoal_types::Random;
 
-/// So many shards at most.
+/// The most shards that a scenario may have.
 pub const SHARDS_MAX: usize = 3;
-/// Voters of a shard.
+/// Voters of each shard: 2f + 1.
 pub const REPLICAS: usize = 3;
 /// Failures that a shard survives.
 pub(super) const FAULTS: usize = 1;
@@ -13,25 +13,25 @@ pub(super) const FAULTS: usize = 1;
 pub(super) const FAST_FOLLOWERS: usize = FAULTS + FAULTS.div_ceil(2);
 /// Lists, of f + 1, in which a candidate has to stand: ⌈f/2⌉ + 1.
 pub(super) const CANDIDATE_LISTS: usize = FAULTS.div_ceil(2) + 1;
-/// Keys of a shard.
+/// Keys of each shard, numbered as bits of [`Access`].
 pub(super) const KEYS: usize = 3;
 
 /// The keys of one shard that a transaction reads and writes, as bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Keys that are read.
+    /// Keys that are read, a bit for each.
     pub reads: u8,
-    /// Keys that are written.
+    /// Keys that are written, a bit for each.
     pub writes: u8,
 }
 
 impl Access {
-    /// Reads and writes `keys`.
+    /// Reads `keys`, and writes the same.
     pub const fn update(keys: u8) -> Access {
         Access { reads: keys, writes: keys }
     }
 
-    /// Only reads `keys`.
+    /// Reads `keys`, and writes nothing.
     pub const fn read(keys: u8) -> Access {
         Access { reads: keys, writes: 0 }
     }
@@ -41,7 +41,7 @@ impl Access {
         Access { reads: 0, writes: keys }
     }
 
-    /// Touches nothing.
+    /// No key of the shard, which is no participant then.
     pub const NONE: Access = Access { reads: 0, writes: 0 };
 
     pub(super) fn is_some(self) -> bool {
@@ -54,7 +54,7 @@ impl Access {
     }
 }
 
-/// A transaction.
+/// A transaction: the keys that it accesses, and its timestamp.
 #[derive(Debug, Clone, Copy)]
 pub struct Transaction {
     /// What it touches, by shard.
@@ -75,7 +75,7 @@ pub enum Shape {
 /// What a search is given.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// By transaction.
+    /// The transactions, by their ids; each is submitted once.
     pub transactions: Vec<Transaction>,
     /// Shards, up to [`SHARDS_MAX`].
     pub shards: usize,
@@ -130,7 +130,7 @@ impl Scenario {
         self
     }
 
-    /// Without this rule.
+    /// Switches a rule off, for the search to find a violation.
     #[must_use]
     pub fn without(mut self, rule: Rule) -> Scenario {
         self.without.push(rule);

@@ -23,7 +23,7 @@ pub(super) type Stamp = (u8, u8);
 pub(super) struct Entry {
     pub id: u8,
     pub t: u8,
-    /// As the rules say.
+    /// The digest of the entries before it, as the protocol's rules compute it.
     pub digest: u64,
     /// What the digest should cover: known to the checker only.
     pub history: u64,
@@ -77,7 +77,7 @@ pub(super) enum Origin {
     Accepted,
     /// A candidate that the recovery kept.
     Kept,
-    /// From another shard, agreed.
+    /// Agreed by other shards, and taken from what they said in a recovery.
     Imported { reads: Reads, ballots: Ballots },
 }
 
@@ -131,7 +131,7 @@ pub(super) enum LeaderPhase {
     Preparing,
     /// Has a start record; asks the other shards once a majority has it.
     Recovering,
-    /// Has a final record.
+    /// Has a final record, and accepts transactions.
     Serving,
 }
 
@@ -141,7 +141,7 @@ pub(super) struct Leader {
     pub phase: LeaderPhase,
     /// The ballots of all shards that are current, as far as it knows.
     pub known: Ballots,
-    /// By shard.
+    /// The answers of other shards to its recovery, by shard.
     pub answers: [Option<Answer>; SHARDS_MAX],
     pub queue: Vec<Queued>,
     /// Shards, as bits, without whose answers it has ended its recovery: it takes no `Propose` or `Ready` of theirs.
@@ -155,7 +155,7 @@ pub(super) enum Record {
     Final,
 }
 
-/// One voter.
+/// A voter of a shard: its log, its votes, and its leadership while it has one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Replica {
     pub is_alive: bool,
@@ -199,7 +199,7 @@ pub(super) struct Ballot {
     pub early: BTreeSet<(Vote, Ballots, Reads)>,
 }
 
-/// A shard.
+/// The replicas of a shard, and the ballots under which they were led.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shard {
     pub ballots: Vec<Ballot>,

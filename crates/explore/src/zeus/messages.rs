@@ -3,12 +3,12 @@
 use super::state::{Granule, Kind, NodeId, OwnershipTs, Pipeline, Record, Row, Set};
 use std::fmt;
 
-/// A message under way.
+/// A message that was sent and not yet delivered, or lost.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Envelope {
     pub to: NodeId,
     pub from: NodeId,
-    /// The sender's epoch.
+    /// The epoch of the sender's view when it sent the message.
     pub epoch: u8,
     pub message: Message,
 }

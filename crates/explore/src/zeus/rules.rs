@@ -242,7 +242,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// All but these.
+    /// All rules, except those that these switches turn off.
     pub(super) fn without(switches: &[&'static Switch]) -> Rules {
         let place = |switch: &Switch| SWITCHES.iter().position(|other| other == switch);
         let off = switches.iter().filter_map(|switch| place(switch));

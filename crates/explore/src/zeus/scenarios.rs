@@ -9,7 +9,7 @@ use ScenarioSize::{Large, Small, Unbounded};
 #[derive(Debug, Clone)]
 pub(super) struct Scenario {
     pub nodes: u8,
-    /// The directory nodes.
+    /// The nodes that have a copy of the ownership directory.
     pub directory: Set,
     /// Owner and readers of each granule.
     pub granules: Vec<(NodeId, Set)>,

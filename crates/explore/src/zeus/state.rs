@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-/// A node, by number.
+/// The number of a node: its place in lists, and its bit in a [`Set`].
 pub(super) type NodeId = u8;
 /// A granule, by number. In the model it has one row.
 pub(super) type Granule = u8;
@@ -79,7 +79,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes dead nodes out.
+    /// Removes dead nodes from the owner and the readers.
     pub(super) fn strip(&mut self, dead: Set) {
         self.owner = self.owner.filter(|owner| !dead.has(*owner));
         self.readers = self.readers.minus(dead);
@@ -124,7 +124,7 @@ pub(super) struct Row {
 /// What a node knows and has of a granule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Holding {
-    /// The validated record.
+    /// The newest ownership record that is validated here.
     pub record: Record,
     /// An INV that is not yet validated.
     pub pending: Option<PendingRecord>,
@@ -132,9 +132,9 @@ pub(super) struct Holding {
     pub hint: OwnershipTs,
     /// It has asked for this, and was not answered.
     pub requested: Option<Kind>,
-    /// It has the rows.
+    /// Whether it has a copy of the rows, as owner or as reader.
     pub is_replica: bool,
-    /// It may read them.
+    /// Whether its copy is current, so that it may be read.
     pub serves: bool,
     /// The granule's clock, which deletions do not lower.
     pub clock: u8,
@@ -224,10 +224,10 @@ pub(super) enum Status {
     Reading {
         checked: u8,
     },
-    /// Committed locally.
+    /// Its owner has committed it, and not all readers have acknowledged.
     Pending,
     Answered,
-    /// Its node died.
+    /// Its node died before it was answered.
     Lost,
 }
 
@@ -254,7 +254,7 @@ pub(super) struct Budget {
     pub crashes: u8,
     /// Live nodes that are declared dead.
     pub suspicions: u8,
-    /// Nodes that come back.
+    /// Dead nodes that come back, without memory.
     pub returns: u8,
     pub losses: u8,
     pub duplicates: u8,
@@ -294,7 +294,7 @@ impl State {
             && self.configuration.since[at] == self.nodes[at].view.since[at]
     }
 
-    /// The members.
+    /// The nodes that are alive and in the configuration, as the process that it admitted.
     pub(super) fn members(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.node_ids().filter(|node| self.is_member(*node))
     }
