@@ -30,7 +30,7 @@ pub type Vote = openraft::Vote<Number>;
 pub type Membership = openraft::Membership<Number, ()>;
 /// A failure of storage, which stops the replica.
 pub type StorageError = openraft::StorageError<Number>;
-/// The library's handle.
+/// The handle through which a replica is driven, and asked for its state.
 pub type Raft = openraft::Raft<Types>;
 
 /// The greatest term of Raft; at ten elections a second it is reached after six years. It is half of the

@@ -35,7 +35,7 @@ pub enum RequestRefusal {
         /// The replica that received it.
         here: LogMember,
     },
-    /// This replica has stopped.
+    /// This replica has stopped, and answers nothing more.
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
@@ -75,7 +75,7 @@ fn known(leader: Option<NodeId>) -> String {
 pub struct RaftStatus {
     /// The leader, as far as this replica knows.
     pub leader: Option<NodeId>,
-    /// The leader's term.
+    /// The term of `leader`; `None` where no leader is known.
     pub term: Option<Term>,
     /// The members by the last list that this replica has received; it may not be committed yet.
     pub members: LogMembers,

@@ -103,7 +103,7 @@ impl RaftNetworkFactory<Types> for ReplicaNetwork {
     }
 }
 
-/// The path to one replica.
+/// The way from this replica to one other, which the library calls.
 pub struct ReplicaPath {
     to: LogMember,
     transport: Arc<dyn DynTransport>,

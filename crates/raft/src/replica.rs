@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 pub struct Stopped {
     /// The node that hosts the replica.
     pub node: NodeId,
-    /// What made it stop.
+    /// The failure of storage, or the error of the library, in words.
     pub reason: String,
 }
 
@@ -39,7 +39,7 @@ impl Stopped {
 pub struct RaftCounters {
     /// Requests and answers that no correct replica sends.
     pub malformed: u64,
-    /// Requests for another replica.
+    /// Requests for another replica, or for another volume of this node.
     pub misdirected: u64,
     /// Proposals that were too long, or too many at once.
     pub proposals_dropped: u64,

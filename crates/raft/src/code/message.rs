@@ -31,9 +31,9 @@ pub enum RaftRequest {
 /// The answer to a [`RaftRequest`].
 #[derive(Debug)]
 pub enum RaftResponse {
-    /// The answer to `Append`.
+    /// To `Append`: whether the follower has the entries, or refuses the leader.
     Append(AppendEntriesResponse<Number>),
-    /// The answer to `Vote`.
+    /// To `Vote`: whether the vote is granted, and how long the voter's log is.
     Vote(VoteResponse<Number>),
     /// To `Snapshot`: the leader that the follower follows.
     Snapshot(Vote),

@@ -13,7 +13,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 
 /// What has a form in bytes, and is not ours to say so of.
 pub trait Foreign: Sized {
-    /// Appends the value.
+    /// Appends the value's bytes, as [`Foreign::take`] reads them.
     fn put(&self, out: &mut BytesMut);
 
     /// Takes a value from the front.
@@ -23,7 +23,7 @@ pub trait Foreign: Sized {
     fn take(input: &mut Input<'_>) -> Result<Self, Malformed>;
 }
 
-/// As [`Coded`] has it.
+/// Coded as [`Coded`] codes an `Option`.
 impl<T: Foreign> Foreign for Option<T> {
     fn put(&self, out: &mut BytesMut) {
         Coded::put(&self.is_some(), out);

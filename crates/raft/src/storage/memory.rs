@@ -20,7 +20,7 @@ struct InMemoryContents {
 }
 
 impl InMemoryDisk {
-    /// An empty disk.
+    /// A disk on which nothing was written yet.
     #[must_use]
     pub fn new() -> InMemoryDisk {
         InMemoryDisk::default()

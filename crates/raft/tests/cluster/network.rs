@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The faults of the network.
+/// What the network does with frames, and which pairs are cut.
 struct NetworkFaults {
     random: Random,
     loss_percent: u64,
@@ -81,7 +81,7 @@ impl Network {
         });
     }
 
-    /// Ends all faults.
+    /// Removes all cuts, losses and long delays.
     pub fn heal(&self) {
         self.change(|network_faults| network_faults.cut.clear());
         self.set_loss(0, Duration::from_millis(2));

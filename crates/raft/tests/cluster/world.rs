@@ -32,7 +32,7 @@ pub fn members<const N: usize>(members: [u32; N]) -> BTreeSet<LogMember> {
     members.into_iter().map(member).collect()
 }
 
-/// A running manager.
+/// A manager that runs, with its replica of the log.
 pub struct TestReplica {
     pub manager: Manager<CarriedLog>,
     pub replica: RaftReplica,
@@ -102,7 +102,7 @@ impl World {
         world
     }
 
-    /// The members that run.
+    /// The replicas that run, whether or not the log counts them as members.
     pub fn members(&self) -> BTreeSet<LogMember> {
         self.test_replicas.values().map(|test_replica| test_replica.handle.me()).collect()
     }
@@ -349,7 +349,7 @@ impl TestReplica {
         }
     }
 
-    /// Delivers all due events.
+    /// Delivers events until none is due.
     fn turn(&mut self, now: Time) {
         while self.exchange(now) {
             self.step(now, ManagerEvent::Log);
