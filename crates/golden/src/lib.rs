@@ -33,7 +33,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Parses a line.
+    /// Splits a line at blanks; a word with `=` is a named one.
     pub fn of(line: &'a str) -> Words<'a> {
         let named = line.split_whitespace().filter_map(|word| word.split_once('='));
         let plain = line.split_whitespace().filter(|word| !word.contains('='));
