@@ -46,15 +46,15 @@ coverage! {
     dropped = "late message dropped",
     /// The network delivered a message twice.
     duplicated = "message duplicated",
-    /// A message overtook another.
+    /// A message arrived before one that was sent earlier on the same link.
     reordered = "message reordered",
     /// A link was clogged while something was sent.
     clogged = "message held by a clog",
-    /// A link was cut.
+    /// A link lost all messages in one direction for a while.
     cut = "link cut",
-    /// A worker stood still.
+    /// A worker took no events for a while, with its node alive.
     stalled = "worker stalled",
-    /// Certification found a conflict.
+    /// Certification found that a row was locked, or had changed since it was read.
     conflict = "conflict",
     /// A retry budget was spent, or the engine refused a transaction.
     gave_up = "gave up",
@@ -62,7 +62,7 @@ coverage! {
     refused = "refused for overload",
     /// A transaction touched several shards.
     cross_shard = "several shards",
-    /// A tombstone was read.
+    /// A transaction read a tombstone, and depends on the delete.
     tombstone = "tombstone read",
     /// A transaction depends on a shard that it does not write.
     dependency = "depends on a foreign shard",
@@ -80,19 +80,19 @@ coverage! {
     settled = "epoch settled",
     /// A workload rolled a transaction back itself.
     rolled_back = "rolled back on demand",
-    /// A node crashed.
+    /// A node crashed, with its memory lost or kept.
     crashed = "node crashed",
     /// A node lost its memory.
     lost = "memory lost",
     /// All nodes of a datacenter crashed.
     datacenter_lost = "datacenter lost",
-    /// A node stood still.
+    /// All workers of a node took no events for a while.
     paused = "node paused",
     /// A node was cut off from some others.
     parted = "node cut off",
     /// The managers' log decided nothing for a while.
     outage = "managers decide nothing",
-    /// A manager stopped.
+    /// A manager stopped; it restarts with what its disk holds.
     manager_lost = "manager stopped",
     /// A clock broke its bounds.
     wild_clock = "clock beyond its bounds",

@@ -53,7 +53,7 @@ pub fn charge(operations: u64) {
 }
 
 impl Cpu {
-    /// All prices are zero.
+    /// Steps take no time, so that workers are never busy.
     pub const FREE: Cpu = Cpu {
         event: Duration::ZERO,
         message: Duration::ZERO,
@@ -65,8 +65,8 @@ impl Cpu {
     /// The prices that go with the rates in `docs/performance.md`. One worker runs 772,699 transactions
     /// of the micro-benchmark a second, which have 6 operations on average, and 87,208 of TPC-C, which
     /// have about 50: 0.22 and 0.23 µs for an operation, its share of the commit included. What an
-    /// event and a message cost is not measured, since there are no sockets yet: these are the prices
-    /// of system calls that several messages share.
+    /// event and a message cost is estimated, not measured: the price of a system call that several
+    /// messages share.
     pub const MEASURED: Cpu = Cpu {
         event: Duration::from_nanos(500),
         message: Duration::from_nanos(1000),

@@ -17,7 +17,7 @@ impl Digest {
         Digest(0x517c_c1b7_2722_0a95)
     }
 
-    /// Adds a word.
+    /// Mixes in a word; the order of words counts.
     #[inline]
     pub fn word(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x2545_f491_4f6c_dd1d);

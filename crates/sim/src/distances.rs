@@ -40,7 +40,7 @@ pub enum DistanceSource {
     /// This source of randomness: some ways take a thousand times as long as others, also in one of both
     /// directions.
     Unequal(Random),
-    /// These regions.
+    /// The round trips of a preset, from which each way has half.
     Regions(SimulatedRegions),
 }
 

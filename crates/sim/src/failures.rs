@@ -18,7 +18,7 @@ pub struct FailurePlan {
     pub datacenters: Vec<usize>,
     /// The pace of the managers' log.
     pub pace: LogPace,
-    /// The managers' timeouts.
+    /// Leases, timeouts and bounds of clocks, with which the managers and all nodes run.
     pub options: ManagerOptions,
     /// Whether nodes fail; otherwise leases practically never end, and no shard is taken over.
     pub fails: bool,
@@ -40,7 +40,7 @@ pub struct MajorityLoss {
 pub enum Fate {
     /// They restart without memory: the shard is lost for good.
     Emptied,
-    /// They never restart.
+    /// They stay crashed until the end of the run.
     Gone,
     /// They are cut off until all faults are healed, with their memory intact.
     CutOff,
@@ -109,7 +109,7 @@ impl FailurePlan {
         FailurePlan { datacenters, pace, options, fails }
     }
 
-    /// Lets no node fail.
+    /// No node fails, and leases last longer than any run.
     pub fn calm(&mut self) {
         (self.fails, self.options.lease) = (false, FOR_EVER);
     }

@@ -8,7 +8,7 @@ use shoal_types::{Random, ShardId};
 /// The faults of a run, and how often each occurs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultSchedule {
-    /// Faults of single messages.
+    /// Losses, repetitions and delays of single messages, at any time.
     pub troubles: Troubles,
     /// The mean time between two of the following faults; 0 for never.
     pub every_ns: u64,
@@ -42,7 +42,7 @@ pub struct FaultWeights {
     pub cut: u32,
     /// Clogs all links to and from a node.
     pub failure_detector: u32,
-    /// Stalls a worker.
+    /// A worker takes no events for a while.
     pub stall: u32,
     /// Crashes a node, which restarts.
     pub crash: u32,
@@ -69,7 +69,7 @@ pub struct FaultWeights {
 /// The ends from which a node is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// The managers.
+    /// The managers: the node gets no configuration, and its lease runs out.
     Managers,
     /// The followers of the shards that the node leads.
     Followers,
@@ -103,7 +103,7 @@ pub enum ScheduledFault {
     Silence(usize),
     /// Stalls this worker, counted over all nodes.
     Stall(usize),
-    /// Crashes this node.
+    /// Crashes this node, counted from 0; it restarts later.
     Crash(usize),
     /// Crashes all nodes and managers of this datacenter.
     Datacenter(usize),
@@ -115,9 +115,9 @@ pub enum ScheduledFault {
     Clock(usize),
     /// Makes another manager the leader.
     Elect,
-    /// Stops the managers' log.
+    /// The managers' log decides nothing for a while.
     Outage,
-    /// Stops this manager.
+    /// Stops this manager, counted from 0; it restarts later.
     Manager(usize),
     /// Delays followers of this shard, takes the memory of one that is not delayed, and pauses or isolates the leader.
     Forget(usize),

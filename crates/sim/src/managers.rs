@@ -84,7 +84,7 @@ pub(crate) struct SimulatedManagers {
     asks: u64,
     /// The random source of the cluster's identity.
     identities: Random,
-    /// The newest configuration.
+    /// The newest configuration that any manager has made.
     truth: Arc<Configuration>,
 }
 
@@ -121,7 +121,7 @@ impl SimulatedManagers {
         }
     }
 
-    /// The number of managers.
+    /// How many managers there are, stopped ones included.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
     }

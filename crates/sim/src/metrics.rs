@@ -26,13 +26,13 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Counters of messages.
+    /// What the network did with messages.
     Traffic {
         /// Messages handed to the network.
         sent,
         /// Messages lost, by chance or on a cut link.
         lost,
-        /// Messages that arrived twice.
+        /// Messages that were delivered a second time.
         duplicated,
         /// Messages that arrived out of order.
         reordered,
@@ -40,15 +40,15 @@ counts! {
         late,
         /// Messages that waited for the end of a clog.
         clogged,
-        /// Links that were clogged.
+        /// How often a link was clogged.
         clogs,
-        /// Links that were cut.
+        /// How often a direction of a link was cut.
         cuts,
     }
 }
 
 counts! {
-    /// Counters of the simulator.
+    /// What the simulator did.
     Work {
         /// Messages between nodes that arrived.
         delivered,
@@ -56,31 +56,31 @@ counts! {
         requests,
         /// Replies to clients outside that arrived.
         replies,
-        /// Timers that fired.
+        /// Timers of workers that fired.
         timers,
-        /// Events that workers took.
+        /// Steps of workers, one for each event.
         steps,
-        /// Workers that stalled.
+        /// How often a worker was stalled, those of paused nodes included.
         stalls,
-        /// Nodes that crashed.
+        /// How often a node crashed.
         crashes,
         /// Nodes that lost their memory in a crash.
         lost,
-        /// Datacenters that failed.
+        /// How often all nodes of a datacenter crashed at once.
         datacenters_lost,
         /// Connections of clients that broke.
         connections_broken,
-        /// Nodes that were paused.
+        /// How often all workers of a node were stalled.
         pauses,
         /// Nodes that were cut off from some others.
         parts,
         /// Outages of the managers' log.
         outages,
-        /// Managers that stopped.
+        /// How often a manager was stopped.
         managers_lost,
         /// Clocks that exceeded their bounds.
         wild_clocks,
-        /// Nodes that never restarted.
+        /// Nodes that stayed crashed until the end of the run.
         gone,
         /// Steps that were interrupted within their work.
         interrupted,
@@ -94,7 +94,7 @@ counts! {
         senders_struck,
         /// Shards that lost a majority of their voters at once.
         majorities_lost,
-        /// Observations that engines made.
+        /// Observations of engines that were judged.
         observations,
     }
 }
@@ -102,11 +102,11 @@ counts! {
 counts! {
     /// Counters of all engines' workers together.
     Engines {
-        /// Certified transactions.
+        /// Transactions that passed certification.
         certified,
         /// Transactions whose commit was acknowledged.
         committed,
-        /// Certified transactions that wrote.
+        /// Transactions that passed certification and wrote something.
         wrote,
         /// Certified transactions that wrote several shards.
         cross_shard,
@@ -120,9 +120,9 @@ counts! {
         stamps,
         /// The entries of those stamps, the shard's own included.
         stamp_entries,
-        /// Batches appended to streams.
+        /// Batches that leaders appended to streams, heartbeats included.
         batches,
-        /// Bytes of those batches.
+        /// The length of those batches in bytes, as encoded.
         batch_bytes,
     }
 }
@@ -130,7 +130,7 @@ counts! {
 counts! {
     /// Outcomes that clients of workloads received.
     Outcomes {
-        /// Transactions acknowledged as committed.
+        /// Transactions whose commit was acknowledged to the client.
         done,
         /// Transactions that the workload rolled back itself.
         rolled_back,
@@ -158,13 +158,13 @@ counts! {
 /// All counters of one or several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Counters of messages.
+    /// What the network did with messages.
     pub traffic: Traffic,
-    /// Counters of the simulator.
+    /// What the simulator did.
     pub work: Work,
-    /// Counters of the engines.
+    /// What the workers of all engines did.
     pub engines: Engines,
-    /// Counters of outcomes.
+    /// What clients were answered.
     pub outcomes: Outcomes,
     /// The virtual time of the run, in nanoseconds.
     pub simulated_ns: u128,

@@ -15,7 +15,7 @@ use shoal_types::{Random, Time, WorkerPlace};
 /// How long messages take from one datacenter to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay {
-    /// What every message takes.
+    /// The least time of a message.
     pub base_ns: u64,
     /// Up to so much more, each as likely.
     pub jitter_ns: u64,
@@ -24,9 +24,9 @@ pub struct Delay {
 /// How often things go wrong with a message, in millionths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Troubles {
-    /// It is lost.
+    /// How many are lost.
     pub loss_ppm: u32,
-    /// It arrives twice.
+    /// How many arrive twice.
     pub duplicate_ppm: u32,
     /// It overtakes others, or is overtaken.
     pub reorder_ppm: u32,
@@ -41,9 +41,9 @@ pub type LinkEnd = usize;
 /// A worker at an end of links; clients and managers are the first worker of theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerEnd {
-    /// The end.
+    /// The node, client or manager, by its number among all ends.
     pub end: LinkEnd,
-    /// Which of its workers.
+    /// The worker of that node, from 0.
     pub worker: usize,
 }
 
@@ -63,7 +63,7 @@ impl From<WorkerPlace> for WorkerEnd {
 #[derive(Debug, Clone, Copy)]
 struct SimulatedLink {
     delay: Delay,
-    /// Nothing arrives before.
+    /// Messages that are sent before this time arrive after it.
     clogged_until: Time,
     /// What is sent before is lost.
     cut_until: Time,
@@ -132,7 +132,7 @@ impl SimulatedNetwork {
         self.ends
     }
 
-    /// Where an end is.
+    /// The datacenter in which an end is; it decides the delays of its links.
     pub fn datacenter(&self, end: LinkEnd) -> usize {
         self.datacenters[end]
     }

@@ -15,7 +15,7 @@ pub struct PlantedBugCase {
     pub engine: &'static str,
     /// Its name, as on the command line.
     pub name: &'static str,
-    /// The bug.
+    /// The switch that plants it in the engine's workers.
     pub bug: AnyPlantedBug,
     /// The rule that it breaks.
     pub rule: &'static str,

@@ -53,7 +53,7 @@ impl<T> EventQueue<T> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Removes the next item.
+    /// Removes the item that is due next, with its time; simultaneous ones in an order drawn at random.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse(QueueEntry { at, item, .. }) = self.heap.pop()?;

@@ -10,7 +10,7 @@ use shoal_types::{Ballot, NodeId, ShardId};
 pub enum ShardRecoveryStage {
     /// The leader's lease has run out.
     LeaseOut,
-    /// Another is appointed.
+    /// The managers have appointed another leader.
     Appointed,
     /// The new leader has learned of its appointment and prepares its streams.
     Preparing,
@@ -24,7 +24,6 @@ pub enum ShardRecoveryStage {
     Final,
 }
 
-/// The recovery of a shard.
 #[derive(Debug, Clone, Default)]
 struct ShardRecovery {
     ballot: Ballot,

@@ -77,7 +77,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest virtual time that loading may take.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The options of a run.
+/// What a run is given besides its scenario.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOptions {
     /// The bug to plant, if any.
@@ -97,7 +97,7 @@ pub struct RunOptions {
 pub struct RunReport {
     /// The seed that was run.
     pub seed: u64,
-    /// The scenario, in words.
+    /// What was drawn for the run, in a line for its report.
     pub scenario: String,
     /// The counters of the run.
     pub metrics: Metrics,
@@ -109,7 +109,7 @@ pub struct RunReport {
     pub failure: Option<RunFailure>,
 }
 
-/// A run that failed.
+/// Why a run failed, with what led to it.
 #[derive(Debug)]
 pub struct RunFailure {
     /// The rule that was broken, and how.
@@ -299,7 +299,7 @@ impl<E: Subject> PreparedRun<E> {
         }
     }
 
-    /// Runs all phases.
+    /// The clients' time under faults, then the end of all faults, and then the checks of what is left.
     fn run_phases(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         self.load()?;
         self.start_clients(scenario);
@@ -399,7 +399,7 @@ impl<E: Subject> PreparedRun<E> {
         Ok(())
     }
 
-    /// Starts the clients.
+    /// Spawns the clients of each group, on workers and outside.
     fn start_clients(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
         let fails = scenario.failures.fails;

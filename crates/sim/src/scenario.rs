@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// The shape of the cluster.
+/// How many nodes, shards, workers and datacenters a cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterShape {
     /// How many datacenters there are.
@@ -58,7 +58,7 @@ pub enum ClientWork {
     Ycsb(Letter),
     /// TPC-C with this many warehouses.
     TpcC(u16),
-    /// Procedures called from outside.
+    /// Procedures that are called by name, from clients outside.
     Calls,
     /// Write skew on this many pairs of rows.
     Skew(u8),
@@ -80,7 +80,7 @@ pub struct OperationMix {
 /// A group of clients with the same work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientGroup {
-    /// The clients' work.
+    /// What all clients of the group do.
     pub work: ClientWork,
     /// The number of clients on workers.
     pub residents: usize,
@@ -112,7 +112,7 @@ pub struct Scenario {
     pub changes: EpochChanges,
     /// The managers for such an engine, and whether nodes fail.
     pub failures: FailurePlan,
-    /// The groups of clients.
+    /// The clients of the run, in groups of the same work.
     pub groups: Vec<ClientGroup>,
     /// How long the clients run, in nanoseconds.
     pub span_ns: u64,
@@ -446,7 +446,7 @@ impl ClientGroup {
 /// A group of clients, and the same group as [`Calls`] if it has to be given the topology.
 #[derive(Clone)]
 pub struct ScenarioWork {
-    /// The group.
+    /// The clients' work, with the state that they share.
     pub scenario_clients: Rc<dyn ScenarioClients>,
     /// The same group, if its clients call procedures.
     pub calls: Option<Rc<Calls>>,

@@ -38,7 +38,6 @@ struct SimulatedSystemClock {
     drift_ppm: i64,
 }
 
-/// The clocks of a node.
 #[derive(Debug, Clone)]
 struct NodeTransactionClock {
     system: SimulatedSystemClock,
@@ -61,7 +60,7 @@ pub(crate) struct TransactionClocks {
 /// An event of a node: when it is taken, and when its frame arrived.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventInstant {
-    /// The node.
+    /// The node whose clock shows the time of the event.
     pub node: NodeId,
     /// The number of the node's process.
     pub instance: u32,

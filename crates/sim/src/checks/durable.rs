@@ -32,7 +32,7 @@ pub struct Durable {
 /// What a stream entry carries.
 #[derive(Debug, Clone, Default)]
 pub struct EntryFacts {
-    /// Its safe clock.
+    /// The safe clock that the leader wrote into the entry.
     pub safe: Clock,
     /// The epochs that end with the entry, and the last clock of each.
     pub ends: Vec<(Epoch, Clock)>,
@@ -87,7 +87,7 @@ struct StreamState {
 }
 
 impl Durable {
-    /// Starts with nothing durable.
+    /// No stream has an entry, and every voter remembers all that it promised.
     pub fn new(topology: &Topology) -> Durable {
         let workers = topology.workers() as usize;
         let voter = |node: &NodeId| Voter {

@@ -36,7 +36,7 @@ pub struct InstalledVersions(Vec<InstalledVersion>);
 /// A version of a key in the model.
 #[derive(Debug, Clone)]
 pub struct InstalledVersion {
-    /// Its epoch and clock.
+    /// The epoch and the clock of the version: its place in the chain of its key.
     pub order: InstallOrder,
     /// Its value; `None` for a tombstone.
     pub value: Option<Vec<u8>>,
@@ -53,9 +53,9 @@ pub struct InstalledRow<'a> {
     pub transaction: TransactionId,
     /// Its stamp as the shard keeps it.
     pub stamp: &'a Stamp,
-    /// The table.
+    /// The table in which the row was installed.
     pub table: TableId,
-    /// The key.
+    /// The key under which it was installed.
     pub key: &'a [u8],
 }
 

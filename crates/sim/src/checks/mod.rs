@@ -64,7 +64,7 @@ pub use two_phase_commit::TwoPhaseCommitRules;
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// The true time.
+    /// The true time, which no node's clock shows.
     pub at: Time,
     /// The worker whose step it was.
     pub place: WorkerPlace,
@@ -82,7 +82,7 @@ impl Moment {
 
 /// The rules of one engine, on top of what holds for all of them.
 pub trait EngineRules: Default + Debug {
-    /// The engine's observations.
+    /// What the engine reports to its judges: facts of its steps, which messages do not show.
     type Observation;
 
     /// Whether versions are visible before they are durable: then replies wait until they are, and versions
@@ -120,7 +120,7 @@ pub trait EngineRules: Default + Debug {
         Ok(())
     }
 
-    /// A node has crashed.
+    /// A node has crashed, and what its workers held in memory is gone.
     fn crashed(&mut self, node: NodeId) {
         let _ = node;
     }

@@ -40,7 +40,7 @@ pub fn covered(
 }
 
 impl Replay {
-    /// Starts with nothing applied.
+    /// No replica has applied a version.
     pub fn new(nodes: usize, shards: usize) -> Replay {
         Replay { shards, replicas: vec![BTreeMap::new(); nodes * shards], own: BTreeSet::new() }
     }

@@ -66,7 +66,7 @@ enum ReplyStep {
 }
 
 impl Replies {
-    /// Starts without requests.
+    /// No request was made yet.
     pub fn new(topology: &Topology) -> Replies {
         Replies {
             requests: topology.table(REQUESTS_TABLE),

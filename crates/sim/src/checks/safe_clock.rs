@@ -41,7 +41,7 @@ impl SafeClocks {
         self.streams.retain(|(_, place), _| place.node != node);
     }
 
-    /// A clock was drawn.
+    /// A worker has drawn a clock, which must be above the safe clock that its stream carries.
     pub fn drawn(
         &mut self,
         shard: ShardId,

@@ -77,7 +77,7 @@ impl Transactions {
         of_it.into_iter().for_each(|it| it.2 = installed);
     }
 
-    /// The transaction was certified.
+    /// A coordinator has validated a transaction everywhere, and made its stamp.
     pub fn certified(
         &mut self,
         id: TransactionId,

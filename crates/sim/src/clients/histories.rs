@@ -12,7 +12,7 @@ use shoal_workloads::history::generator::{Client, Generator, Parameters};
 use shoal_workloads::history::{History, Verdict, check};
 use std::rc::Rc;
 
-/// Name of the clients.
+/// The name of these clients in the results of a run.
 pub const NAME: &str = "histories";
 
 /// Clients whose operations are recorded, for the checker to judge.

@@ -63,7 +63,7 @@ impl LedgerState {
 }
 
 impl Ledger {
-    /// A ledger without entries.
+    /// A ledger in which nothing is recorded.
     pub fn new() -> Ledger {
         Ledger::default()
     }
@@ -176,7 +176,7 @@ impl Ledger {
         self.state.borrow_mut().recorders.push(recorder);
     }
 
-    /// Takes all recorded histories.
+    /// Takes the histories that clients have handed in; later calls return only later ones.
     pub fn take_recorders(&self) -> Vec<Recorder> {
         std::mem::take(&mut self.state.borrow_mut().recorders)
     }

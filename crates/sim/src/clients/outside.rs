@@ -36,7 +36,7 @@ impl OutsideClient {
         OutsideClient { cluster, environment, options, heard, random }
     }
 
-    /// The connected client.
+    /// The client, as programs use it.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }

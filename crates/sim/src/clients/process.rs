@@ -36,11 +36,11 @@ pub(crate) type ConnectionNumber = u32;
 /// What a process asks the simulation to do.
 #[derive(Debug)]
 pub(crate) enum ProcessOutput {
-    /// Connect to this worker.
+    /// Connect to this worker; the process has chosen the connection's number.
     Dial(ConnectionNumber, WorkerPlace),
     /// Send this message over a connection.
     Send(ConnectionNumber, FromClient),
-    /// End a connection.
+    /// End a connection of this process, whether or not it was established.
     Close(ConnectionNumber),
 }
 

@@ -19,7 +19,7 @@ pub struct ClientContext {
     pub ledger: Ledger,
     /// When set, clients finish their transaction and begin no other.
     pub stop: Rc<Cell<bool>>,
-    /// The true time.
+    /// The true time of the simulation, for the times of histories.
     pub time: Rc<Cell<Time>>,
     /// The longest pause between two transactions of a client, in nanoseconds.
     pub pause_ns_max: u64,

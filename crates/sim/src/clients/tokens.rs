@@ -17,7 +17,7 @@ pub struct Tokens {
     slots: u16,
 }
 
-/// A client of [`Tokens`].
+/// One client, which moves tokens of its own and of others.
 #[derive(Debug)]
 pub struct TokensClient {
     random: Random,

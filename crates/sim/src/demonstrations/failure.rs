@@ -158,7 +158,7 @@ fn again_table() -> ResultTable {
     }
 }
 
-/// Acknowledged transactions per second.
+/// Acknowledged transactions per second, before, during and after the failure.
 #[derive(Debug, Clone, Copy)]
 struct FailureRates {
     usual: f64,

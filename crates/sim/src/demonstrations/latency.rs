@@ -15,7 +15,7 @@ use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Round trip between datacenters.
+/// The round trip between any two datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
 /// Classes of transactions, and what each may take on top of a round trip, where there is a target.

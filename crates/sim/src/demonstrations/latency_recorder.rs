@@ -22,7 +22,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// The number of transactions.
+    /// How many transactions were recorded.
     pub(super) fn count(&self) -> u64 {
         self.0.len()
     }
@@ -51,12 +51,12 @@ struct LatencyRecorderState {
 }
 
 impl LatencyRecorder {
-    /// A record without latencies.
+    /// No latency is recorded, and no period that counts has begun.
     pub(super) fn new(classify: Classify) -> LatencyRecorder {
         LatencyRecorder { classify, inner: Rc::default() }
     }
 
-    /// Begins the next period.
+    /// Later transactions count for the next period.
     pub(super) fn turn(&self, now: Time) {
         self.inner.turns.borrow_mut().push(now);
     }

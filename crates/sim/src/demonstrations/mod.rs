@@ -54,7 +54,7 @@ pub enum Size {
     Small,
 }
 
-/// The progress of a demonstration.
+/// What a demonstration is doing, for a line on the terminal.
 #[derive(Debug, Clone)]
 pub struct DemonstrationProgress {
     /// The part of the demonstration that is running.
@@ -161,7 +161,7 @@ const ENGINES: [DemonstratedEngine; 2] = [
     DemonstratedEngine::of::<TwoPhaseCommit>(Promise::Nothing),
 ];
 
-/// The demonstrations.
+/// What can be shown: a cluster in virtual time, with prices for its work, measured against targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demonstration {
     /// Commit latency under light load: see [`latency`].
@@ -179,7 +179,7 @@ pub enum Demonstration {
 }
 
 impl Demonstration {
-    /// All demonstrations.
+    /// All of them, in the order of the report.
     pub const ALL: [Demonstration; 6] = [
         Demonstration::Latency,
         Demonstration::Distance,

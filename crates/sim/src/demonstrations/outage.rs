@@ -25,10 +25,10 @@ use std::time::Duration;
 /// The number of shards of the cluster.
 pub(super) const SHARDS: u32 = 4;
 
-/// The shard that fails.
+/// The shard whose leader is crashed, or cut off.
 pub(super) const FAILED: ShardId = ShardId(0);
 
-/// Round trip between datacenters.
+/// The round trip between any two datacenters.
 pub(super) const FAR: Duration = Duration::from_millis(50);
 
 /// The longest pause of a client after a transaction that failed.
@@ -56,7 +56,7 @@ pub(super) const MAKO: OutageCase = OutageCase {
     learner: true,
 };
 
-/// The same, without learners.
+/// As [`MAKO`], without learners: the next leader is a voter in another datacenter.
 pub(super) const FAR_SUCCESSOR: OutageCase =
     OutageCase { name: "mako, far successor", learner: false, ..MAKO };
 

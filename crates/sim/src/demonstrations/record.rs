@@ -37,7 +37,7 @@ impl TransactionClass {
     }
 }
 
-/// A step of the recovery.
+/// A step of the recovery, up to when all steps before it have been taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RecoveryStep {
     /// The lease of the dead leader has run out.
@@ -48,7 +48,7 @@ pub(super) enum RecoveryStep {
     Prepared,
     /// The end of the last epoch is durable in all streams, and is reported.
     EndDurable,
-    /// The FVW is decided.
+    /// The manager has all reports, and the FVW of the ended epoch is final.
     Final,
     /// The new leader has settled the epoch.
     Settled,
@@ -94,7 +94,7 @@ impl RecoveryStep {
 #[derive(Debug, Clone, Copy)]
 struct FailedShard {
     at: Time,
-    /// The leader that failed.
+    /// The leader that was crashed, or cut off.
     leader: NodeId,
     /// The node that leads the shard now.
     successor: Option<NodeId>,
@@ -288,7 +288,7 @@ impl FailureRecord {
         self.failed?.successor
     }
 
-    /// When the shard failed.
+    /// The time at which the shard failed; 0 while none has.
     pub(super) fn failed_at(&self) -> Time {
         self.failed.map_or(Time::ZERO, |it| it.at)
     }

@@ -8,14 +8,14 @@ use std::fmt;
 pub struct DemonstrationResults {
     /// Tables for the terminal and the report.
     pub tables: Vec<ResultTable>,
-    /// Plots for the report.
+    /// Plots for the report; the terminal shows none.
     pub plots: Vec<ResultPlot>,
 }
 
 /// A plot of one or more series.
 #[derive(Debug, Clone)]
 pub struct ResultPlot {
-    /// The plot's title.
+    /// The heading above the plot.
     pub title: String,
     /// The explanation above the plot.
     pub lead: String,

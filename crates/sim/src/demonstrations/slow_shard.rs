@@ -32,7 +32,7 @@ const SLOW: ShardId = ShardId(SHARDS - 1);
 /// The time that the slow nodes need, in percent of the usual time.
 const SLOWDOWN_PERCENT: u64 = 1000;
 
-/// Round trip between datacenters.
+/// The round trip between any two datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
 /// How much longer than before a transaction may take that does not touch the slow shard: a step of the slow

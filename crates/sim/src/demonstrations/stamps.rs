@@ -25,7 +25,7 @@ use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Round trip between datacenters.
+/// The round trip between any two datacenters.
 const FAR: Duration = Duration::from_millis(50);
 
 /// Percentages of transactions of the micro-benchmark that touch another shard.

@@ -5,11 +5,11 @@ use std::fmt;
 /// Whether a target was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetVerdict {
-    /// There is no target.
+    /// The row has no target, and is shown for comparison.
     Shown,
-    /// The target was met.
+    /// The measured value is within its target.
     Met,
-    /// The target was missed.
+    /// The measured value is beyond its target; the command fails then.
     Missed,
 }
 
@@ -40,10 +40,10 @@ pub struct ResultLine {
     pub verdict: TargetVerdict,
 }
 
-/// A table of results.
+/// A table of measured values, each with its target.
 #[derive(Debug, Clone)]
 pub struct ResultTable {
-    /// The table's title.
+    /// The heading above the table.
     pub title: &'static str,
     /// The explanations below the title.
     pub notes: Vec<String>,

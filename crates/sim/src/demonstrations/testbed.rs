@@ -69,9 +69,9 @@ pub(super) struct Setting {
     pub shards: u32,
     /// How many learners each shard has.
     pub learners: u32,
-    /// Round trip between datacenters.
+    /// The round trip between two datacenters.
     pub far: Duration,
-    /// Workers of each node.
+    /// How many workers each node has.
     pub workers: u32,
     /// The prices of the workers' actions.
     pub cpu: Cpu,
@@ -290,7 +290,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         (worked, shards * workers)
     }
 
-    /// The workload's name.
+    /// The name of the workload that the clients run, for tables.
     pub(super) fn name(&self) -> &'static str {
         Workload::name(&*self.workload)
     }

@@ -16,7 +16,9 @@ use std::time::Duration;
 pub struct ShardSet(u64);
 
 impl ShardSet {
-    /// Adds a shard.
+    /// Puts a shard into the set.
+    /// # Panics
+    /// If its number is 64 or more.
     pub fn add(&mut self, shard: ShardId) {
         assert!(shard.0 < 64, "{shard} is beyond what a demonstration shows");
         self.0 |= 1 << shard.0;
@@ -38,13 +40,13 @@ impl ShardSet {
     }
 }
 
-/// What a transaction touched.
+/// The shards of a transaction's last attempt, and whether it wrote, which decide its class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Touched {
     /// The shards that it read or wrote. A read of a table that every shard has a copy of is served where the
     /// transaction runs, and touches no other shard.
     pub shards: ShardSet,
-    /// Whether it wrote anything.
+    /// Whether it wrote anything, on any shard.
     pub wrote: bool,
 }
 
@@ -165,7 +167,7 @@ impl Database for Watched {
     }
 }
 
-/// A transaction of [`Watched`].
+/// A transaction that records the shards it touches, for [`Watched`].
 pub struct WatchedTransaction<'db> {
     tx: &'db shoal_engine::CoordinatorTransaction,
     db: &'db Watched,

@@ -19,7 +19,7 @@ use shoal_types::{Cause, NodeId, RequestId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A client outside.
+/// The process of a client outside, with the frames that have arrived for it.
 pub(super) struct ConnectedProcess {
     process: ClientProcess,
     /// When it is polled next, even if no message arrives.

@@ -30,7 +30,7 @@ impl<E: Simulated> Simulation<E> {
         self.network.set_troubles(fault_schedule.troubles);
         if fault_schedule.every_ns > 0 {
             let pause = fault_schedule.pause_ns(&mut self.random);
-            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Blow);
+            self.queue.push(Time(self.now.0 + pause), SimulationEvent::RandomFault);
         }
         self.fault_schedule = Some(fault_schedule);
         if let Some(managers) = &mut self.managers {
@@ -76,7 +76,7 @@ impl<E: Simulated> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{scheduled_fault:?} until {until}")));
         self.start_fault(scheduled_fault, until, &fault_schedule);
         let pause = fault_schedule.pause_ns(&mut self.random);
-        self.queue.push(Time(self.now.0 + pause), SimulationEvent::Blow);
+        self.queue.push(Time(self.now.0 + pause), SimulationEvent::RandomFault);
     }
 
     fn start_fault(

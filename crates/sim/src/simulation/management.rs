@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<E: Simulated> Simulation<E> {
-    /// The number of managers.
+    /// How many managers there are; 0 where no manager is simulated.
     pub(super) fn manager_count(&self) -> usize {
         self.managers.as_ref().map_or(0, SimulatedManagers::count)
     }

@@ -126,19 +126,19 @@ enum SimulationEvent<M> {
         simulated_worker: u32,
         waits: bool,
     },
-    /// What came of that.
+    /// A dialed connection is established, or has failed.
     Dialed {
         client: u32,
         number: ConnectionNumber,
         answer: ConnectAnswer,
     },
-    /// A client is told something over a connection.
+    /// A message of a worker arrives at a client.
     Said {
         client: u32,
         number: ConnectionNumber,
         said: ToClient,
     },
-    /// A client hears that a connection has ended.
+    /// A client learns that a connection has ended.
     Lost {
         client: u32,
         number: ConnectionNumber,
@@ -161,7 +161,8 @@ enum SimulationEvent<M> {
     ClientTimer {
         client: u32,
     },
-    Blow,
+    /// A fault is drawn from the fault schedule.
+    RandomFault,
     /// A fault that an earlier fault has planned.
     Planned {
         scheduled_fault: ScheduledFault,
@@ -185,13 +186,13 @@ enum SimulationEvent<M> {
     Log,
     /// An epoch is to begin.
     Change,
-    /// A crashed node restarts.
+    /// A crashed node restarts as process `instance`, without its memory if that was `lost`.
     Restart {
         node: NodeId,
         instance: u32,
         lost: bool,
     },
-    /// A stopped manager restarts.
+    /// A stopped manager restarts with what its disk holds.
     ManagerUp {
         manager: u32,
     },
@@ -233,7 +234,7 @@ pub struct Simulation<E: Simulated> {
     forgetful: BTreeMap<NodeId, bool>,
     /// The incarnation that the managers knew of a node when its memory was last lost.
     forgot_after: BTreeMap<NodeId, Incarnation>,
-    /// Nodes that never restart.
+    /// Nodes that stay crashed until the end of the run.
     gone: BTreeSet<NodeId>,
     /// The shard that is lost for good.
     lost: Option<ShardId>,
@@ -339,7 +340,7 @@ impl<E: Simulated> Simulation<E> {
         self.effects.observations.get_or_insert_default();
     }
 
-    /// The true time.
+    /// The true time, up to which all events are handled; no node's clock shows it.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -548,7 +549,7 @@ impl<E: Simulated> Simulation<E> {
                 self.client_timer(client);
                 Ok(())
             }
-            SimulationEvent::Blow => {
+            SimulationEvent::RandomFault => {
                 self.scheduled_fault();
                 Ok(())
             }
