@@ -37,7 +37,7 @@ pub struct Micro {
     committed_writers: Tally,
 }
 
-/// A client of [`Micro`].
+/// One client, with the random source of its keys.
 #[derive(Debug)]
 pub struct MicroClient {
     number: usize,
@@ -77,7 +77,7 @@ pub(crate) fn number(value: Option<&[u8]>) -> Result<u64> {
     }
 }
 
-/// Name of [`Touch`].
+/// The name under which [`Touch`] is registered.
 pub const TOUCH: &str = "micro.touch";
 
 /// The transaction as a procedure: reads keys and, if it is to, writes each back, greater by one. Returns what it read:
@@ -91,7 +91,7 @@ pub struct Touched {
     /// The table of the keys.
     #[coded(short)]
     pub table: TableId,
-    /// Whether it writes.
+    /// Whether each key that is read is also written.
     pub writes: bool,
     /// The keys that are touched, in this order.
     pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],

@@ -36,18 +36,16 @@ pub struct Model {
     procedures: Arc<Procedures>,
 }
 
-/// Rows by key.
 type Table = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 #[derive(Debug, Default)]
 struct Data {
     names: BTreeMap<String, TableId>,
-    /// The tables, by number.
     tables: Vec<Table>,
 }
 
 impl Model {
-    /// An empty database.
+    /// A database without tables and procedures.
     pub fn new() -> Model {
         Model::default()
     }
@@ -136,7 +134,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// A transaction of a [`Model`].
+/// A transaction that holds the whole database while it runs, so that transactions are serial.
 #[derive(Debug)]
 pub struct ModelTransaction {
     committed: Data,
@@ -279,7 +277,6 @@ impl Transaction for ModelTransaction {
     }
 }
 
-/// Bounds on keys.
 #[derive(Debug, Clone, Copy)]
 struct Range<'a> {
     start: Bound<&'a [u8]>,

@@ -105,14 +105,14 @@ pub struct PlacedMicro {
     /// The given share is one of the clients: they always leave their shard, each for the same other
     /// one, and all others never do. So a client that waits for a shard is missing nowhere else.
     faithful: bool,
-    /// No transaction only reads.
+    /// Every transaction writes.
     all_write: bool,
     /// Transactions are calls of [`Touch`](micro::Touch).
     calls: bool,
     committed_writers: Tally,
 }
 
-/// A client of [`PlacedMicro`].
+/// One client, with the shard it belongs to.
 #[derive(Debug)]
 pub struct PlacedMicroClient {
     number: usize,

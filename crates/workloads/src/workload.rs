@@ -62,7 +62,7 @@ pub(crate) fn way(calls: bool) -> String {
 /// A transaction that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// Index into [`Workload::kinds`].
+    /// The transaction's type, as an index into [`Workload::kinds`].
     pub kind: usize,
     /// How often the body ran before the last time: the conflicts it met.
     pub retries: u32,

@@ -50,7 +50,7 @@ pub const KEYS: u32 = 1_000_000;
 /// The default length of a value: that of one field of YCSB.
 pub const VALUE_BYTES: usize = 100;
 
-/// The core workloads.
+/// The core workloads A to F.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table above says what each letter is")]
 pub enum Letter {
@@ -99,7 +99,7 @@ pub struct Ycsb {
     modified: Tally,
 }
 
-/// A client of [`Ycsb`].
+/// One client, with the random source of its keys.
 #[derive(Debug)]
 pub struct YcsbClient {
     number: usize,

@@ -1,7 +1,7 @@
 //! Runs a transaction's future to its end on the calling thread.
 //!
 //! An embedded database's futures are ready at once; one that waits for a conflict to pass wakes itself,
-//! and is polled again, politely. One that waits for an answer over a network lets the thread sleep.
+//! and is polled again. One that waits for an answer over a network lets the thread sleep.
 
 use std::future::Future;
 use std::pin::pin;

@@ -8,22 +8,22 @@ use std::time::Duration;
 /// The machine on which a result was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// The model of the processor, as the system reports it; `None` where it does not.
     pub cpu: Option<String>,
     /// Processors that this process may use.
     pub cores: usize,
-    /// Main memory.
+    /// Main memory of the machine in bytes; `None` where the system does not report it.
     pub memory_bytes: Option<u64>,
-    /// The operating system.
+    /// The operating system that the build is for, such as `linux`.
     pub system: &'static str,
-    /// The kernel's release.
+    /// The release of the kernel; `None` where the system does not report it.
     pub kernel: Option<String>,
     /// Whether large pages come unasked: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Reads what the system reports of this machine.
     pub fn read() -> Machine {
         let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let huge_pages = line("/sys/kernel/mm/transparent_hugepage/enabled");

@@ -21,7 +21,7 @@ pub struct Measurement {
     pub build: Build,
     /// The machine on which it ran.
     pub machine: Machine,
-    /// The workload's name.
+    /// The name by which the workload is chosen on the command line.
     pub workload: &'static str,
     /// The parameters of the workload, and of the cluster if it ran on one.
     pub parameters: Vec<Parameter>,
@@ -43,7 +43,7 @@ pub struct Build {
     pub version: &'static str,
     /// `optimized` or `debug`; a debug build's numbers are meaningless.
     pub profile: &'static str,
-    /// The memory allocator.
+    /// The memory allocator that the program was built with.
     pub allocator: &'static str,
     /// The database: `embedded`, or a cluster in words.
     pub target: Cow<'static, str>,
@@ -52,9 +52,9 @@ pub struct Build {
 /// A parameter of the workload.
 #[derive(Debug, Clone, Serialize)]
 pub struct Parameter {
-    /// The parameter's name.
+    /// The name of the option that sets it.
     pub name: &'static str,
-    /// The parameter's value.
+    /// The value in this measurement, the default included.
     pub value: String,
 }
 
@@ -63,9 +63,9 @@ pub struct Parameter {
 pub struct Load {
     /// Threads, each with one client and one transaction at a time.
     pub workers: usize,
-    /// Time before the measurement.
+    /// Time before the measurement, in which transactions run and do not count, in seconds.
     pub warm_up_s: f64,
-    /// Time of the measurement.
+    /// Time of the measurement of each run, in seconds.
     pub duration_s: f64,
     /// Transactions a second that were asked for; none means as many as the workers manage.
     pub rate_per_s: Option<f64>,
@@ -73,7 +73,7 @@ pub struct Load {
     pub latency_from: LatencyFrom,
     /// The first run's seed; each further run adds one.
     pub seed: u64,
-    /// The number of runs.
+    /// How many runs there were, each with a database of its own.
     pub runs: usize,
     /// Memory that each database took before its run.
     pub reserved_bytes: u64,
@@ -93,24 +93,24 @@ pub enum LatencyFrom {
 /// The median of each number over the runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
-    /// Committed transactions a second.
+    /// Committed transactions a second, over the whole of each run.
     pub committed_per_s: f64,
-    /// The slowest run's.
+    /// The same number of the slowest run.
     pub committed_per_s_min: f64,
-    /// The fastest run's.
+    /// The same number of the fastest run.
     pub committed_per_s_max: f64,
     /// Committed transactions for each second that a worker had a processor: on a busy machine
     /// the better number.
     pub committed_per_cpu_s: Option<f64>,
     /// The part of all attempts that ended in a conflict: 0 to 1.
     pub conflict_rate: f64,
-    /// Transactions committed.
+    /// Transactions that committed in the measured time of one run.
     pub committed: u64,
     /// Transactions the workload itself rolled back, as its specification demands.
     pub rolled_back: u64,
     /// Attempts that a conflict ended.
     pub conflicts: u64,
-    /// Rows loaded.
+    /// Rows of the initial data.
     pub loaded_rows: u64,
     /// The time of loading, in seconds.
     pub load_s: f64,
@@ -125,7 +125,7 @@ pub struct Summary {
 /// The median of each number of one transaction type.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindSummary {
-    /// The transaction type.
+    /// The transaction type, as the workload names it.
     pub name: &'static str,
     /// The type's part of all finished transactions: 0 to 1.
     pub share: f64,
@@ -138,7 +138,7 @@ pub struct KindSummary {
 pub struct Run {
     /// The seed of all random draws of the run.
     pub seed: u64,
-    /// Rows loaded.
+    /// Rows of the initial data.
     pub loaded_rows: u64,
     /// The time of loading, in seconds.
     pub load_s: f64,
@@ -148,7 +148,7 @@ pub struct Run {
     pub peak_resident_bytes: Option<u64>,
     /// The time of the measurement, in seconds.
     pub measured_s: f64,
-    /// Transactions committed.
+    /// Transactions that committed in the measured time.
     pub committed: u64,
     /// Transactions the workload itself rolled back, as its specification demands.
     pub rolled_back: u64,
@@ -168,39 +168,39 @@ pub struct Run {
     pub waiting_s: Option<f64>,
     /// What the database counted meanwhile, where it reports that.
     pub counted: BTreeMap<String, u64>,
-    /// Throughput over the run.
+    /// Committed transactions a second, with what they varied between.
     pub throughput: Throughput,
     /// Results by transaction type, in the workload's order.
     pub kinds: Vec<Kind>,
-    /// Throughput in each interval.
+    /// Throughput over the measured time, interval by interval.
     pub timeline: Vec<Interval>,
     /// The results of the workload's checks after the run.
     pub checks: Vec<CheckResult>,
 }
 
-/// Committed transactions a second.
+/// Committed transactions a second: on average, and in the intervals of [`Run::timeline`].
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Throughput {
     /// The mean rate of all transactions over the whole time, per second.
     pub mean_per_s: f64,
-    /// The median interval's.
+    /// The rate of the median interval, per second.
     pub median_per_s: f64,
-    /// The worst interval's.
+    /// The rate of the slowest interval, per second.
     pub min_per_s: f64,
-    /// The best interval's.
+    /// The rate of the fastest interval, per second.
     pub max_per_s: f64,
 }
 
 /// The results of one transaction type in one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Kind {
-    /// The transaction type.
+    /// The transaction type, as the workload names it.
     pub name: &'static str,
-    /// Transactions committed.
+    /// Transactions of this type that committed in the measured time.
     pub committed: u64,
     /// Transactions rolled back as demanded.
     pub rolled_back: u64,
-    /// Conflicts before those.
+    /// Attempts that a conflict ended, before those succeeded.
     pub conflicts: u64,
     /// Latencies of both; none where there was no such transaction.
     pub latency: Option<Latency>,
@@ -208,14 +208,14 @@ pub struct Kind {
     pub curve: Vec<CurvePoint>,
 }
 
-/// The usual percentiles.
+/// How long transactions took, in nanoseconds: the percentiles that are compared.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Latency {
-    /// The mean.
+    /// The sum of all latencies, divided by their number.
     pub mean_ns: u64,
     /// 1 of 10 is faster.
     pub p10_ns: u64,
-    /// The median.
+    /// 1 of 2 is faster.
     pub p50_ns: u64,
     /// 9 of 10 are faster.
     pub p90_ns: u64,
@@ -225,7 +225,7 @@ pub struct Latency {
     pub p99_ns: u64,
     /// 999 of 1000 are faster.
     pub p99_9_ns: u64,
-    /// The slowest.
+    /// No transaction took longer.
     pub max_ns: u64,
 }
 
@@ -243,16 +243,16 @@ pub struct CurvePoint {
 pub struct Interval {
     /// Seconds since the measurement began.
     pub end_s: f64,
-    /// Committed transactions a second.
+    /// Committed transactions a second, within this interval alone.
     pub committed_per_s: f64,
 }
 
 /// A [`Check`], as it is written.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckResult {
-    /// The condition.
+    /// The condition that was checked, in words.
     pub name: String,
-    /// Whether it does.
+    /// Whether the condition holds.
     pub passed: bool,
     /// Where the condition does not hold; `None` if it does.
     pub detail: Option<String>,

@@ -38,7 +38,7 @@ pub trait BenchPlace {
         (0..loaders).map(|loader| (loader..parts).step_by(loaders).collect()).collect()
     }
 
-    /// Runs a client there.
+    /// Runs the work of a client or loader, on a thread of its own or as a task of the database.
     fn spawn(&self, who: Who, work: impl Work);
 }
 

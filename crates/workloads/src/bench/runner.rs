@@ -54,13 +54,13 @@ pub struct BenchSettings {
 /// The progress of a benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchProgress {
-    /// The run, from 0.
+    /// Which of the runs it is, from 0.
     pub run: usize,
     /// The stage that is running.
     pub stage: Stage,
     /// Rows loaded, or milliseconds passed.
     pub done: u64,
-    /// The number of runs in total.
+    /// What `done` is at the end of the stage: all rows, or the milliseconds that it takes.
     pub of: u64,
     /// Rows or committed transactions a second, lately.
     pub per_s: f64,
@@ -73,11 +73,11 @@ pub enum Stage {
     Preparing,
     /// The initial data goes in.
     Loading,
-    /// Transactions run, unmeasured.
+    /// Transactions run and do not count, until caches are warm.
     WarmingUp,
     /// Transactions run and count.
     Measuring,
-    /// The data is judged.
+    /// The workload's conditions are checked on the data as it is left.
     Checking,
 }
 
@@ -85,7 +85,7 @@ pub enum Stage {
 #[derive(Debug, thiserror::Error)]
 #[error("while {stage}: {error}")]
 pub struct Failure {
-    /// The stage that failed.
+    /// The stage that failed, in words.
     pub stage: &'static str,
     /// The error of the database.
     pub error: Error,
@@ -334,9 +334,8 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
 struct Watch<'a, W> {
     shared: &'a WorkersShared<W>,
     receiver: Receiver<Result<()>>,
-    /// The number of workers that have ended.
+    /// How many workers have ended.
     ended: usize,
-    /// Returns the database's counters.
     counted: &'a dyn Fn() -> BTreeMap<String, u64>,
     progress: &'a mut dyn FnMut(BenchProgress),
 }

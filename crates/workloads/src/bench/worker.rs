@@ -95,7 +95,7 @@ impl WorkerTally {
     }
 }
 
-/// How transactions are started.
+/// When a client begins its next transaction.
 #[derive(Debug)]
 pub(super) enum Pace {
     /// Each when the last one has ended.
@@ -272,7 +272,7 @@ async fn let_others() {
 }
 
 impl WorkerTally {
-    /// A worker has ended.
+    /// Adds what a worker reports at its end: how many transactions were overdue, and the time of its thread.
     fn end(&mut self, overdue: u64, time: Option<ThreadTime>) {
         self.overdue += overdue;
         self.time = self.time.or(time);

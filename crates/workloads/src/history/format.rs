@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Attempts of one history.
+/// Attempts that one history may have.
 pub const ATTEMPTS_MAX: usize = 4_000_000;
 
 /// Operations of all attempts of one history.
@@ -48,7 +48,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The attempt has committed.
+    /// The attempt has committed, and has an end time.
     Ok,
     /// The attempt had no effect.
     Aborted,
@@ -62,7 +62,7 @@ pub enum Outcome {
 pub enum Operation {
     /// Puts a value at the end of the key's list.
     Append(String, u64),
-    /// Sets the key's register.
+    /// Sets the register to a value.
     Write(String, u64),
     /// Reads the key. A read that got no answer is left out of the history.
     Read(String, Seen),
@@ -82,7 +82,7 @@ impl Operation {
 pub enum Seen {
     /// There is no such key: an unwritten register, or a list nothing was appended to.
     Absent,
-    /// A register's value.
+    /// The value of a register.
     Value(u64),
     /// A list's elements, the first appended first.
     List(Vec<u64>),
@@ -138,7 +138,7 @@ pub enum HistoryError {
     Open {
         /// The file that was asked for.
         path: PathBuf,
-        /// The system's error.
+        /// Why the system did not open it.
         source: io::Error,
     },
     /// The file could not be read to its end.
@@ -146,7 +146,7 @@ pub enum HistoryError {
     Read {
         /// The line that was being read, the first being 1.
         line: usize,
-        /// The system's error.
+        /// Why the system did not read on.
         source: io::Error,
     },
     /// A line breaks a rule of the format.
@@ -173,15 +173,15 @@ pub enum LineError {
     /// There is nothing on it.
     #[error("the line is empty; every line is one transaction attempt")]
     Empty,
-    /// Limit [`LINE_BYTES_MAX`].
+    /// The line has more than [`LINE_BYTES_MAX`] bytes.
     #[error(
         "the line is longer than LINE_BYTES_MAX = {LINE_BYTES_MAX}; read fewer or shorter lists"
     )]
     TooLong,
-    /// Limit [`ATTEMPTS_MAX`].
+    /// The history has more than [`ATTEMPTS_MAX`] attempts.
     #[error("a history has at most ATTEMPTS_MAX = {ATTEMPTS_MAX} attempts; split it")]
     TooManyAttempts,
-    /// Limit [`OPERATIONS_MAX`].
+    /// The history has more than [`OPERATIONS_MAX`] operations.
     #[error("a history has at most OPERATIONS_MAX = {OPERATIONS_MAX} operations; split it")]
     TooManyOperations,
     /// An attempt of known outcome has no end time.
@@ -190,12 +190,12 @@ pub enum LineError {
     /// An attempt of unknown outcome may take effect at any later time.
     #[error("`end_ns` is given though the outcome is unknown; leave it out")]
     EndOfUnknown,
-    /// Time runs forward.
+    /// An attempt cannot end before it starts.
     #[error("it ends at {end_ns}, before it starts at {start_ns}")]
     EndBeforeStart {
-        /// When the attempt began.
+        /// The start that the line gives, in nanoseconds.
         start_ns: u64,
-        /// When the attempt ended.
+        /// The end that the line gives, in nanoseconds.
         end_ns: u64,
     },
     /// A value names its write only if it is written once.
@@ -227,12 +227,12 @@ pub enum LineError {
     },
 }
 
-/// The kinds of keys.
+/// What the values of a key are; a key has one kind throughout a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Values appended one after the other.
     List,
-    /// The value written last.
+    /// A read returns the value written last.
     Register,
 }
 

@@ -215,7 +215,7 @@ impl Client {
         first_generation + self.transactions / generation_transactions
     }
 
-    /// The recorded history.
+    /// Ends the client, for the history that it has recorded.
     pub fn into_recorder(self) -> Recorder {
         self.recorder
     }

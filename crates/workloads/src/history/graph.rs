@@ -35,7 +35,7 @@ use std::ops::Range;
 pub(super) enum Kind {
     /// Replaced a version; the order of the two is known from reads.
     Ww,
-    /// Read a version.
+    /// Read a version that the other wrote.
     Wr,
     /// Replaced a version that was read; the order is known from reads.
     Rw,
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// A set of kinds.
+/// A set of kinds of edges, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -236,7 +236,7 @@ impl Adjacency {
         Adjacency { offsets, edges: sorted }
     }
 
-    /// The number of vertices.
+    /// How many vertices the graph has, those without edges included.
     pub fn vertices(&self) -> usize {
         self.offsets.len() - 1
     }

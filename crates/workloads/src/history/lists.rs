@@ -161,7 +161,7 @@ fn version_order<'h>(
     Versions { key, order, unread, fan }
 }
 
-/// The ww edges.
+/// Adds a ww edge from the writer of each element to that of the next.
 fn link_writers(case: &mut Case<'_>, versions: &Versions) {
     let key = versions.key;
     let writer_of = |case: &Case<'_>, element| {

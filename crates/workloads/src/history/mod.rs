@@ -107,7 +107,7 @@ impl Bounds {
 /// histories need no more, and others much less after pruning.
 const FIRST_SEARCH_DIVISOR: usize = 50;
 
-/// Judges a history.
+/// Judges a history within the default bounds of the search.
 pub fn check(history: &History) -> Report {
     check_within(history, Bounds::DEFAULT)
 }

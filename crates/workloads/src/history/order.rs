@@ -62,7 +62,6 @@ type Candidate = (u32, bool, u64, u32);
 struct Choice {
     /// The number of transactions placed before it.
     placed: usize,
-    /// What was chosen last.
     chosen: Candidate,
     state: u128,
 }

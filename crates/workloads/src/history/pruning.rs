@@ -23,7 +23,7 @@ use super::registers::Version;
 /// Pairs of versions that are examined; in a history with more the others stay open.
 const PAIRS_MAX: usize = 20_000_000;
 
-/// The result of pruning.
+/// What is left of the open pairs of versions.
 #[derive(Debug)]
 pub(super) enum Pruned {
     /// The graph has a cycle now: no order of the versions is possible.

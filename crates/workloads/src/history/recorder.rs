@@ -77,7 +77,7 @@ impl Recorder {
         self.end(Outcome::Unknown, None);
     }
 
-    /// Everything recorded, in order.
+    /// The attempts in the order in which they began; one that is open has no known outcome.
     pub fn into_attempts(self) -> Vec<Attempt> {
         self.attempts
     }

@@ -36,7 +36,7 @@ pub enum AnomalyKind {
     G1a,
     /// A read of what a transaction wrote and then overwrote itself.
     G1b,
-    /// A cycle of writes.
+    /// A cycle of writes: versions of several keys are in opposite orders.
     G0,
     /// A cycle of writes and reads of them.
     G1c,
@@ -49,10 +49,10 @@ pub enum AnomalyKind {
     /// A cycle with several overwritten reads.
     #[serde(rename = "G2-item")]
     G2Item,
-    /// G0 with real time.
+    /// A cycle of writes and of real time.
     #[serde(rename = "G0-realtime")]
     G0Realtime,
-    /// G1c with real time.
+    /// A cycle of writes, reads of them and real time.
     #[serde(rename = "G1c-realtime")]
     G1cRealtime,
     /// G-single with real time.
@@ -152,7 +152,7 @@ pub struct Step {
     pub to: TransactionId,
     /// The rule by which it must.
     pub dependency: Dependency,
-    /// The evidence, in words.
+    /// The reads and writes, or the times, that prove the dependency, in words.
     pub why: String,
     /// Other transactions that the evidence rests on.
     pub others: Vec<TransactionId>,
@@ -175,13 +175,13 @@ pub struct Anomaly {
 /// dependencies that share an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct EdgeCounts {
-    /// Write after write.
+    /// From a write to the one that overwrites it.
     pub ww: usize,
-    /// Read after write.
+    /// From a write to a read of it.
     pub wr: usize,
-    /// Write after read.
+    /// From a read to the write that overwrites what was read.
     pub rw: usize,
-    /// End before start.
+    /// From the end of a transaction to those that began after it.
     pub realtime: usize,
 }
 
@@ -202,7 +202,7 @@ pub enum Verdict {
 pub struct Report {
     /// Whether the history keeps the rules.
     pub verdict: Verdict,
-    /// Attempts that were judged.
+    /// Attempts of the history.
     pub attempts: usize,
     /// Those that committed, by their outcome or because a committed transaction read them.
     pub committed: usize,
@@ -210,11 +210,11 @@ pub struct Report {
     pub committed_unknown: usize,
     /// The number of aborted attempts.
     pub aborted: usize,
-    /// Operations of all attempts.
+    /// Operations of all attempts of the history.
     pub operations: usize,
-    /// Keys they worked on.
+    /// Different keys that the operations name.
     pub keys: usize,
-    /// The dependency graph's size.
+    /// Edges of the dependency graph, by the dependency that they stand for.
     pub edges: EdgeCounts,
     /// The work it took: edges and candidates that searches looked at.
     pub steps: usize,

@@ -29,7 +29,7 @@ pub(super) struct Touch<R> {
 /// A touch of a list, which reads the elements that others appended.
 pub(super) type ListTouch<'h> = Touch<&'h [u64]>;
 
-/// A touch of a register.
+/// A touch of a register, which reads the value there, or that there is none yet.
 pub(super) type RegisterTouch = Touch<Option<u64>>;
 
 /// All touches, by key number; the touches of a list's key are in `lists`, and so on.

@@ -39,7 +39,7 @@ pub(super) fn whole(title: &str, body: &str, foot: &str) -> String {
     )
 }
 
-/// Text as HTML.
+/// Replaces the characters that HTML gives a meaning.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

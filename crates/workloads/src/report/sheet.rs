@@ -5,9 +5,9 @@ use super::page::{card, escape, figure, table, whole};
 /// A page. Its text is plain: it is made safe here.
 #[derive(Debug, Clone, Default)]
 pub struct Sheet {
-    /// The page's title.
+    /// The heading, and the title of the window.
     pub title: String,
-    /// Below it.
+    /// The lines below the heading.
     pub lead: String,
     /// In words, whether what was promised holds, and whether it does.
     pub verdict: Option<(String, bool)>,
@@ -17,12 +17,12 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// An empty page.
+    /// A page with a heading and no cards.
     pub fn new(title: &str, lead: &str) -> Sheet {
         Sheet { title: title.to_owned(), lead: lead.to_owned(), ..Sheet::default() }
     }
 
-    /// Adds a table.
+    /// Adds a card with a table; text in its cells is plain.
     pub fn table(&mut self, title: &str, lead: &str, heads: &[&str], rows: &[Vec<String>]) {
         let heads: Vec<String> = heads.iter().map(|head| escape(head)).collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();

@@ -6,7 +6,7 @@ use super::scale::{DISTRICTS, Scale};
 use super::{delivery, new_order, order_status, payment, stock_level};
 use shoal_types::Random;
 
-/// The five transaction types.
+/// The five transaction types of the specification's mix (clause 5.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The new-order transaction, [`new_order`].
@@ -40,11 +40,11 @@ impl Kind {
 /// it met of the two things that are not in its hands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions, by kind.
+    /// How many transactions of each kind it asked for, in the order of [`Kind`].
     pub kinds: [u64; 5],
     /// New orders rolled back because they name no item.
     pub rolled_back: u64,
-    /// Lines of new orders.
+    /// Order lines of all new orders, also of those rolled back.
     pub lines: u64,
     /// The number of order lines that another warehouse supplies.
     pub remote_lines: u64,
@@ -74,7 +74,7 @@ pub struct Outputs {
 /// One client's state. Client n is at home in warehouse n mod W + 1.
 #[derive(Debug)]
 pub struct Client {
-    /// The home warehouse.
+    /// The home warehouse, from 1.
     pub warehouse: u16,
     /// The district whose stock level it asks for.
     pub district: u8,

@@ -156,7 +156,7 @@ impl Input {
         tx.prefetch(&keys.each_ref().map(|(_, line)| (tables.order_line, &line[..])));
     }
 
-    /// Brings the customers near.
+    /// Looks up the customers of the delivered orders side by side.
     fn prefetch_customers<X: Transaction>(&self, tx: &X, tables: &Tables, output: &Output) {
         let keys = output
             .of_each_district(|d, delivered| keys::customer(self.warehouse, d, delivered.customer));

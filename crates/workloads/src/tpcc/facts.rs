@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The sums of H_AMOUNT by (H_W_ID, H_D_ID): where it was paid.
 pub type Paid = BTreeMap<(u16, u8), i64>;
 
-/// The facts of a district.
+/// What the rows of one district say, as the conditions of consistency compare them.
 #[derive(Debug, Default)]
 pub struct DistrictFacts {
     /// D_NEXT_O_ID.
@@ -22,7 +22,7 @@ pub struct DistrictFacts {
     pub ytd: i64,
     /// Orders by O_ID, including those of which only lines exist.
     pub orders: BTreeMap<u32, OrderFacts>,
-    /// The NO_O_IDs.
+    /// Each NO_O_ID of the district: the orders that are not delivered.
     pub new_orders: BTreeSet<u32>,
     /// Customers by C_ID, including those of which only history or orders exist.
     pub customers: BTreeMap<u16, CustomerFacts>,
@@ -30,7 +30,7 @@ pub struct DistrictFacts {
     pub indexed_orders: BTreeSet<(u16, u32)>,
 }
 
-/// The facts of an order.
+/// What the rows of one order say.
 #[derive(Debug, Default)]
 pub struct OrderFacts {
     /// O_C_ID; none if there is no row in ORDER.
@@ -47,7 +47,7 @@ pub struct OrderFacts {
     pub delivered_amount: i64,
 }
 
-/// The facts of a customer.
+/// What the rows of one customer say.
 #[derive(Debug, Default)]
 pub struct CustomerFacts {
     /// C_BALANCE.

@@ -74,7 +74,7 @@ impl Input {
         if known { Ok(()) } else { Err("no such district") }
     }
 
-    /// The lines asked for.
+    /// The lines of the order, as many as the client asked for.
     pub fn lines(&self) -> &[Wanted] {
         &self.lines
     }

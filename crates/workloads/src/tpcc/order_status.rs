@@ -68,7 +68,7 @@ pub struct Line {
 }
 
 impl Output {
-    /// The order's lines.
+    /// The lines of the customer's last order, ascending by number.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }

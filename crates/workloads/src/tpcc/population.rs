@@ -31,7 +31,7 @@ const CHUNK: usize = 250;
 /// The contents of a part of the population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of ITEM.
+    /// All rows of ITEM, which no warehouse owns.
     Items,
     /// A warehouse's own row and its stock.
     Warehouse(u16),

@@ -48,7 +48,7 @@ impl<P> Called<P> {
     }
 }
 
-/// The arguments of [`Called`].
+/// Encodes what [`Called`] is called with: the tables, then the input.
 pub(super) fn arguments<P: Profile>(tables: &Tables, input: &P) -> Bytes {
     let mut out = shoal_types::wire::BytesMut::new();
     tables.put(&mut out);

@@ -34,13 +34,13 @@ pub fn uniform(random: &mut Random, range: RangeInclusive<u32>) -> u32 {
     low + random.below(u64::from(high - low) + 1) as u32
 }
 
-/// [`uniform`] for bytes.
+/// As [`uniform`], where both ends of the range fit a byte.
 #[inline]
 pub fn uniform_u8(random: &mut Random, range: RangeInclusive<u8>) -> u8 {
     uniform(random, u32::from(*range.start())..=u32::from(*range.end())) as u8
 }
 
-/// [`uniform`] for 16 bits.
+/// As [`uniform`], where both ends of the range fit 16 bits.
 #[inline]
 pub fn uniform_u16(random: &mut Random, range: RangeInclusive<u16>) -> u16 {
     uniform(random, u32::from(*range.start())..=u32::from(*range.end())) as u16

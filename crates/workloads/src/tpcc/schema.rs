@@ -323,7 +323,7 @@ impl CustomerImage {
         CustomerImage { bytes, length: Self::FIXED + data.len() }
     }
 
-    /// The row, for writing.
+    /// The whole row, as it is put into the database.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -10,7 +10,7 @@ use shoal_types::wire::encode;
 use shoal_types::{Footprint, Procedure, ProcedureTransaction, Result, Scan, TableId, Transaction};
 use std::ops::Bound;
 
-/// Name of [`KeyOperation`].
+/// The name under which [`KeyOperation`] is registered.
 pub const OPERATION: &str = "ycsb.operation";
 
 /// The procedure: one operation on one key, or a scan from one. Returns the rows that it read.
@@ -20,12 +20,12 @@ pub struct KeyOperation;
 /// What [`KeyOperation`] is called with.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Asked {
-    /// The table.
+    /// The table that YCSB's rows are in.
     #[coded(short)]
     pub table: TableId,
     /// The key, or the first one.
     pub key: [u8; 8],
-    /// The operation.
+    /// What is done with the key.
     pub what: What,
 }
 
