@@ -33,25 +33,25 @@ pub enum ChangeRefusal {
     /// The outgoing node has no replica.
     #[error("{node} holds no replica of {shard}; name one that does")]
     HoldsNone {
-        /// The shard.
+        /// The shard whose replica was to be replaced.
         shard: ShardId,
-        /// The outgoing node.
+        /// The node that was named as outgoing.
         node: NodeId,
     },
     /// The incoming node has a replica of the shard already.
     #[error("{node} holds a replica of {shard} already; name one that does not")]
     Holds {
-        /// The shard.
+        /// The shard whose replica was to be replaced.
         shard: ShardId,
-        /// The incoming node.
+        /// The node that was named as incoming.
         node: NodeId,
     },
     /// The outgoing node leads the shard.
     #[error("{node} leads {shard}; stop it and let another be appointed first")]
     Leads {
-        /// The shard.
+        /// The shard whose replica was to be replaced.
         shard: ShardId,
-        /// The outgoing node.
+        /// The node that was named as outgoing, and leads.
         node: NodeId,
     },
     /// The shard has lost nothing.

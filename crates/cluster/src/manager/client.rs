@@ -44,12 +44,12 @@ pub enum ManagerClientEvent {
 pub enum ManagerClientEffect {
     /// Send to every replica of the manager, or to the leader if it is known. The message may be lost.
     Send {
-        /// The message.
+        /// The message for the managers; it may be repeated.
         message: ToManager,
     },
     /// The configuration has changed. Revisions increase; some may be skipped.
     Configured {
-        /// The new one.
+        /// The configuration of a greater revision than any before.
         configuration: Arc<Configuration>,
     },
     /// An FVW, each once; that of a later epoch may come earlier. Follows the configuration that has it.
@@ -62,7 +62,7 @@ pub enum ManagerClientEffect {
     Superseded,
     /// Deliver [`ManagerClientEvent::Timer`] at this time. It replaces an earlier timer.
     Timer {
-        /// When the timer fires.
+        /// On this node's clock.
         at: Time,
     },
 }

@@ -127,7 +127,7 @@ impl StateMachine {
         self.may_begin_epoch(now) && (0..self.shards.len()).any(|at| self.turns(at, now))
     }
 
-    /// Begins it, if so.
+    /// Begins an epoch if [`StateMachine::is_turn_due`].
     pub(super) fn turn_shards(&mut self, now: Time, effects: &mut Vec<Applied>) {
         if self.is_turn_due(now) {
             let chosen = self.promote_replicas();

@@ -42,7 +42,7 @@ pub struct Command {
     /// That manager's clock, read when it proposed; except for [`Action::Take`], after its own `Take`
     /// was applied to its own machine.
     pub at: Time,
-    /// What to do.
+    /// The change of the state machine.
     pub action: Action,
 }
 
@@ -51,7 +51,7 @@ pub struct Command {
 pub struct HeartbeatRecord {
     /// The node that sent the heartbeat.
     pub node: NodeId,
-    /// The node's incarnation.
+    /// The incarnation under which it was sent.
     pub incarnation: Incarnation,
     /// The number of the heartbeat; a lower one than an earlier one renews nothing.
     pub round: u64,
@@ -96,9 +96,9 @@ pub enum Action {
     /// however late, admits no node.
     #[coded(tag = 8)]
     Join {
-        /// The node.
+        /// The node to admit.
         node: NodeId,
-        /// Its new process.
+        /// The process that asks to be admitted.
         instance: ProcessInstance,
         /// The incarnation before it.
         after: Incarnation,
@@ -112,7 +112,7 @@ pub enum Action {
     Report {
         /// The leadership that reports.
         claim: LeadershipClaim,
-        /// The closed epoch.
+        /// The closed epoch that the report is about.
         epoch: Epoch,
         /// How it ended there, in the engine's form.
         end: EpochEnd,
@@ -143,7 +143,7 @@ pub enum Action {
         node: NodeId,
         /// The incarnation of that node.
         incarnation: Incarnation,
-        /// The shard.
+        /// The shard whose majority is lost.
         shard: ShardId,
         /// The epoch that began with the loss, which identifies the loss.
         begun: Epoch,
@@ -163,7 +163,7 @@ pub enum Action {
     Change {
         /// The id of the request.
         ask: Ask,
-        /// The requested change.
+        /// The change that the operator or client asks for.
         change: ClusterChange,
     },
 }
@@ -181,29 +181,29 @@ pub enum ClusterChange {
         shard: ShardId,
         /// The outgoing node. It may be dead; it may not lead.
         outgoing: NodeId,
-        /// The incoming node.
+        /// The node that takes over the replica; it must not have one of the shard.
         incoming: NodeId,
     },
     /// No replica of this shard is to be replaced after all, if it is not done.
     #[coded(tag = 1)]
     KeepReplicas {
-        /// The shard.
+        /// The shard whose replacement is given up.
         shard: ShardId,
     },
     /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
     #[coded(tag = 6)]
     AcceptLoss {
-        /// The shard.
+        /// The shard whose majority of voters is lost.
         shard: ShardId,
         /// Drawn by the operator, to recognise a repeat.
         number: u64,
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
     },
-    /// One more table.
+    /// A table with a name of its own, whose id is the next free one.
     #[coded(tag = 2)]
     CreateTable {
-        /// Its name.
+        /// The name of the table; no other has it.
         name: String,
         /// How its keys are distributed.
         partitioning: Partitioning,
@@ -212,7 +212,7 @@ pub enum ClusterChange {
     /// to what moves.
     #[coded(tag = 3)]
     BeginMove {
-        /// The table.
+        /// The table whose keys move.
         table: TableId,
         /// How its keys will be distributed.
         partitioning: Partitioning,
@@ -220,13 +220,13 @@ pub enum ClusterChange {
     /// All is copied: the new partitioning holds.
     #[coded(tag = 4)]
     EndMove {
-        /// The table.
+        /// The table whose move ends.
         table: TableId,
     },
-    /// The old partitioning stays.
+    /// The move is given up, and the old partitioning stays.
     #[coded(tag = 5)]
     CancelMove {
-        /// The table.
+        /// The table whose move is given up.
         table: TableId,
     },
 }

@@ -85,7 +85,7 @@ pub struct Assignment {
 /// A table whose partitions change their shards.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Move {
-    /// The table.
+    /// The table whose keys move.
     pub table: TableId,
     /// How its keys will be divided.
     pub partitioning: Partitioning,

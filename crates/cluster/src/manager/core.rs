@@ -30,11 +30,11 @@ const PROPOSALS_MAX: usize = 4096;
 pub enum ManagerEvent {
     /// A message of a node has arrived.
     Received {
-        /// The node.
+        /// The node that sent it.
         from: NodeId,
         /// The time of its arrival, if it had to wait; not later than the step.
         at: Time,
-        /// The message.
+        /// The message as it was decoded; the manager checks what it claims.
         message: ToManager,
     },
     /// A change is requested. Dropped if this replica does not lead, or stops leading: the request has to be
@@ -42,7 +42,7 @@ pub enum ManagerEvent {
     Asked {
         /// The id of the request.
         ask: Ask,
-        /// The requested change.
+        /// The change that an operator or client asks for.
         change: ClusterChange,
     },
     /// The log has committed entries, or reports another leader.
@@ -56,9 +56,9 @@ pub enum ManagerEvent {
 pub enum ManagerEffect {
     /// Send to a node. The message may be lost.
     Send {
-        /// The node.
+        /// The node that is to receive it.
         to: NodeId,
-        /// The message.
+        /// What was applied, or a lease that the manager may grant.
         message: ToNode,
     },
     /// Answer the request for a change.
@@ -72,7 +72,7 @@ pub enum ManagerEffect {
     Applied(Applied),
     /// Deliver [`ManagerEvent::Timer`] at this time. It replaces an earlier timer.
     Timer {
-        /// When the timer fires.
+        /// On this manager's clock.
         at: Time,
     },
 }

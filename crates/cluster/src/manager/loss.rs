@@ -65,7 +65,7 @@ pub enum LossStage {
     /// The survivors vote, and their leader prepares at all of them.
     #[coded(tag = 1)]
     Preparing,
-    /// The ends are forced.
+    /// Every epoch whose end the shard lacked has got one, and the survivors are its replicas.
     #[coded(tag = 2)]
     Over,
 }

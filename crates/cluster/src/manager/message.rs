@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// From a node to the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToManager {
-    /// I live. Sent all the time; renews the lease from its sending. Answered by `Granted`, or by
-    /// `Stranger` or `Welcome` where the process is not that of the incarnation.
+    /// Sent all the time; renews the node's lease from its sending. Answered by `Granted`, or by `Stranger` or
+    /// `Welcome` where the process is not that of the incarnation.
     #[coded(tag = 0)]
     Heartbeat {
-        /// The sender's process.
+        /// The process that sends it, whether or not it is admitted.
         instance: ProcessInstance,
         /// The incarnation of the process; 0 if it does not know one.
         incarnation: Incarnation,
@@ -30,10 +30,10 @@ pub enum ToManager {
         /// The revision of the configuration that the sender has.
         known: Revision,
     },
-    /// Admit me. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
+    /// Asks to admit the sender. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
     #[coded(tag = 1)]
     Join {
-        /// The sender's process.
+        /// The process that asks to be admitted.
         instance: ProcessInstance,
         /// The incarnation before it, as the manager said.
         after: Incarnation,
@@ -44,15 +44,15 @@ pub enum ToManager {
     /// received; all of it until the configuration says that another node has to make it, or none any more.
     #[coded(tag = 2)]
     Request {
-        /// The sender's incarnation.
+        /// The incarnation under which the sender is admitted; requests of others are dropped.
         incarnation: Incarnation,
         /// The ballot under which it leads the request's shard. The first for [`ManagerRequest::Known`], for which no leader
         /// is needed.
         ballot: Ballot,
-        /// What it requests.
+        /// The request, which is about one shard.
         request: ManagerRequest,
     },
-    /// In answer to `Recall`.
+    /// What a node remembers of the managers before. In answer to `Recall`.
     #[coded(tag = 3)]
     Recalled {
         /// Which generation was asked for.
@@ -100,27 +100,27 @@ pub enum ToNode {
     Stranger {
         /// The process that asked.
         instance: ProcessInstance,
-        /// The newest.
+        /// The newest incarnation of the node, after which it may join.
         incarnation: Incarnation,
     },
-    /// Your process is admitted. In answer to `Join` and `Heartbeat`.
+    /// The process is admitted. In answer to `Join` and `Heartbeat`.
     #[coded(tag = 1)]
     Welcome {
         /// The process that is meant.
         instance: ProcessInstance,
-        /// Its number.
+        /// The incarnation that the process has from now on.
         incarnation: Incarnation,
-        /// Where things stand.
+        /// The configuration with which the process begins.
         configuration: Arc<Configuration>,
     },
-    /// Your lease is renewed, from the sending of this heartbeat, for who has this configuration.
+    /// The lease is renewed, from the sending of this heartbeat, for a node that has this configuration.
     #[coded(tag = 2)]
     Granted {
-        /// That of the manager.
+        /// The generation of the manager that grants it.
         generation: Generation,
         /// The incarnation that is meant.
         incarnation: Incarnation,
-        /// Which heartbeat.
+        /// The number of the heartbeat that is granted.
         round: u64,
         /// What the configuration was then.
         revision: Revision,
@@ -130,22 +130,22 @@ pub enum ToNode {
     /// The configuration has changed. Said once; a node that misses it gets it with the next grant.
     #[coded(tag = 3)]
     Configured {
-        /// The new one.
+        /// A configuration of a greater revision.
         configuration: Arc<Configuration>,
     },
-    /// A report is taken.
+    /// A report is accepted, now or earlier; the node stops to repeat it.
     #[coded(tag = 4)]
     Reported {
         /// The leadership under which it was reported.
         claim: LeadershipClaim,
-        /// About which epoch.
+        /// The epoch that the report is about.
         epoch: Epoch,
     },
     /// A majority of the managers is lost, and the one that asks is to begin this generation: what do you remember? Answered
     /// by `Recalled`; a repeat likewise.
     #[coded(tag = 5)]
     Recall {
-        /// The generation.
+        /// The generation that the asking manager is to begin.
         generation: Generation,
         /// The node gives up its lease, and from now on has managers of this generation only. Otherwise nothing changes.
         pledges: bool,

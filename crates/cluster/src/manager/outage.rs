@@ -16,7 +16,7 @@ pub enum Outage {
     },
     /// So many voters are empty that no majority is possible any more, whichever nodes restart.
     Lost {
-        /// The empty voters.
+        /// The voters that lost their memory, and cannot vote until they have a copy.
         empty: Vec<NodeId>,
         /// Voters and learners that are not empty, alive or away.
         survivors: Vec<NodeId>,

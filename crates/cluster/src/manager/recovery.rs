@@ -119,9 +119,9 @@ pub enum NotRecovered {
     Contradiction {
         /// The node that contradicts others.
         node: NodeId,
-        /// The epoch.
+        /// The epoch of which two different ends are remembered.
         epoch: Epoch,
-        /// The shard.
+        /// The shard on which they differ.
         shard: ShardId,
     },
     /// The state of a node is invalid for another reason.

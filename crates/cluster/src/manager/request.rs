@@ -16,9 +16,9 @@ pub enum ManagerRequest {
     /// manager says so: then it is said until that is known.
     #[coded(tag = 0)]
     Report {
-        /// The shard.
+        /// The shard that reports.
         shard: ShardId,
-        /// The epoch.
+        /// The closed epoch that the report is about.
         epoch: Epoch,
         /// How it ended there, in the engine's form.
         end: EpochEnd,
@@ -27,9 +27,9 @@ pub enum ManagerRequest {
     /// by each worker; dropped and counted if that is over. Nothing comes of it if it may wait.
     #[coded(tag = 1)]
     Close {
-        /// The shard.
+        /// The shard on which the transaction hangs.
         shard: ShardId,
-        /// The epoch.
+        /// The epoch to close; it is open as the node knows.
         epoch: Epoch,
     },
     /// An empty replica of a shard that this node leads has all that was there when its ballot began, accepted under that
@@ -37,20 +37,20 @@ pub enum ManagerRequest {
     /// what was decided after the base of an earlier ballot, with help that the replica has forgotten, it may lack.
     #[coded(tag = 2)]
     CaughtUp {
-        /// The shard.
+        /// The shard of the replica.
         shard: ShardId,
-        /// The replica.
+        /// The node of the replica that has caught up.
         replica: NodeId,
-        /// The ballot.
+        /// The ballot under which the leader had the replica accept all.
         ballot: Ballot,
-        /// The replica's process.
+        /// The incarnation of the replica's node then.
         incarnation: Incarnation,
     },
     /// What this node knows of a shard whose majority is lost: it has stopped to learn more. Once for each such loss, by one
     /// worker; repeated until the configuration says that it is known.
     #[coded(tag = 3)]
     Known {
-        /// The shard.
+        /// The shard whose majority is lost.
         shard: ShardId,
         /// The epoch that began with the loss.
         begun: Epoch,
@@ -60,7 +60,7 @@ pub enum ManagerRequest {
     /// The survivors of such a shard are prepared, by this node. Once for each appointment.
     #[coded(tag = 4)]
     Held {
-        /// The shard.
+        /// The shard whose majority is lost.
         shard: ShardId,
         /// They have all of these epochs up to there.
         held: BTreeMap<Epoch, EpochEnd>,

@@ -37,11 +37,11 @@ pub(super) const CLOSING_MAX: usize = 1024;
 pub enum Applied {
     /// The cluster is founded, in the first term of its log.
     Founded(ClusterId),
-    /// A term began.
+    /// A manager leads under a new term of the log; commands of earlier ones are void from here on.
     Took(Term),
     /// A node's process is admitted.
     Joined {
-        /// The node.
+        /// The node whose process is admitted.
         node: NodeId,
         /// The process of the node that is admitted.
         instance: ProcessInstance,
@@ -56,9 +56,9 @@ pub enum Applied {
     Raised(Epoch),
     /// A shard has a new leader, or the same under a new ballot.
     Appointed {
-        /// The shard.
+        /// The shard that has a leader from here on.
         shard: ShardId,
-        /// The leader's ballot.
+        /// The ballot of the leadership, which names its node.
         ballot: Ballot,
     },
     /// A report is accepted, now or earlier.
@@ -70,16 +70,16 @@ pub enum Applied {
     },
     /// How a closed epoch ended on a shard: final.
     Ended {
-        /// The shard.
+        /// The shard on which the epoch ended.
         shard: ShardId,
-        /// The epoch.
+        /// The epoch that ended; it was closed before.
         epoch: Epoch,
-        /// Its end.
+        /// How it ended, in the engine's form.
         end: EpochEnd,
     },
     /// A shard is out from an epoch on, or in again.
     Out {
-        /// The shard.
+        /// The shard that changes.
         shard: ShardId,
         /// The epoch that begins with this.
         epoch: Epoch,
@@ -88,7 +88,7 @@ pub enum Applied {
     },
     /// The loss of a shard's majority is accepted, or has reached its next stage.
     Loss {
-        /// The shard.
+        /// The shard whose loss it is.
         shard: ShardId,
         /// The state of the loss.
         loss: Loss,
@@ -97,7 +97,7 @@ pub enum Applied {
     Final(FinalEnds),
     /// An empty replica has caught up.
     CaughtUp {
-        /// The shard.
+        /// The shard of the replica.
         shard: ShardId,
         /// The node of the replica.
         replica: NodeId,
@@ -111,7 +111,7 @@ pub enum Applied {
         /// Whether the change is granted, or why not.
         result: Result<(), ChangeRefusal>,
     },
-    /// The configuration has changed.
+    /// The configuration has this revision now.
     Changed(Revision),
 }
 
@@ -284,7 +284,7 @@ impl StateMachine {
         &self.options
     }
 
-    /// The current configuration.
+    /// The configuration that all commands applied so far make.
     #[must_use]
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration

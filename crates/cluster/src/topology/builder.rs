@@ -42,7 +42,7 @@ impl Builder {
         self
     }
 
-    /// Adds a datacenter.
+    /// Datacenters are numbered in the order in which they are added.
     pub fn datacenter(mut self, name: impl Into<String>) -> Builder {
         self.draft.datacenters.push(DatacenterDraft { name: unplaced(name.into()) });
         self
@@ -81,7 +81,7 @@ impl Builder {
         self
     }
 
-    /// Adds a table.
+    /// Tables are numbered in the order in which they are added.
     pub fn table(mut self, name: impl Into<String>, partitioning: Partitioning) -> Builder {
         self.tables.push(TablePlan::unplaced(name, partitioning));
         self

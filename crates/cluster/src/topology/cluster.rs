@@ -5,7 +5,7 @@ use shoal_types::wire::Coded;
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
 use std::collections::BTreeMap;
 
-/// Nodes near each other.
+/// A group of nodes near each other, with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datacenter {
     /// The datacenter's index in the topology.
@@ -129,7 +129,7 @@ impl Topology {
         Topology { distances, ..self }
     }
 
-    /// Workers of each node.
+    /// How many workers each node has; all have as many.
     pub fn workers(&self) -> u32 {
         self.workers
     }
@@ -165,7 +165,7 @@ impl Topology {
         self.shards.len() as u32
     }
 
-    /// The shards, ascending.
+    /// The ids of all shards, ascending.
     pub fn shard_ids(&self) -> impl ExactSizeIterator<Item = ShardId> + use<> {
         (0..self.shards()).map(ShardId)
     }

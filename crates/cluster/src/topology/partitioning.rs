@@ -22,7 +22,7 @@ pub enum Partitioning {
         /// and 0 means that every key counts whole.
         prefix_bytes: usize,
     },
-    /// By ranges of keys.
+    /// By ranges of keys, each of which has a shard.
     #[coded(tag = 1)]
     Range {
         /// Ascending by key; the first key is empty. A shard may have several ranges.

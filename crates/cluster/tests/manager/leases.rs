@@ -13,7 +13,7 @@ const NODE: NodeId = NodeId(0);
 
 struct Story {
     manager: Manager<CarriedLog>,
-    /// Proposals on their way.
+    /// What the manager has proposed, and the log has not committed.
     proposed: Vec<Command>,
 }
 

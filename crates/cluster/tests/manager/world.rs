@@ -54,7 +54,7 @@ impl Dial {
     }
 }
 
-/// How messages travel.
+/// What the network does with messages.
 #[derive(Debug, Clone)]
 pub struct NetworkFaults {
     pub loss_percent: u64,
