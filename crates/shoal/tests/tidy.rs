@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/docs.rs"]
+mod docs;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
@@ -218,44 +220,6 @@ fn character_length(rest: &str) -> Option<usize> {
 /// The code before the unit tests, which stand at the end of a file.
 fn without_unit_tests(code: &str) -> &str {
     code.split("#[cfg(test)]\nmod tests {").next().unwrap_or(code)
-}
-
-/// The comments `///` of Rust source: the line of the first, and the text of all that follow each other.
-fn docs_of(source: &str) -> Vec<(usize, String)> {
-    let mut docs: Vec<(usize, String)> = Vec::new();
-    let mut goes_on = false;
-    for (number, line) in source.lines().enumerate() {
-        let Some(text) = line.trim_start().strip_prefix("///") else {
-            goes_on = false;
-            continue;
-        };
-        match docs.last_mut().filter(|_| goes_on) {
-            Some((_, doc)) => *doc = format!("{doc} {}", text.trim()),
-            None => docs.push((number, text.trim().to_owned())),
-        }
-        goes_on = true;
-    }
-    docs
-}
-
-/// A doc says more than one word, says it itself, and is a sentence of its own. Names of columns, which have no small
-/// letters, are words of TPC-C's specification.
-fn whole_docs(file: &File) -> Vec<String> {
-    if !file.is_rust() {
-        return Vec::new();
-    }
-    let small = |text: &str| text.starts_with(|c: char| c.is_ascii_lowercase());
-    let complain = |(number, doc): (usize, String)| {
-        let words = doc.split_whitespace().count();
-        let wrong = match doc.as_str() {
-            "See the module." | "See the [module](super)." => "this doc only points elsewhere",
-            doc if words == 1 && doc.chars().any(char::is_lowercase) => "a doc of one word",
-            doc if doc.ends_with(',') || words > 1 && small(doc) => "half a sentence",
-            _ => return None,
-        };
-        Some(file.complain(number, &format!("`{doc}`: {wrong}")))
-    };
-    docs_of(&file.text).into_iter().filter_map(complain).collect()
 }
 
 /// The crates that `house` may use: those the plan names, and those that they may use.
@@ -491,7 +455,7 @@ fn the_tree_keeps_the_rules() {
         pronouns,
         retired,
         promises,
-        whole_docs,
+        docs::whole_docs,
         whitespace,
     ];
     let mut complaints: Vec<_> =
@@ -501,6 +465,7 @@ fn the_tree_keeps_the_rules() {
     let crates: Vec<_> = manifests.filter_map(|file| file.house().map(str::to_owned)).collect();
     assert!(crates.len() >= 5, "only these crates found: {crates:?}");
     complaints.extend(circles::circles(&files));
+    complaints.extend(docs::repeated_names(&files));
     complaints.extend(tour(&read("ARCHITECTURE.md"), &crates));
     complaints.extend(reasons(&read("Cargo.toml"), &read("docs/dependencies.md")));
     complaints.extend(idle(&read("Cargo.toml"), &files));
@@ -596,21 +561,6 @@ fn every_arrow_of_the_plan_points_up() {
     for (place, (name, used)) in PLAN.iter().enumerate() {
         let above = |used: &&str| PLAN[..place].iter().any(|(other, _)| other == used);
         assert!(used.iter().all(above), "{name} uses what comes after it");
-    }
-}
-
-#[test]
-fn docs_that_say_nothing_are_seen() {
-    let path = "crates/types/src/a.rs";
-    let whole = "/// The clock up to which all is durable,\n/// as this node knows.\nat: Clock,\n/// C_ID.\nid: u16,\n";
-    for planted in [
-        "/// Both.\nReadWrite,\n",
-        "/// See the module.\npub struct Store;\n",
-        "/// See the [module](super).\npub struct Store;\n",
-        "    /// The first,\n    pub first: u8,\n",
-        "    /// and the last.\n    pub last: u8,\n",
-    ] {
-        sees(whole_docs, path, planted, whole);
     }
 }
 
