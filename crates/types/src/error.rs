@@ -9,13 +9,15 @@
 //! Errors are small and own no memory on the paths that conflicts take: an abort is not rare
 //! enough to allocate for.
 
+mod key_excerpt;
 pub(crate) mod wire;
+
+pub use key_excerpt::KeyExcerpt;
 
 use crate::clock::Epoch;
 use crate::id::{ClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
 use crate::wait::Wait;
 use crate::wire::Coded;
-use std::fmt;
 use std::time::Duration;
 
 /// The result of every operation of a database.
@@ -613,45 +615,6 @@ pub enum Unknown {
         /// The cluster that is there now.
         found: ClusterId,
     },
-}
-
-/// The beginning of a key, for messages. Copied without allocating.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct KeyExcerpt {
-    bytes: [u8; KeyExcerpt::BYTES_MAX],
-    /// Length of the whole key, which may be longer than what is kept.
-    length: u16,
-}
-
-impl KeyExcerpt {
-    /// How much of a key is kept.
-    pub const BYTES_MAX: usize = 38;
-
-    /// Keeps the first [`Self::BYTES_MAX`] bytes of `key`.
-    pub fn new(key: &[u8]) -> KeyExcerpt {
-        let mut bytes = [0; Self::BYTES_MAX];
-        let kept = key.len().min(Self::BYTES_MAX);
-        bytes[..kept].copy_from_slice(&key[..kept]);
-        KeyExcerpt { bytes, length: u16::try_from(key.len()).unwrap_or(u16::MAX) }
-    }
-
-    /// The beginning of the key, and all of a key of [`Self::BYTES_MAX`] bytes or fewer.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length).min(Self::BYTES_MAX)]
-    }
-}
-
-impl fmt::Display for KeyExcerpt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = if usize::from(self.length) > Self::BYTES_MAX { "…" } else { "" };
-        write!(f, "'{}{more}'", self.as_bytes().escape_ascii())
-    }
-}
-
-impl fmt::Debug for KeyExcerpt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 #[cfg(test)]

@@ -1,31 +1,12 @@
-//! How excerpts of keys are encoded, and names that are part of the code: as their places in a table.
-
-use super::KeyExcerpt;
-use crate::wire::{Coded, Input, Malformed, Short};
-use bytes::BytesMut;
-
-/// The length of the whole key, and as much of it as is kept.
-impl Coded for KeyExcerpt {
-    const BYTES_MIN: usize = 1;
-
-    fn put(&self, out: &mut BytesMut) {
-        self.length.put_short(out);
-        out.extend_from_slice(self.as_bytes());
-    }
-
-    fn take(input: &mut Input<'_>) -> Result<KeyExcerpt, Malformed> {
-        let length = u16::take_short(input)?;
-        let kept = input.slice(usize::from(length).min(KeyExcerpt::BYTES_MAX))?;
-        Ok(KeyExcerpt { length, ..KeyExcerpt::new(kept) })
-    }
-}
+//! How names that are part of the code are encoded: as their places in a table.
 
 /// The form of names in a table. The first is what others read where our own table lacks a name, which
 /// it does not: tests and simulations panic then. A new name is added at the end; none goes.
 macro_rules! names {
     ($($table:ident: $what:literal [$($name:literal),* $(,)?])*) => {$(
         pub(crate) mod $table {
-            use super::{BytesMut, Coded, Input, Malformed};
+            use crate::wire::{Coded, Input, Malformed};
+            use bytes::BytesMut;
 
             pub(crate) const NAMES: &[&str] = &[$($name),*];
 

@@ -8,13 +8,15 @@
 //! A procedure is written once and runs on the transaction of any database and any engine. What it will touch, and
 //! whether it falls into independent pieces, it can say ahead, by its arguments: its [`Footprint`].
 //!
-//! Read in this order: `registry.rs` (what a procedure is, and how it is registered and called), `footprint.rs`,
+//! Read in this order: `registry.rs` (what a procedure is, and how it is registered), `call.rs`, `footprint.rs`,
 //! `transaction.rs` (how it runs on any transaction).
 
+mod call;
 mod footprint;
 mod registry;
 mod transaction;
 
+pub use call::Call;
 pub use footprint::{Access, Footprint, FootprintKey, FootprintRange, Shape};
-pub use registry::{Call, DynProcedure, Procedure, ProcedureFuture, Procedures};
+pub use registry::{DynProcedure, Procedure, ProcedureFuture, Procedures};
 pub use transaction::{DynTransaction, OperationFuture, ProcedureTransaction};

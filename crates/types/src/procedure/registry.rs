@@ -1,9 +1,8 @@
-//! What a procedure is, how it is registered under a name, and what a call of it says.
+//! What a procedure is, and how it is registered under a name.
 
 use super::footprint::Footprint;
 use super::transaction::{DynTransaction, ProcedureTransaction};
 use crate::error::{Error, Rejected, Result};
-use crate::id::TableId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -182,34 +181,11 @@ impl fmt::Debug for Procedures {
     }
 }
 
-/// A call of a procedure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'c> {
-    /// The name under which the procedure is registered at the servers.
-    pub procedure: &'c str,
-    /// What it is called with.
-    pub arguments: &'c [u8],
-    /// A key that it works with, if the caller knows one: the call is best executed where that key lives.
-    pub home: Option<(TableId, &'c [u8])>,
-}
-
-impl<'c> Call<'c> {
-    /// A call that is executed anywhere.
-    pub fn new(procedure: &'c str, arguments: &'c [u8]) -> Call<'c> {
-        Call { procedure, arguments, home: None }
-    }
-
-    /// The same, executed near the key.
-    #[must_use]
-    pub fn near(self, table: TableId, key: &'c [u8]) -> Call<'c> {
-        Call { home: Some((table, key)), ..self }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::transaction::OperationFuture;
     use super::*;
+    use crate::id::TableId;
     use crate::transaction::{Rows, Scan};
     use std::future::pending;
 

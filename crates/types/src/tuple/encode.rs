@@ -1,7 +1,7 @@
 //! From values to bytes.
 
-use super::buffer::Sink;
 use super::code;
+use super::sink::Sink;
 
 /// A value that can stand in a tuple.
 pub trait Element {

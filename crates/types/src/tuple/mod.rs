@@ -53,11 +53,13 @@ mod buffer;
 mod code;
 mod decode;
 mod encode;
+mod sink;
 mod value;
 
-pub use buffer::{KeyBuffer, Sink};
+pub use buffer::KeyBuffer;
 pub use decode::{Decode, DecodeError, DecodeTuple, Decoder, Problem};
 pub use encode::{Element, Tuple};
+pub use sink::Sink;
 pub use value::Value;
 
 /// The key that `tuple` is encoded as: it compares with other keys as the tuples compare.

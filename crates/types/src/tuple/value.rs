@@ -1,8 +1,8 @@
 //! Elements whose types are known only when they are read.
 
-use super::buffer::Sink;
 use super::code;
 use super::encode::{Element, Tuple};
+use super::sink::Sink;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
