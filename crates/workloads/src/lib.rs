@@ -1,5 +1,6 @@
 //! Workloads to judge a transactional store by, histories and their checker, reports.
 
+mod arguments;
 pub mod bench;
 pub mod history;
 pub mod micro;

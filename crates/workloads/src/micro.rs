@@ -7,7 +7,7 @@
 //!
 //! Invariant: the sum of all values is four times the read-modify-write transactions committed.
 
-use crate::procedures::decode;
+use crate::arguments::decode;
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};

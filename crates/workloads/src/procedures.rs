@@ -3,8 +3,7 @@
 use crate::micro::{self, Touch};
 use crate::tpcc::{self, Profile};
 use crate::ycsb;
-use shoal_types::wire::{Coded, Input};
-use shoal_types::{Error, Procedures, Result};
+use shoal_types::Procedures;
 
 /// Adds the procedures of all workloads.
 #[must_use]
@@ -17,17 +16,4 @@ pub fn register(procedures: Procedures) -> Procedures {
         .with(tpcc::order_status::Input::NAME, tpcc::Called::<tpcc::order_status::Input>::new())
         .with(tpcc::delivery::Input::NAME, tpcc::Called::<tpcc::delivery::Input>::new())
         .with(tpcc::stock_level::Input::NAME, tpcc::Called::<tpcc::stock_level::Input>::new())
-}
-
-/// What a procedure was called with, or has returned.
-///
-/// # Errors
-/// A rejection where the bytes are something else.
-pub(crate) fn decode<T: Coded>(bytes: &[u8]) -> Result<T> {
-    let mut input = Input::borrowed(bytes);
-    let value = T::take(&mut input);
-    let value = value.and_then(|value| input.end().map(|()| value));
-    value.map_err(|malformed| {
-        Error::reject(format!("arguments or a result of a procedure: {malformed}"))
-    })
 }

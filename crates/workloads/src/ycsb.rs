@@ -23,11 +23,14 @@
 //! counters sum up to the committed read-modify-writes.
 
 mod operation;
+mod value;
 
 pub use operation::{Asked, KeyOperation, OPERATION, What};
+pub use value::VALUE_BYTES_MIN;
 
 use self::operation::ReadRows;
-use crate::procedures::decode;
+use self::value::{address, checked_counter};
+use crate::arguments::decode;
 use crate::rows;
 use crate::tally::{Padded, Tally};
 use crate::workload::{Check, Done, Workload};
@@ -40,9 +43,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest scan of workload E.
 const SCAN_ROWS_MAX: u64 = 100;
-
-/// Shortest value: key, counter and seal.
-pub const VALUE_BYTES_MIN: usize = 24;
 
 /// YCSB's number of rows in this project.
 pub const KEYS: u32 = 1_000_000;
@@ -329,32 +329,6 @@ fn key_of(number: u64) -> [u8; 8] {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ (z >> 31)).to_be_bytes()
-}
-
-/// The counter of `value`, if it is a whole value of `key`, of any length.
-#[inline]
-fn checked_counter(key: [u8; 8], value: &[u8]) -> Result<u64> {
-    if value.len() < VALUE_BYTES_MIN || value[..8] != key {
-        return Err(rows::corrupt("a key with the value of another"));
-    }
-    let word = |at: usize| {
-        u64::from_le_bytes(value[at..at + 8].try_into().expect("a word has eight bytes"))
-    };
-    let counter = word(8);
-    if word(value.len() - 8) != u64::from_le_bytes(key) ^ counter {
-        return Err(rows::corrupt("a value that was never written as a whole"));
-    }
-    Ok(counter)
-}
-
-/// Makes `value` the value of `key` with this counter.
-#[inline]
-fn address(value: &mut [u8], key: [u8; 8], counter: u64) {
-    let seal = u64::from_le_bytes(key) ^ counter;
-    let end = value.len() - 8;
-    value[..8].copy_from_slice(&key);
-    value[8..16].copy_from_slice(&counter.to_le_bytes());
-    value[end..].copy_from_slice(&seal.to_le_bytes());
 }
 
 impl Workload for Ycsb {

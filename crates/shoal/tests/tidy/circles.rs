@@ -11,11 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// smaller, and a crate without a circle is not named here.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
-        "types",
-        8,
-        "a transaction is called by the procedures that run on it; a tuple and its buffer",
-    ),
-    (
         "store",
         8,
         "a session and its store make each other, and a transaction is a part of a session",
@@ -40,7 +35,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
     ("net", 8, "a connection and the event loop that drives it know each other"),
     ("client", 5, "connections, their pool and the view of the cluster share one state"),
-    ("workloads", 10, "the registry of procedures names workloads, which call procedures by name"),
     ("server", 12, "the hosts of workers and of the manager send each other commands"),
     (
         "sim",

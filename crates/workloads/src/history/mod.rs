@@ -21,12 +21,13 @@
 //! | [`mod@format`] | the words of a history, and its lines (`docs/history-format.md`) |
 //! | `indexed` | [`History`]: well formed, with lookups |
 //! | `recorder` | [`Recorder`]: writes down what a client does |
-//! | `touches` | who committed; what each transaction found and wrote; internal anomalies |
+//! | `touches` | which attempts committed; what each transaction found and wrote |
 //! | `case` | a history under examination |
+//! | `gather` | the touches of a history; internal anomalies |
 //! | `graph` | the dependency graph, and how a range of it costs few edges |
 //! | `lists`, `registers`, `realtime` | which dependencies are inferred, and why that is sound |
 //! | `components`, `cycles` | cycles, their names and shortest witnesses |
-//! | `order`, `replay` | the search for an order, and its proof |
+//! | `order`, `deadlines`, `replay` | the search for an order, and its proof |
 //! | `pruning` | orders of a register's versions that everything else excludes |
 //! | `explain`, [`report`] | words |
 //! | [`generator`] | clients that make histories on any database |
@@ -46,8 +47,10 @@
 mod case;
 mod components;
 mod cycles;
+mod deadlines;
 mod explain;
 pub mod format;
+mod gather;
 pub mod generator;
 mod graph;
 mod indexed;
@@ -115,7 +118,7 @@ pub fn check(history: &History) -> Report {
 /// Judges a history with these bounds.
 pub fn check_within(history: &History, bounds: Bounds) -> Report {
     let mut case = Case::new(history);
-    let touches = touches::gather(&mut case);
+    let touches = gather::gather(&mut case);
     let mut versions: Vec<Vec<Version>> = Vec::with_capacity(history.keys());
     for number in 0..history.keys() {
         let key = KeyId(number as u32);

@@ -25,6 +25,7 @@
 
 use super::case::Case;
 use super::components::Components;
+use super::deadlines::deadlines;
 use super::graph::{Adjacency, Edge, Kind, Kinds, Vertex};
 use super::indexed::TransactionId;
 use super::pruning::Pair;
@@ -401,19 +402,6 @@ fn touches(versions: &[Vec<Version>]) -> (Vec<Touch>, Vec<u32>, Vec<u32>) {
         }
     }
     (touches, held, readers)
-}
-
-/// By when each vertex must be placed: the earliest end of its transaction and of all that follow.
-/// `None` if there is a cycle.
-pub(super) fn deadlines(case: &Case<'_>, adjacency: &Adjacency) -> Option<Vec<u64>> {
-    let order = adjacency.topological_order(|_| 0)?;
-    let mut deadlines = vec![u64::MAX; adjacency.vertices()];
-    for vertex in order.into_iter().rev() {
-        let own = case.graph.transaction(vertex).and_then(|id| case.history.attempt(id).end_ns);
-        let followers = adjacency.of(vertex).iter().map(|edge| deadlines[edge.to.index()]);
-        deadlines[vertex.index()] = followers.chain(own).min().unwrap_or(u64::MAX);
-    }
-    Some(deadlines)
 }
 
 fn hash_of_transaction(id: TransactionId) -> u128 {

@@ -15,9 +15,9 @@
 //! of a topological order, so that its cost is what happened between them.
 
 use super::case::Case;
+use super::deadlines::deadlines;
 use super::graph::{Adjacency, Kind, Note, Vertex};
 use super::indexed::{KeyId, TransactionId};
-use super::order;
 use super::registers::Version;
 
 /// Pairs of versions that are examined; in a history with more the others stay open.
@@ -49,7 +49,7 @@ pub(super) fn prune(case: &mut Case<'_>, versions: &[Vec<Version>], steps_max: u
     let mut settled = false;
     loop {
         let adjacency = Adjacency::new(case.graph.vertices(), &case.graph.edges);
-        let Some(deadlines) = order::deadlines(case, &adjacency) else { return Pruned::Cyclic };
+        let Some(deadlines) = deadlines(case, &adjacency) else { return Pruned::Cyclic };
         if settled || case.steps > limit {
             return if all { Pruned::Open(open) } else { Pruned::TooMany };
         }

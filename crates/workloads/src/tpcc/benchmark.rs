@@ -7,7 +7,7 @@ use super::schema::Tables;
 use super::{
     consistency, delivery, keys, new_order, order_status, payment, population, stock_level,
 };
-use crate::procedures::decode;
+use crate::arguments::decode;
 use crate::workload::{Check, Done, Workload, way};
 use shoal_types::{Call, Database, Error, Rejected, Result};
 use std::hint::black_box;

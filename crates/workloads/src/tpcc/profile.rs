@@ -2,7 +2,7 @@
 //! more than once, an output that is what a terminal would show. Each is a procedure as well.
 
 use super::schema::Tables;
-use crate::procedures::decode;
+use crate::arguments::decode;
 use bytes::Bytes;
 use shoal_types::wire::{Coded, encode};
 use shoal_types::{Footprint, Procedure, ProcedureTransaction, Result, Transaction};

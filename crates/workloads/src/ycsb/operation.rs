@@ -1,7 +1,7 @@
 //! YCSB's operations as one procedure.
 
-use super::{address, checked_counter};
-use crate::procedures::decode;
+use super::value::{address, checked_counter};
+use crate::arguments::decode;
 use crate::rows;
 use bytes::Bytes;
 use shoal_types::procedure::Access;
