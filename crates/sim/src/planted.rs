@@ -108,6 +108,9 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "act-without-lease", "P6", &["P6"], 150),
     ("two-phase-commit", "serve-without-recovered-locks", "P7", UNLOCKED, 1_500),
     ("two-phase-commit", "presume-abort-early", "P8", RECOVERY, 300),
+    // Only one seed of four from 10,000,000 on has a coordinator without replicas.
+    ("two-phase-commit", "presume-abort-unended", "P8", RECOVERY, 1_000),
+    ("two-phase-commit", "abort-while-deciding", "P8", RECOVERY, 1_000),
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),

@@ -370,6 +370,8 @@ impl Subject for Mako {
 impl Subject for TwoPhaseCommit {
     const NAME: &'static str = "two-phase-commit";
 
+    const COORDINATES_ANYWHERE: bool = true;
+
     const BUGS: &'static [(&'static str, TwoPhaseCommitPlantedBug)] = &[
         ("skip-remote-validation", TwoPhaseCommitPlantedBug::SkipRemoteValidation),
         ("acknowledge-at-certification", TwoPhaseCommitPlantedBug::AcknowledgeAtCertification),
@@ -378,6 +380,8 @@ impl Subject for TwoPhaseCommit {
         ("serve-without-recovered-locks", TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks),
         ("serve-unsealed", TwoPhaseCommitPlantedBug::ServeUnsealed),
         ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
+        ("presume-abort-unended", TwoPhaseCommitPlantedBug::PresumeAbortUnended),
+        ("abort-while-deciding", TwoPhaseCommitPlantedBug::AbortWhileDeciding),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),

@@ -188,6 +188,22 @@ impl<C, R: Clone> ParticipantTable<C, R> {
         contexts
     }
 
+    /// A transaction is over on `shard`, where it has no branch: what is still asked of it finds it over, like a branch that
+    /// was ended.
+    ///
+    /// # Panics
+    /// If it has an open branch there.
+    pub fn refuse(&mut self, transaction: TransactionId, shard: ShardId, ended: &R) {
+        let open = self.open.contains_key(&(transaction, shard));
+        assert!(!open, "{transaction} is called over on {shard}, and has a branch there");
+        let (node, worker) = (transaction.node, transaction.worker);
+        let coordinator = self.coordinators.entry((node, worker)).or_default();
+        if transaction.sequence >= coordinator.oldest {
+            let key = (transaction.sequence, shard);
+            coordinator.over.entry(key).or_insert_with(|| (STEP_ENDED, ended.clone()));
+        }
+    }
+
     /// How many coordinators are known, and of how many branches that are over the last reply is kept.
     pub fn sizes(&self) -> [usize; 2] {
         let over = self.coordinators.values().map(|coordinator| coordinator.over.len());
@@ -237,6 +253,23 @@ mod tests {
             RequestArrival::Repeated("two")
         ));
         assert!(matches!(branches.arrive(&header(5, 3, 0), true), RequestArrival::Over));
+    }
+
+    #[test]
+    fn what_is_refused_before_it_comes_finds_itself_over() {
+        let mut branches = ParticipantTable::<u32, &str>::default();
+        let [first, second] = [5, 6].map(|sequence| header(sequence, 1, 0));
+        assert!(acts(&branches.arrive(&second, false)));
+        branches.close(&second, "done");
+        for of in [first, second] {
+            branches.refuse(of.transaction, of.shard, &"over");
+        }
+        assert!(matches!(branches.arrive(&first, false), RequestArrival::Ended));
+        assert!(matches!(branches.arrive(&second, false), RequestArrival::Repeated("done")));
+        assert_eq!(branches.sizes(), [1, 2]);
+        assert!(acts(&branches.arrive(&header(9, 1, 8), false)));
+        branches.refuse(first.transaction, first.shard, &"over");
+        assert_eq!(branches.sizes(), [1, 0], "its coordinator speaks of it no more");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! ```text
 //!            commit                     all locked              all valid, prepared       durable
 //! executing ──────► (draining) ─► locking ────────► validating ───────────────────► deciding ──► told
-//!     │                 │                               └► one other shard is written: it decides ─┤
+//!     │                 │                               └► another node's shard decides ───────────┤
 //!     │                 └► delegated: one participant does all of it ─────────────────────────────►│
 //!     └── anything goes wrong before it is decided: abort, everywhere ──► told
 //! ```
 
 use super::decisions::Telling;
+use super::last_agent::last_agent;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
@@ -22,7 +23,7 @@ use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Aborted, Clock, Error, Result, ShardId, Stamp, Time};
+use shoal_types::{Clock, Error, Result, ShardId, Stamp, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -60,7 +61,7 @@ pub(super) struct CommitProgress {
     pub(super) own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
     writers: usize,
-    drawn: Vec<(ShardId, Clock)>,
+    pub(super) drawn: Vec<(ShardId, Clock)>,
     /// Answers that are still to come in this phase.
     waiting: usize,
     /// Prepare records of own shards that are not durable yet.
@@ -80,7 +81,9 @@ impl CommitState for CommitProgress {
     fn may_be_committed(&self, shard: ShardId) -> bool {
         let is_decided_there = match self.phase {
             CommitPhase::Delegated => true,
-            CommitPhase::Deciding => self.plan == CommitPlan::Other(shard),
+            CommitPhase::Deciding => {
+                matches!(self.plan, CommitPlan::Other(by) | CommitPlan::LastAgent(by) if by == shard)
+            }
             CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => false,
         };
         is_decided_there
@@ -103,8 +106,10 @@ pub(super) enum CommitPlan {
     Own(usize),
     /// One of another node's.
     Other(ShardId),
-    /// Several shards wrote: they prepare, and the decision follows.
+    /// Several shards wrote: they prepare, and the decision follows, on a shard of this node.
     TwoPhase,
+    /// Several shards wrote, and this node serves none: they prepare, but for this one, which decides last.
+    LastAgent(ShardId),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +121,7 @@ pub(super) enum CommitPhase {
     Locking,
     /// Validating, and preparing.
     Validating,
-    /// The commit record is on its way, here or at the only shard that is written.
+    /// The commit record is on its way: here, at the only shard that is written, or at the last agent.
     Deciding,
 }
 
@@ -313,19 +318,16 @@ impl TwoPhaseCommit {
             ([], []) => CommitPlan::ReadOnly,
             ([at], []) => CommitPlan::Own(*at),
             ([], [shard]) => CommitPlan::Other(*shard),
+            ([], [shard, ..]) if self.served().is_none() => CommitPlan::LastAgent(*shard),
             _ => CommitPlan::TwoPhase,
         };
         it.home = match it.plan {
-            CommitPlan::ReadOnly | CommitPlan::Other(_) => None,
+            CommitPlan::ReadOnly | CommitPlan::Other(_) | CommitPlan::LastAgent(_) => None,
             CommitPlan::Own(at) => Some(at),
             // Where it writes itself, if it does, since it need not be prepared there.
             CommitPlan::TwoPhase => own.first().copied().or_else(|| self.served()),
         }
         .map(|at| (at, self.home_at(at)));
-        if it.plan == CommitPlan::TwoPhase && it.home.is_none() {
-            let node = self.runtime.worker_context.place.node;
-            return self.abort(it, Aborted::NotServing { node }.into(), effects);
-        }
         let locked = self.lock_own(&mut it, &own, effects);
         let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
         if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
@@ -342,13 +344,15 @@ impl TwoPhaseCommit {
         self.prepare_own(&mut it);
         it.phase = CommitPhase::Locking;
         it.waiting = others.len();
-        let home = it.home.map(|(_, home)| home);
+        let home = match it.plan {
+            CommitPlan::ReadOnly | CommitPlan::Own(_) | CommitPlan::Other(_) => None,
+            CommitPlan::TwoPhase => it.home.map(|(_, home)| home),
+            CommitPlan::LastAgent(shard) => Some(last_agent(&remote_branches, shard)),
+        };
         for shard in others {
-            let request = |operations| match (it.plan, home) {
-                (CommitPlan::TwoPhase, Some(home)) => {
-                    TwoPhaseCommitRequest::Prepare { operations, home }
-                }
-                _ => TwoPhaseCommitRequest::Lock { operations },
+            let request = |operations| match home.filter(|home| home.shard != shard) {
+                Some(home) => TwoPhaseCommitRequest::Prepare { operations, home },
+                None => TwoPhaseCommitRequest::Lock { operations },
             };
             self.runtime.send_next(&remote_branches, shard, request, effects);
         }
@@ -494,6 +498,7 @@ impl TwoPhaseCommit {
                 let remote_branches = Rc::clone(&it.remote_branches);
                 self.runtime.send_next(&remote_branches, shard, request, effects);
             }
+            CommitPlan::LastAgent(shard) => self.decide_there(&it, shard, effects),
         }
         self.coordinator.transactions.keep(it);
     }
@@ -678,7 +683,7 @@ fn others_to_validate(it: &CommitProgress) -> Vec<ShardId> {
     let others = remotes.iter().filter(|remote| match it.plan {
         // It validated with its lock.
         CommitPlan::Other(shard) if shard == remote.shard => false,
-        CommitPlan::TwoPhase => remote.reads || remote.writes,
+        CommitPlan::TwoPhase | CommitPlan::LastAgent(_) => remote.reads || remote.writes,
         CommitPlan::ReadOnly | CommitPlan::Own(_) | CommitPlan::Other(_) => remote.reads,
     });
     others.map(|remote| remote.shard).collect()

@@ -16,8 +16,10 @@
 //!   majority has accepted, and adopts a sequence with that entry: nothing that was appended before, and that this leadership
 //!   has not inherited, is ever decided. Raft commits an entry of the new term for the same reason (Ongaro and Ousterhout,
 //!   *In search of an understandable consensus algorithm*, ATC 2014, section 8).
-//! - The same leadership is the coordinator itself, in the same process. It appends a decision only for a transaction that it
-//!   knows, and knows none twice. One that it knows is not answered for until the decision is durable.
+//! - The same leadership is the coordinator itself, in the same process, or it is the last agent (`last_agent.rs`). It appends
+//!   a decision only for a transaction that it knows: one that it coordinates, or has an open branch of. It knows none twice,
+//!   and one that it knows is not answered for until the decision is durable. A branch may still be on its way when home
+//!   answers, and is refused then.
 //!
 //! A decision that was forgotten is asked for by no one: all participants have its outcome durable, and every later leader of
 //! theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, and drops the answer, or one that
@@ -138,10 +140,11 @@ impl TwoPhaseCommit {
     ) {
         // A participant that is not known here may have been followed by another, and its copy of an inquiry outlast the
         // decision. One that this node has not heard of yet asks again.
+        let asks = ShardLeader { node: from, since: participant.leadership };
         let is_present = self.has_shard(participant.shard)
-            && self.runtime.worker_context.leaderships.leader(participant.shard).since
-                == participant.leadership;
-        match self.decision(transaction, home).filter(|_| is_present) {
+            && self.runtime.worker_context.leaderships.leader(participant.shard) == asks;
+        let decision = if is_present { self.decision(transaction, home) } else { None };
+        match decision {
             Some(committed) => {
                 let about = (home.shard, participant);
                 self.say_decision(from, transaction, about, committed, effects);
@@ -151,7 +154,7 @@ impl TwoPhaseCommit {
     }
 
     /// The decision on a transaction that was coordinated there, if there is one, or can be none any more (rule P8).
-    fn decision(&self, transaction: TransactionId, home: DecisionHome) -> Option<bool> {
+    fn decision(&mut self, transaction: TransactionId, home: DecisionHome) -> Option<bool> {
         let at = self.place_of(home.shard)?;
         let state = self.leader_logs[at].leader_state?;
         if self.prepared_replays[at].is_decided(transaction) {
@@ -163,9 +166,8 @@ impl TwoPhaseCommit {
         if !state.began || !self.is_sealed(at) || state.since < home.leadership {
             return None;
         }
-        let is_coordinated =
-            state.since == home.leadership && self.coordinator.knows(transaction.sequence);
-        (!is_coordinated).then_some(false)
+        let is_over = state.since > home.leadership || self.is_presumed_aborted(at, transaction);
+        is_over.then_some(false)
     }
 
     /// Tells participants the decisions that they have not acknowledged, and that no coordinator tells them.

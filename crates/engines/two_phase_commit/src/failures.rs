@@ -22,7 +22,9 @@ impl TwoPhaseCommit {
         // Where it is decided, that does not need an answer of this shard any more.
         let needs = |it: &CommitProgress| match (it.phase, it.plan) {
             (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => false,
-            (CommitPhase::Deciding, CommitPlan::Other(other)) => other == shard,
+            (CommitPhase::Deciding, CommitPlan::Other(by) | CommitPlan::LastAgent(by)) => {
+                by == shard
+            }
             _ => true,
         };
         let lost = self.coordinator.transactions.take_commits(|it| {
@@ -33,7 +35,7 @@ impl TwoPhaseCommit {
             // It may have done all of it before it was gone.
             let outcome = unless_committed(&it, shard, error.clone());
             it.remote_branches.lose(shard, &error);
-            self.abort(it, outcome, effects);
+            self.end_without(it, outcome, effects);
         }
     }
 
@@ -169,7 +171,7 @@ impl TwoPhaseCommit {
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
     fn give_up_on(&mut self, branch: BranchKey, effects: &mut TwoPhaseCommitEffects) {
         if let Some((it, error)) = self.coordinator.transactions.give_up_on(branch) {
-            self.abort(it, error, effects);
+            self.end_without(it, error, effects);
         }
     }
 }

@@ -39,6 +39,19 @@ impl TwoPhaseCommit {
         }
         self.leave_orphans(effects);
         self.report(effects);
+        self.admit();
+    }
+
+    /// A node that leads nothing coordinates transactions on the shards of others, as soon as it knows who leads. One that
+    /// has been appointed before lets transactions in when it serves.
+    fn admit(&self) {
+        let worker_context = &self.runtime.worker_context;
+        let leads = |log: &super::LeaderLog| {
+            worker_context.leaderships.appointed_since(log.lead.shard).is_some()
+        };
+        if !self.leader_logs.iter().any(leads) {
+            worker_context.admission.serve(true);
+        }
     }
 
     /// This worker's stream of `shard` is prepared under `ballot`.

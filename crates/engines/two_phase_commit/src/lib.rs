@@ -18,7 +18,8 @@
 //! coordinator's own writes on its home shard need no prepare record; they are part of the decision.
 //! A transaction that writes one shard only needs neither: once all is valid, one commit record is all
 //! (*one phase*). One that touches only one shard, and that another node's, is handed to it whole. One
-//! that writes nothing is over when it is validated. With the decision durable, locks go at once;
+//! that writes nothing is over when it is validated. Where the coordinator's node serves no shard, one participant keeps the
+//! decision, as the *last agent* (`last_agent.rs`): any node coordinates. With the decision durable, locks go at once;
 //! the outcome in a participant's own stream only tells its followers, and a new leader. A coordinator keeps its
 //! decision until the participants have that, and keeps nothing of what it gives up: *presumed abort*
 //! (Mohan, Lindsay and Obermarck, TODS 1986).
@@ -37,8 +38,8 @@
 //! ```
 //! Shards are consensus groups, so 2PC does not block where a node fails, as Gray and Lamport have it (*Consensus on
 //! transaction commit*, TODS 2006): it waits until the shard has another leader, which finds in the stream what its
-//! predecessor had promised. The *home* of a transaction is a shard that its coordinator leads; the leadership under which
-//! it is coordinated there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
+//! predecessor had promised. The *home* of a transaction is a shard that its coordinator leads, or that of the last agent; the
+//! leadership under which it is to be decided there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
 //! - Not decided, and home has another leader: once an entry of that leader is durable it can be decided no more, and every
@@ -52,6 +53,8 @@
 //!   up as soon as it hears of the new leadership. Where that shard was to decide alone, the outcome is *unknown*.
 //! - The decision is on its way when home has another leader: the client is told *unknown*, and what the coordinator's node
 //!   has prepared on other shards is in doubt like any other branch.
+//! - The coordinator is gone, and home has the same leader as before: that is the last agent. Participants ask it, and are told
+//!   *aborted* once its branch is over without a decision.
 //!
 //! Waits have a bound: what is asked of a shard without a leader ends after [`Limits::shard_wait_max`] with an error, and so
 //! does saying that a transaction is given up. A participant undoes what is not prepared when its coordinator has asked nothing
@@ -94,6 +97,7 @@
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
+//! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
 //! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
 //! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
@@ -111,6 +115,7 @@ mod decisions;
 mod failures;
 mod in_doubt;
 mod in_doubt_keys;
+mod last_agent;
 mod leader_log;
 mod leadership;
 pub mod message;

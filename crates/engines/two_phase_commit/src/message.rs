@@ -190,8 +190,8 @@ pub enum TwoPhaseCommitRequest {
         #[coded(short)]
         operations: Vec<Operation>,
     },
-    /// Run these writes, lock the write set, draw a clock and check what was read: no other shard is
-    /// written, so these are all locks there are. Legal until the branch is locked.
+    /// Run these writes, lock the write set, draw a clock and check what was read. No other shard is written, so these are
+    /// all locks there are; or this one decides last (`last_agent.rs`). Legal until the branch is locked.
     #[coded(tag = 1)]
     Lock {
         /// What is still to be written.
@@ -209,7 +209,7 @@ pub enum TwoPhaseCommitRequest {
         home: DecisionHome,
     },
     /// Check that what was read is still so. Legal once all locks of the transaction are held. Ends
-    /// the branch, unless it is prepared; then it is answered once the prepare record is durable.
+    /// the branch, unless it is locked or prepared; if it is prepared, it is answered once the prepare record is durable.
     #[coded(tag = 3)]
     Validate,
     /// Append the commit record and install. Legal of a branch that is the whole transaction, and does
@@ -230,6 +230,15 @@ pub enum TwoPhaseCommitRequest {
     /// The transaction is given up. Ends the branch, unless it is committed.
     #[coded(tag = 6)]
     Abort,
+    /// Append the decision, with what the branch has locked, and install. Legal of a branch that `Lock` has locked and
+    /// `Validate` found valid, once all participants are prepared and valid. Answered once the decision is durable. Ends the
+    /// branch.
+    #[coded(tag = 7)]
+    DecideLast {
+        /// The other shards that are written.
+        #[coded(short)]
+        participants: Vec<ShardId>,
+    },
 }
 
 /// What a participant answers.
@@ -252,7 +261,7 @@ pub enum TwoPhaseCommitReply {
     /// To `Validate`: everything is as it was, and what was prepared is durable.
     #[coded(tag = 2)]
     Validated,
-    /// To `OnePhase`: it is committed.
+    /// To `OnePhase` and `DecideLast`: it is committed.
     #[coded(tag = 3)]
     Committed {
         /// The clock of what was written, if anything was.
@@ -283,7 +292,10 @@ pub(super) fn answers(asked: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply
             TwoPhaseCommitReply::Locked { .. },
         )
         | (TwoPhaseCommitRequest::Validate, TwoPhaseCommitReply::Validated)
-        | (TwoPhaseCommitRequest::OnePhase { .. }, TwoPhaseCommitReply::Committed { .. }) => true,
+        | (
+            TwoPhaseCommitRequest::OnePhase { .. } | TwoPhaseCommitRequest::DecideLast { .. },
+            TwoPhaseCommitReply::Committed { .. },
+        ) => true,
         (TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::Abort, reply) => {
             *reply == TwoPhaseCommitReply::Resolved
         }

@@ -3,9 +3,9 @@
 //! ```text
 //!   Execute*         Prepare             durable, Validate            Commit           durable
 //!   ────────► open ──────────► prepared ──────────────────► prepared ────────► ended ────────► over
-//!              │ │ Lock                OnePhase             durable
-//!              │ └──────────► locked ──────────► committing ───────► over
-//!              │ OnePhase ───────────────────────────►│
+//!              │ │ Lock                OnePhase, or Validate, DecideLast  durable
+//!              │ └──────────► locked ─────────────────────► committing ───────► over
+//!              │ OnePhase ──────────────────────────────────────►│
 //!              └ Validate, Abort, or any refusal ──► over
 //! ```
 
@@ -38,8 +38,10 @@ pub(super) enum TwoPhaseCommitBranch {
     Locked {
         locked: Locked<PooledSession>,
         clock: Clock,
-        /// When it was locked.
+        /// When it was locked, or validated after that.
         since: Time,
+        /// What it read was checked with the locks of all shards held.
+        valid: bool,
     },
     /// It holds its locks and is in the stream.
     Prepared {
@@ -58,14 +60,18 @@ pub(super) enum TwoPhaseCommitBranch {
     /// Its commit record is in the stream.
     Committing { locked: Locked<PooledSession>, clock: Clock, asked: ReplyTarget },
     /// It is installed; that it is, is in the stream.
-    Ended { asked: ReplyTarget },
+    Ended {
+        asked: ReplyTarget,
+        /// Where the decision is.
+        home: ShardId,
+    },
 }
 
 /// Who waits for an answer, and to what.
 pub(super) type ReplyTarget = (NodeId, BranchHeader);
 
 /// What becomes of a branch, and what is said now. `None`: that comes later.
-type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
+pub(super) type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
@@ -91,9 +97,14 @@ impl TwoPhaseCommit {
             return self.defer(from, header, request, effects);
         }
         self.act_as_leader(at, effects);
-        if let TwoPhaseCommitRequest::Prepare { home, .. } = &request
-            && !self.has_shard(home.shard)
-        {
+        let makes_sense = match &request {
+            TwoPhaseCommitRequest::Prepare { home, .. } => self.has_shard(home.shard),
+            TwoPhaseCommitRequest::DecideLast { participants } => {
+                self.can_take_part(header.shard, participants)
+            }
+            _ => true,
+        };
+        if !makes_sense {
             self.runtime.counters.dropped += 1;
             return;
         }
@@ -137,7 +148,8 @@ impl TwoPhaseCommit {
         match request {
             TwoPhaseCommitRequest::Lock { .. }
             | TwoPhaseCommitRequest::Prepare { .. }
-            | TwoPhaseCommitRequest::Validate => {
+            | TwoPhaseCommitRequest::Validate
+            | TwoPhaseCommitRequest::DecideLast { .. } => {
                 let reply = match self.branches.arrive(header, false) {
                     RequestArrival::Act => Some(ended(header.shard)),
                     RequestArrival::Repeated(reply) => reply,
@@ -214,9 +226,20 @@ impl TwoPhaseCommit {
             Some(TwoPhaseCommitBranch::Open { branch, .. }) => {
                 self.act_open(at, asked, request, branch, effects)
             }
-            Some(TwoPhaseCommitBranch::Locked { locked, clock, .. }) => match request {
+            Some(TwoPhaseCommitBranch::Locked { locked, clock, valid, .. }) => match request {
                 TwoPhaseCommitRequest::OnePhase { .. } => {
-                    self.commit_branch(at, asked, locked, clock)
+                    self.commit_branch(at, asked, (locked, clock), &[])
+                }
+                TwoPhaseCommitRequest::Validate => {
+                    self.validate_locked(at, transaction, (locked, clock), effects)
+                }
+                TwoPhaseCommitRequest::DecideLast { participants } => {
+                    assert!(
+                        valid,
+                        "P3: {transaction} is decided, and not valid on {}",
+                        header.shard
+                    );
+                    self.commit_branch(at, asked, (locked, clock), &participants)
                 }
                 _ => {
                     self.drop_locked(at, transaction, (locked, clock), false, effects);
@@ -242,7 +265,7 @@ impl TwoPhaseCommit {
                     self.prepared_replays[at].note_installed(transaction);
                     let waiter = Some(RecordWaiter::Branch(transaction));
                     self.append_outcome(at, transaction, true, waiter);
-                    (Some(TwoPhaseCommitBranch::Ended { asked }), None)
+                    (Some(TwoPhaseCommitBranch::Ended { asked, home: home.shard }), None)
                 }
                 _ => {
                     self.drop_locked(at, transaction, (locked, clock), true, effects);
@@ -287,7 +310,7 @@ impl TwoPhaseCommit {
                 .lock_to_commit(at, transaction, branch, &operations, effects)
                 .map(|(locked, clock)| {
                     (
-                        Some(TwoPhaseCommitBranch::Locked { locked, clock, since }),
+                        Some(TwoPhaseCommitBranch::Locked { locked, clock, since, valid: false }),
                         Some(TwoPhaseCommitReply::Locked { clock }),
                     )
                 }),
@@ -308,13 +331,15 @@ impl TwoPhaseCommit {
                     .validate()
                     .map(|()| (None, Some(TwoPhaseCommitReply::Committed { clock: None })))
             }
-            TwoPhaseCommitRequest::Commit => unreachable!("it does not fit a branch that executes"),
+            TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::DecideLast { .. } => {
+                unreachable!("it does not fit a branch that executes")
+            }
             TwoPhaseCommitRequest::Abort => Ok((None, Some(TwoPhaseCommitReply::Resolved))),
         };
         acted.unwrap_or_else(|error| (None, Some(TwoPhaseCommitReply::Refused { error })))
     }
 
-    /// Locks and validates a branch whose shard is the only one that is written.
+    /// Locks and validates a branch whose shard is the only one that is written, or decides last.
     fn lock_to_commit(
         &mut self,
         at: usize,
@@ -415,20 +440,25 @@ impl TwoPhaseCommit {
             return Ok((None, Some(TwoPhaseCommitReply::Committed { clock: None })));
         }
         let (locked, clock) = self.lock_to_commit(at, transaction, branch, &[], effects)?;
-        Ok(self.commit_branch(at, asked, locked, clock))
+        Ok(self.commit_branch(at, asked, (locked, clock), &[]))
     }
 
-    /// Everything is valid, and nothing else is written.
+    /// Everything is valid, and nothing else is written but by `participants`, which are prepared.
     fn commit_branch(
         &mut self,
         at: usize,
         asked: ReplyTarget,
-        locked: Locked<PooledSession>,
-        clock: Clock,
+        (locked, clock): (Locked<PooledSession>, Clock),
+        participants: &[ShardId],
     ) -> BranchOutcome {
         let transaction = asked.1.transaction;
+        assert_eq!(
+            self.leader_logs[at].since(),
+            asked.1.leadership,
+            "P8: {transaction} is decided by another leadership than has locked it"
+        );
         let waiter = RecordWaiter::Branch(transaction);
-        self.append_commit(at, transaction, &[], Some((&locked, clock)), waiter);
+        self.append_commit(at, transaction, participants, Some((&locked, clock)), waiter);
         (Some(TwoPhaseCommitBranch::Committing { locked, clock, asked }), None)
     }
 
@@ -449,7 +479,7 @@ impl TwoPhaseCommit {
             }
             Some(
                 TwoPhaseCommitBranch::Committing { asked, .. }
-                | TwoPhaseCommitBranch::Ended { asked },
+                | TwoPhaseCommitBranch::Ended { asked, .. },
             ) => Some(*asked),
             Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
                 panic!("{transaction} has no record on {shard}, and it became durable")
@@ -459,9 +489,16 @@ impl TwoPhaseCommit {
         let reply = match self.branches.take(&header).expect("seen above") {
             TwoPhaseCommitBranch::Committing { locked, clock, .. } => {
                 self.install(at, transaction, locked, clock, effects);
+                self.keep_decision(at, transaction);
                 TwoPhaseCommitReply::Committed { clock: Some(clock) }
             }
-            TwoPhaseCommitBranch::Ended { .. } => TwoPhaseCommitReply::Resolved,
+            TwoPhaseCommitBranch::Ended { home, .. } => {
+                // The coordinator hears so by the reply. Where it does not keep the decision, so does the node that does.
+                if self.runtime.worker_context.leader(home) != transaction.node {
+                    self.acknowledge(transaction, home, shard, effects);
+                }
+                TwoPhaseCommitReply::Resolved
+            }
             prepared => {
                 self.branches.keep(&header, prepared, Some(TwoPhaseCommitReply::Validated));
                 return say((from, header), TwoPhaseCommitReply::Validated, effects);
@@ -604,7 +641,7 @@ impl TwoPhaseCommit {
         });
     }
 
-    fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(super) fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
         match self.options().faults.has(TwoPhaseCommitPlantedBug::SkipRemoteValidation) {
             true => Ok(()),
             false => validate(),
@@ -630,15 +667,19 @@ pub(super) fn ended(shard: ShardId) -> TwoPhaseCommitReply {
 /// Is the request legal of a branch in this state?
 fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest) -> bool {
     match (context, request) {
-        (None | Some(TwoPhaseCommitBranch::Open { .. }), TwoPhaseCommitRequest::Commit) => false,
+        (
+            None | Some(TwoPhaseCommitBranch::Open { .. }),
+            TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::DecideLast { .. },
+        ) => false,
         (None | Some(TwoPhaseCommitBranch::Open { .. }), _) => true,
-        (Some(TwoPhaseCommitBranch::Locked { .. }), request) => {
-            matches!(
-                request,
-                TwoPhaseCommitRequest::OnePhase { install: true, .. }
-                    | TwoPhaseCommitRequest::Abort
-            )
-        }
+        (Some(TwoPhaseCommitBranch::Locked { valid, .. }), request) => match request {
+            TwoPhaseCommitRequest::OnePhase { install: true, .. }
+            | TwoPhaseCommitRequest::Abort => true,
+            TwoPhaseCommitRequest::Validate => !valid,
+            // P3: all locks were held when it was validated.
+            TwoPhaseCommitRequest::DecideLast { .. } => *valid,
+            _ => false,
+        },
         (Some(TwoPhaseCommitBranch::Prepared { durable, valid, .. }), request) => match request {
             TwoPhaseCommitRequest::Validate => !valid,
             // P4: the decision on it is durable, so it is prepared and valid.

@@ -19,6 +19,10 @@ pub enum TwoPhaseCommitPlantedBug {
     ServeUnsealed,
     /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
     PresumeAbortEarly,
+    /// A participant that asks is told that a transaction is aborted which its last agent can still decide (P8).
+    PresumeAbortUnended,
+    /// A coordinator whose last agent does not answer any more calls the transaction aborted (P8).
+    AbortWhileDeciding,
     /// A decision is forgotten before all participants have its outcome durable (P9).
     EndUnacknowledged,
     /// A replica that takes a copy keeps what was deleted where the copy is from (P10).

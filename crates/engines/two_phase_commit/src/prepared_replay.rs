@@ -278,6 +278,11 @@ impl PreparedReplay {
         self.state.decided.contains_key(&transaction)
     }
 
+    /// The other shards that a transaction writes which is decided here, durably, while they have to be told.
+    pub(super) fn participants(&self, transaction: TransactionId) -> Option<&[ShardId]> {
+        self.state.decided.get(&transaction).map(|participants| &participants[..])
+    }
+
     /// All writes of a transaction, of which these are the last.
     fn whole(&mut self, transaction: TransactionId, last: Vec<StreamWrite>) -> Vec<StreamWrite> {
         let Some(mut writes) = self.state.parts.remove(&transaction) else { return last };

@@ -20,7 +20,7 @@ fn place(number: u32) -> DecisionHome {
 }
 
 fn request() -> impl Strategy<Value = TwoPhaseCommitRequest> {
-    let parts = (0..7, vec(operation(), 0..4), any::<bool>(), any::<u32>());
+    let parts = (0..8, vec(operation(), 0..4), any::<bool>(), any::<u32>());
     parts.prop_map(|(variant, operations, install, home)| match variant {
         0 => TwoPhaseCommitRequest::Execute { operations },
         1 => TwoPhaseCommitRequest::Lock { operations },
@@ -28,6 +28,7 @@ fn request() -> impl Strategy<Value = TwoPhaseCommitRequest> {
         3 => TwoPhaseCommitRequest::Validate,
         4 => TwoPhaseCommitRequest::OnePhase { operations, install },
         5 => TwoPhaseCommitRequest::Commit,
+        6 => TwoPhaseCommitRequest::DecideLast { participants: vec![ShardId(home)] },
         _ => TwoPhaseCommitRequest::Abort,
     })
 }
@@ -125,6 +126,10 @@ fn forms_stay_as_they_are() {
         (TwoPhaseCommitRequest::OnePhase { operations, install: true }, &[4, 0, 1]),
         (TwoPhaseCommitRequest::Commit, &[5]),
         (TwoPhaseCommitRequest::Abort, &[6]),
+        (
+            TwoPhaseCommitRequest::DecideLast { participants: vec![ShardId(2), ShardId(300)] },
+            &[7, 2, 2, 0, 0, 0, 44, 1, 0, 0],
+        ),
     ] {
         let message = TwoPhaseCommitMessage::Request { header, request };
         assert_eq!(encode(&message)[..], [&form[..], rest].concat());

@@ -108,3 +108,13 @@ fn seeds_with_a_coordinator_without_replicas_keep_the_rules_of_mako() {
     }
     assert!(coordinated > 0, "no seed had one");
 }
+
+#[test]
+fn seeds_with_a_coordinator_without_replicas_keep_the_rules_of_two_phase_commit() {
+    let mut coordinated = 0;
+    for seed in 10_000_000..10_000_012 {
+        let report = kept::<TwoPhaseCommit>(seed, RunOptions::default());
+        coordinated += u32::from(report.scenario.contains("coordinators without replicas"));
+    }
+    assert!(coordinated > 0, "no seed had one");
+}

@@ -1,6 +1,7 @@
 //! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
 
 mod commit;
+mod last_agent;
 mod recovery;
 mod silence;
 

@@ -21,7 +21,7 @@ fn two_phase_request(
     random: &mut Random,
 ) -> shoal_two_phase_commit::message::TwoPhaseCommitRequest {
     use shoal_two_phase_commit::message::TwoPhaseCommitRequest;
-    match random.below(7) {
+    match random.below(8) {
         0 => TwoPhaseCommitRequest::Execute { operations: operations(random) },
         1 => TwoPhaseCommitRequest::Lock { operations: operations(random) },
         2 => TwoPhaseCommitRequest::Prepare {
@@ -34,6 +34,9 @@ fn two_phase_request(
             install: random.chance(1, 2),
         },
         5 => TwoPhaseCommitRequest::Commit,
+        6 => TwoPhaseCommitRequest::DecideLast {
+            participants: (0..random.below(3)).map(|_| shard(random)).collect(),
+        },
         _ => TwoPhaseCommitRequest::Abort,
     }
 }

@@ -18,7 +18,7 @@ use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
 use shoal_types::wire::encode;
-use shoal_types::{ClusterId, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{ClusterId, DatacenterId, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -141,7 +141,11 @@ fn topology(words: &Words<'_>) -> Topology {
         shard => (Box::from([b'a' + shard as u8]), ShardId(shard)),
     };
     let splits = (0..shards).map(split).collect();
-    builder.table("t", Partitioning::Range { splits }).build().expect("a valid topology")
+    let topology = builder.table("t", Partitioning::Range { splits }).build();
+    let coordinators = nodes..nodes + number("coordinators", 0);
+    coordinators.fold(topology.expect("a valid topology"), |topology, node| {
+        topology.with_node(name(node), DatacenterId(0))
+    })
 }
 
 fn manager_options() -> ManagerOptions {

@@ -30,6 +30,12 @@ const TRANSACTIONS: &str = "
     settle
 ";
 
+/// A transaction whose coordinator leads nothing.
+const COORDINATED_ANYWHERE: &str = "
+    run t10 3 put a 9, put b 9
+    settle
+";
+
 /// A leader fails, comes back without its memory, and gets a copy of the shard.
 const FAILURE: &str = "
     cut 0 nodes
@@ -148,6 +154,8 @@ fn the_conversation_of_two_phase_commit_keeps_its_form() {
         "Validate",
         "Validated",
         "OnePhase",
+        "DecideLast",
+        "Acknowledgement",
         "Committed",
         "Commit",
         "Resolved",
@@ -155,5 +163,6 @@ fn the_conversation_of_two_phase_commit_keeps_its_form() {
         "Refused",
     ];
     let kinds = [&own[..], &STREAM].concat();
-    check::<TwoPhaseCommit>("two_phase_commit", "cluster shards=3", &[TRANSACTIONS], &kinds);
+    let script = [TRANSACTIONS, COORDINATED_ANYWHERE];
+    check::<TwoPhaseCommit>("two_phase_commit", "cluster shards=3", &script, &kinds);
 }

@@ -4,7 +4,7 @@
 //! commit it. A cluster of real workers, one a node; the script is its network and its clock.
 //!
 //! ```text
-//! cluster shards=N [voters=3] [learners=0] [attempts=1] [managed] [streams] [replay] [stamps=N] [wait=MS]
+//! cluster shards=N [voters=3] [learners=0] [coordinators=0] [attempts=1] [managed] [streams] [replay] [stamps=N] [wait=MS]
 //! run NAME NODE OPERATION, OPERATION…               begins a transaction at a node; what follows an operation waits for it
 //!     get K   put K V   insert K V   delete K   scan PREFIX   add K N   pause   rollback
 //! resume NAME                                       a transaction that pauses goes on
@@ -16,7 +16,7 @@
 //! show                                              what each replica has
 //! ```
 //! The key says the shard: `a…` is on s0, led by n0; `b…` on s1, led by n1; and so on. The other voters and the learners of
-//! all shards are the nodes after the leaders. Messages name transactions by their node and
+//! all shards are the nodes after the leaders, then come the coordinators, which have no replicas. Messages name transactions by their node and
 //! their number there, from n0.0 on.
 //!
 //! No time passes but in `wait`, and 0.1 ms when a transaction begins. Every message waits for the script, but for two kinds. What the replicas of a stream say

@@ -49,6 +49,11 @@ impl TracedEngine for TwoPhaseCommit {
                     }
                     TwoPhaseCommitRequest::Commit => format!("Commit {branch}"),
                     TwoPhaseCommitRequest::Abort => format!("Abort {branch}"),
+                    TwoPhaseCommitRequest::DecideLast { participants } => {
+                        let others: Vec<String> =
+                            participants.iter().map(ShardId::to_string).collect();
+                        format!("DecideLast {branch} others=[{}]", others.join(" "))
+                    }
                 }
             }
             TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {

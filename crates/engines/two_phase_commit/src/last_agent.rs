@@ -1,0 +1,151 @@
+//! Two phases where the coordinator's node serves no shard: it keeps no decision, so one of the participants does, the *last
+//! agent* (Samaras, Britton, Citron and Mohan, *Two-phase commit optimizations in a commercial distributed environment*,
+//! Distributed and Parallel Databases 1995). Any node coordinates so, also one without replicas.
+//!
+//! ```text
+//! coordinator            last agent (home)      participant on s2        streams
+//!   lock       ──Lock────►  lock, draw 7
+//!              ──Prepare─────────────────────►  lock, draw 31  ─────────► prepare record: home is the last agent's shard
+//!   all are locked
+//!   validate   ──Validate►  check reads ─────►  check reads
+//!              ◄─Validated──────────────────── once the prepare record is durable
+//!   all are prepared and valid
+//!              ─DecideLast►  the decision, with what it writes itself ────► decision
+//!              ◄─Committed  it is durable: install
+//!   tell the client
+//!              ──Commit──────────────────────►  install, release  ───────► outcome
+//!              ◄─Resolved──────────────────────  it is durable
+//!                           ◄─Acknowledgement──
+//!                           all have it  ────────────────────────────────► end
+//! ```
+//! What the last agent writes is part of the decision and needs no prepare record, like what a coordinator writes on the home
+//! shard of its own node. Home is the last agent's shard, under the leadership that has locked there: so prepared branches ask
+//! where they always ask, and the rules are those of any home (P8, P9). What is particular:
+//!
+//! - The decision can come until the branch of the last agent is over. So *aborted* is answered under the leadership that is
+//!   named only where that branch is over, or never came; it is refused then, however late it comes.
+//! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another leader, the
+//!   client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
+//! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
+
+use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
+use super::decisions::Telling;
+use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::participant::{BranchOutcome, TwoPhaseCommitBranch, ended};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use shoal_engine::execution::remote_branches::RemoteBranches;
+use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::transaction_id::TransactionId;
+use shoal_store::Locked;
+use shoal_types::{Clock, Error, ShardId};
+
+/// The home of a transaction whose decision the participant of `shard` keeps.
+pub(super) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> DecisionHome {
+    let leadership = remote_branches.with_remote(shard, |remote| remote.leader.since);
+    DecisionHome { shard, leadership }
+}
+
+/// At the coordinator.
+impl TwoPhaseCommit {
+    /// Has the last agent append the decision: the other shards that have drawn a clock are prepared.
+    pub(super) fn decide_there(
+        &mut self,
+        it: &CommitProgress,
+        shard: ShardId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let others = it.drawn.iter().map(|(drawer, _)| *drawer).filter(|drawer| *drawer != shard);
+        let participants: Vec<ShardId> = others.collect();
+        let request = |_| TwoPhaseCommitRequest::DecideLast { participants };
+        self.runtime.send_next(&it.remote_branches, shard, request, effects);
+    }
+
+    /// Ends a transaction that has lost a participant which it needs: the leader there is another one, or does not answer.
+    pub(super) fn end_without(
+        &mut self,
+        it: CommitProgress,
+        error: Error,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let is_asked =
+            matches!((it.phase, it.plan), (CommitPhase::Deciding, CommitPlan::LastAgent(_)));
+        match is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding) {
+            true => {
+                // Whether it is committed only the home shard knows, and those that are prepared ask there.
+                self.runtime.expect_resolved(it.remote_branches.id.sequence, 0);
+                self.runtime.finish(&it.remote_branches, Err(error));
+            }
+            false => self.abort(it, error, effects),
+        }
+    }
+}
+
+/// At the last agent.
+impl TwoPhaseCommit {
+    /// All locks are held, everywhere: checks what the branch has read. It stays locked, and may be asked to decide.
+    pub(super) fn validate_locked(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        (locked, clock): (Locked<PooledSession>, Clock),
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> BranchOutcome {
+        if let Err(error) = self.validate(|| locked.validate()) {
+            self.drop_locked(at, transaction, (locked, clock), false, effects);
+            return (None, Some(TwoPhaseCommitReply::Refused { error }));
+        }
+        let (since, valid) = (self.runtime.worker_context.now.get(), true);
+        let context = TwoPhaseCommitBranch::Locked { locked, clock, since, valid };
+        (Some(context), Some(TwoPhaseCommitReply::Validated))
+    }
+
+    /// Are these shards that can take part in a transaction which is decided on `home`?
+    pub(super) fn can_take_part(&self, home: ShardId, participants: &[ShardId]) -> bool {
+        let can = |shard: &ShardId| *shard != home && self.has_shard(*shard);
+        !participants.is_empty() && participants.iter().all(can)
+    }
+
+    /// A commit record of another node's transaction is durable at this place. If it is a decision, participants are told of
+    /// it until they have it (rule P9).
+    pub(super) fn keep_decision(&mut self, at: usize, transaction: TransactionId) {
+        let Some(participants) = self.prepared_replays[at].participants(transaction) else {
+            return;
+        };
+        let from = self.runtime.worker_context.now.get() + self.options().inquire_every;
+        let told: Vec<_> = participants.iter().map(|shard| (*shard, Telling::From(from))).collect();
+        match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
+            true => self.end_decision(at, transaction),
+            false => self.decisions[at].add(transaction, told.into_iter()),
+        }
+    }
+
+    /// No decision is known on a transaction whose home is this leadership of the shard at this place: can none be appended
+    /// any more (rule P8)? One of another node's that has no branch here never gets one after that.
+    pub(super) fn is_presumed_aborted(&mut self, at: usize, transaction: TransactionId) -> bool {
+        let place = self.runtime.worker_context.place;
+        if transaction.coordinator() == place {
+            return !self.coordinator.knows(transaction.sequence);
+        }
+        let is_known = (transaction.node.0 as usize)
+            < self.runtime.worker_context.topology.nodes().len()
+            && transaction.worker == place.worker;
+        if !is_known {
+            return false;
+        }
+        let shard = self.leader_logs[at].lead.shard;
+        let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortUnended);
+        match self.branches.context_mut(transaction, shard) {
+            Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
+                ignores
+            }
+            Some(_) => false,
+            None => {
+                if !ignores {
+                    self.branches.refuse(transaction, shard, &Some(ended(shard)));
+                }
+                true
+            }
+        }
+    }
+}

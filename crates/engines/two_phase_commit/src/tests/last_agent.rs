@@ -1,0 +1,139 @@
+//! Decisions that a participant keeps for a coordinator whose node serves no shard.
+
+use super::*;
+
+const THERE: ShardId = ShardId(1);
+
+fn others(sequence: u64) -> TransactionId {
+    TransactionId { node: OTHER, worker: WorkerId(0), sequence }
+}
+
+fn lock(key: &'static [u8]) -> TwoPhaseCommitRequest {
+    TwoPhaseCommitRequest::Lock { operations: write(key) }
+}
+
+fn decide(participants: &[ShardId]) -> TwoPhaseCommitRequest {
+    TwoPhaseCommitRequest::DecideLast { participants: participants.to_vec() }
+}
+
+/// The leader of the other shard asks for the decision on the other node's transaction with this number.
+fn inquiry(sequence: u64) -> TwoPhaseCommitMessage {
+    let home = DecisionHome { shard: HERE, leadership: FIRST_EPOCH };
+    let participant = Participant { shard: THERE, leadership: FIRST_EPOCH };
+    TwoPhaseCommitMessage::Inquiry { transaction: others(sequence), home, participant }
+}
+
+fn answer(sequence: u64, committed: bool) -> TwoPhaseCommitMessage {
+    let participant = Participant { shard: THERE, leadership: FIRST_EPOCH };
+    let (transaction, home) = (others(sequence), HERE);
+    TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
+}
+
+#[test]
+fn the_last_agent_keeps_the_decision_until_it_is_acknowledged() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(7, 1, lock(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+    assert_eq!(hand.ask(7, 2, decide(&[THERE])), None, "it is not validated");
+    let validated = hand.ask(7, 2, TwoPhaseCommitRequest::Validate);
+    assert_eq!(validated, Some(TwoPhaseCommitReply::Validated));
+    for nonsense in [&[][..], &[HERE], &[ShardId(9)]] {
+        assert_eq!(hand.ask(7, 3, decide(nonsense)), None);
+    }
+    assert_eq!(hand.hear(inquiry(7)), [], "it can still be decided");
+    assert_eq!(hand.ask(7, 3, decide(&[THERE])), None, "it is not durable");
+    assert_eq!(hand.hear(inquiry(7)), []);
+    assert!(matches!(only_reply(hand.durable()), Some(TwoPhaseCommitReply::Committed { .. })));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.hear(inquiry(7)), [answer(7, true)]);
+    assert_eq!(hand.step(EngineEvent::Timer), [], "its coordinator tells the participant");
+    hand.now = hand.now + hand.worker.options().inquire_every;
+    assert_eq!(hand.step(EngineEvent::Timer), [answer(7, true)]);
+    let (transaction, home, shard) = (others(7), HERE, THERE);
+    hand.hear(TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard });
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn what_is_called_aborted_before_it_comes_is_refused_when_it_comes() {
+    let mut hand = Hand::new();
+    assert_eq!(hand.hear(inquiry(7)), [answer(7, false)]);
+    for request in [lock(b"a"), decide(&[THERE])] {
+        let reply = hand.ask(7, 1, request);
+        assert!(matches!(reply, Some(TwoPhaseCommitReply::Refused { .. })), "{reply:?}");
+    }
+    assert_eq!(hand.value(b"a"), Ok(None));
+}
+
+#[test]
+fn a_branch_that_is_over_without_a_decision_is_aborted() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(7, 1, lock(b"a")), Some(TwoPhaseCommitReply::Locked { .. })));
+    hand.ask(7, 2, TwoPhaseCommitRequest::Validate);
+    let resolved = hand.ask(7, 3, TwoPhaseCommitRequest::Abort);
+    assert_eq!(resolved, Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!(hand.hear(inquiry(7)), [answer(7, false)]);
+    assert_eq!(hand.ask(7, 3, decide(&[THERE])), Some(TwoPhaseCommitReply::Resolved), "repeated");
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+/// A worker whose node leads nothing: the other node leads both shards. What it says until the last agent is to decide.
+fn until_it_decides() -> (Hand, Outcome, Vec<TwoPhaseCommitMessage>) {
+    let mut hand = Hand::new();
+    hand.configure(OTHER, 2);
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    let home = DecisionHome { shard: HERE, leadership: Epoch(2) };
+    assert!(
+        matches!(
+            requests(&said)[..],
+            [TwoPhaseCommitRequest::Lock { .. }, TwoPhaseCommitRequest::Prepare { home: its, .. }]
+                if *its == home
+        ),
+        "{said:?}"
+    );
+    assert_eq!(hand.reply(&said[0], TwoPhaseCommitReply::Locked { clock: Clock(4) }), []);
+    let said = hand.reply(&said[1], TwoPhaseCommitReply::Locked { clock: Clock(5) });
+    let both = [&TwoPhaseCommitRequest::Validate, &TwoPhaseCommitRequest::Validate];
+    assert_eq!(requests(&said), both);
+    assert_eq!(hand.reply(&said[0], TwoPhaseCommitReply::Validated), []);
+    let said = hand.reply(&said[1], TwoPhaseCommitReply::Validated);
+    assert_eq!(requests(&said), [&decide(&[THERE])]);
+    (hand, outcome, said)
+}
+
+#[test]
+fn a_node_that_leads_nothing_coordinates() {
+    let (mut hand, outcome, said) = until_it_decides();
+    let committed = TwoPhaseCommitReply::Committed { clock: Some(Clock(4)) };
+    let said = hand.reply(&said[0], committed);
+    assert_eq!(
+        (outcome.get(), requests(&said)),
+        (Some(true), vec![&TwoPhaseCommitRequest::Commit])
+    );
+    assert_eq!(hand.reply(&said[0], TwoPhaseCommitReply::Resolved), []);
+    assert_eq!(hand.worker.held(), 0);
+}
+
+#[test]
+fn a_last_agent_that_is_gone_leaves_the_outcome_unknown_and_participants_alone() {
+    let (mut hand, outcome, _) = until_it_decides();
+    assert_eq!(hand.configure(OTHER, 3), [], "those that are prepared ask the home shard");
+    assert_eq!((outcome.get(), hand.worker.held()), (Some(false), 0));
+    let (mut hand, outcome, _) = until_it_decides();
+    hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
+    hand.step(EngineEvent::Timer);
+    assert_eq!((outcome.get(), hand.step(EngineEvent::Timer)), (Some(false), vec![]));
+    assert_eq!(hand.worker.held(), 0);
+}
+
+#[test]
+fn a_last_agent_that_refuses_aborts_the_transaction() {
+    let (mut hand, _, said) = until_it_decides();
+    let error = shoal_engine::execution::worker_context::recovering(HERE);
+    let said = hand.reply(&said[0], TwoPhaseCommitReply::Refused { error });
+    assert_eq!(requests(&said), [&TwoPhaseCommitRequest::Abort]);
+    let TwoPhaseCommitMessage::Request { header, .. } = &said[0] else { unreachable!() };
+    assert_eq!(header.shard, THERE);
+    assert_eq!(hand.worker.runtime.counters.conflicts, 1, "it runs again");
+}
