@@ -109,8 +109,8 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "serve-without-recovered-locks", "P7", UNLOCKED, 1_500),
     ("two-phase-commit", "presume-abort-early", "P8", RECOVERY, 300),
     // Only one seed of four from 10,000,000 on has a coordinator without replicas.
-    ("two-phase-commit", "presume-abort-unended", "P8", RECOVERY, 1_000),
-    ("two-phase-commit", "abort-while-deciding", "P8", RECOVERY, 1_000),
+    ("two-phase-commit", "presume-abort-unended", "P8", UNLOCKED, 1_000),
+    ("two-phase-commit", "abort-while-deciding", "P8", UNLOCKED, 1_000),
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),
@@ -121,7 +121,8 @@ const BOUNDS: &[CatchBound] = &[
 const RECOVERY: &[&str] =
     &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once"];
 
-/// As [`RECOVERY`]; or a transaction has taken a lock that belongs to one in doubt, and both wait for ever.
+/// As [`RECOVERY`]; or a transaction has taken a lock that belongs to one in doubt, and both wait for ever; or a home shard
+/// announces for ever a commit that a participant has aborted and does not confirm.
 const UNLOCKED: &[&str] =
     &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once", "liveness"];
 
