@@ -6,6 +6,7 @@ mod clock;
 mod commands;
 mod duration;
 mod inside;
+mod literal;
 mod local;
 mod losses;
 mod managers;

@@ -1,6 +1,7 @@
 //! A measurement as people read it on a terminal.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Row, Table, TableStyle};
+use console::Term;
 use shoal_workloads::bench::Measurement;
 use shoal_workloads::report::{comparison, page, stages, words};
 use std::fmt::Write;
@@ -104,6 +105,46 @@ pub fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [Strin
     table.load_style(STYLE).set_header(heads).add_rows(rows);
     align(&mut table);
     table.trim_fmt()
+}
+
+/// A table of text, no wider than a terminal.
+pub struct Listing {
+    /// The table.
+    pub text: String,
+    /// Rows of which not all is shown.
+    pub cut: usize,
+}
+
+/// A table of text in which each row is one line; what is too wide for so many columns is cut.
+pub fn listing<const N: usize>(
+    heads: [&str; N],
+    rows: &[[String; N]],
+    columns: Option<u16>,
+) -> Listing {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(heads).set_truncation_indicator("…");
+    for cells in rows {
+        let mut row = Row::from(cells);
+        row.max_height(1);
+        table.add_row(row);
+    }
+    if let Some(columns) = columns {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    }
+    let text = table.trim_fmt();
+    // Below the heads and their line.
+    let lines = text.lines().skip(2);
+    let is_cut = |(line, cells): &(&str, &[String; N])| {
+        !cells.iter().all(|cell| line.contains(cell.as_str()))
+    };
+    let cut = lines.zip(rows).filter(is_cut).count();
+    Listing { text, cut }
+}
+
+/// How wide the terminal is to which is written, or as wide as `COLUMNS` says; `None` where there is neither.
+pub fn columns() -> Option<u16> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    said.or_else(|| Term::stdout().size_checked().map(|(_, columns)| columns))
 }
 
 /// All columns but the first hold numbers.
@@ -219,6 +260,21 @@ mod tests {
             assert_eq!(wide.matches(part).count(), 2, "{part}:\n{wide}");
         }
         assert_eq!(wide.matches("100,").count(), 40, "{wide}");
+    }
+
+    #[test]
+    fn listings_cut_what_is_too_wide_and_say_so() {
+        let row = |key: &str, value: String| [key.to_owned(), value];
+        let rows =
+            [row("a", "short".to_owned()), row("b", "é".repeat(200)), row("c", String::new())];
+        for columns in [80, 120] {
+            let listing = listing(["key", "value"], &rows, Some(columns));
+            assert_eq!(listing.cut, 1, "{}", listing.text);
+            let widest = listing.text.lines().map(|line| line.chars().count()).max();
+            assert_eq!(widest, Some(usize::from(columns)), "{}", listing.text);
+        }
+        let whole = listing(["key", "value"], &rows, None);
+        assert!(whole.cut == 0 && whole.text.contains(&rows[1][1]), "{}", whole.text);
     }
 
     #[test]

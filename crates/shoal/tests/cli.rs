@@ -42,6 +42,9 @@ fn help_has_an_example_for_every_command() {
         vec!["managers"],
         vec!["explore"],
     ];
+    for data in ["get", "put", "delete", "scan", "tables", "call"] {
+        commands.push(vec![data]);
+    }
     for what in ["list", "replace", "recover", "add"] {
         commands.push(vec!["managers", what]);
     }
@@ -62,8 +65,14 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 27] = [
+    let cases: [(&[&str], &str); 33] = [
         (&["bench", "tpcx"], "tpcc"),
+        (&["get", "kv", "(\"users\", 42"], "character 1: the tuple has no end: write )"),
+        (&["put", "kv", "x00ff", "1"], "whose quotes the shell has removed"),
+        (&["scan", "kv", "--prefix", "a", "--from", "b"], "--from"),
+        (&["get", "kv", "--keys", "base64", "a"], "auto"),
+        (&["get", "kv", "a", "--local", "/no/such/folder"], "start one with `shoal local`"),
+        (&["get", "kv", "a", "--connect", "127.0.0.1:1"], "cannot connect"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
         (&["bench", "micro", "--workers", "0"], "1..=16384"),

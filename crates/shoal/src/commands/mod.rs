@@ -9,9 +9,12 @@
 mod bench;
 mod chaos;
 mod check;
+mod data;
+mod ending;
 mod explore;
 mod local;
 mod managers;
+mod output;
 mod reproduce;
 mod serve;
 mod shape;
@@ -21,11 +24,9 @@ mod status;
 mod target;
 
 use clap::{Parser, Subcommand};
-use serde::Serialize;
-use std::fmt::Display;
-use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
+use data::{CallProcedure, Delete, Get, OnCluster, Put, ScanTable, Tables};
+use ending::{CommandError, CommandOutcome};
+use output::{confirm, print, print_bytes, print_json, reserve, write};
 use std::process::ExitCode;
 
 /// A transactional key-value store: strictly serializable, in memory, many cores.
@@ -39,68 +40,44 @@ pub struct Shoal {
 #[derive(Debug, Subcommand)]
 enum Subcommands {
     Bench(bench::Bench),
+    Call(OnCluster<CallProcedure>),
     Chaos(chaos::Chaos),
     Check(check::Check),
+    Delete(OnCluster<Delete>),
     Explore(explore::Explore),
+    Get(OnCluster<Get>),
     Local(local::LocalCommand),
     Managers(managers::Managers),
+    Put(OnCluster<Put>),
     Reproduce(reproduce::Reproduce),
+    Scan(OnCluster<ScanTable>),
     Serve(serve::Serve),
     Shards(shards::Shards),
     Sim(sim::Sim),
     Status(status::Status),
-}
-
-/// How a command ended that could do what it was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommandOutcome {
-    Holds,
-    Fails,
-    /// The checker of histories reached its bounds: neither of the two.
-    Undecided,
-}
-
-impl CommandOutcome {
-    /// The verdict on a history.
-    fn of(verdict: shoal_workloads::history::Verdict) -> CommandOutcome {
-        match verdict {
-            shoal_workloads::history::Verdict::Consistent => CommandOutcome::Holds,
-            shoal_workloads::history::Verdict::Undecided => CommandOutcome::Undecided,
-            shoal_workloads::history::Verdict::Violated => CommandOutcome::Fails,
-        }
-    }
-}
-
-/// Why a command could not.
-#[derive(Debug)]
-enum CommandError {
-    /// The command line, or a file it names, is wrong.
-    Usage(String),
-    /// The database failed.
-    Database(String),
-}
-
-impl CommandError {
-    /// That `what` cannot be done with the file at `path`.
-    fn file(what: &str, path: &Path, error: impl Display) -> CommandError {
-        CommandError::Usage(format!("cannot {what} {}: {error}", path.display()))
-    }
+    Tables(OnCluster<Tables>),
 }
 
 /// Runs the command and says how it ended.
 pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Subcommands::Bench(bench) => bench.run(),
+        Subcommands::Call(call) => call.run(),
         Subcommands::Chaos(chaos) => chaos.run(),
         Subcommands::Check(check) => check.run(),
+        Subcommands::Delete(delete) => delete.run(),
         Subcommands::Explore(explore) => explore.run(),
+        Subcommands::Get(get) => get.run(),
         Subcommands::Local(local) => local.run(),
         Subcommands::Managers(managers) => managers.run(),
+        Subcommands::Put(put) => put.run(),
         Subcommands::Reproduce(reproduce) => reproduce.run(),
+        Subcommands::Scan(scan) => scan.run(),
         Subcommands::Serve(serve) => serve.run(),
         Subcommands::Shards(shards) => shards.run(),
         Subcommands::Sim(sim) => sim.run(),
         Subcommands::Status(status) => status.run(),
+        Subcommands::Tables(tables) => tables.run(),
     };
     match ended {
         Ok(CommandOutcome::Holds) => ExitCode::SUCCESS,
@@ -115,52 +92,4 @@ pub fn run(shoal: &Shoal) -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Writes `text` to standard output. Its reader may have closed it: that is no error.
-fn print(text: &str) -> Result<(), CommandError> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CommandError::Usage(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Has the operator say the name of what is about to be changed: typed, or as `--confirm`.
-fn confirm(wanted: &str, said: Option<&str>, say: impl Fn(&str)) -> Result<(), CommandError> {
-    let mut line = String::new();
-    let said = match said {
-        Some(said) => said,
-        None if io::stdin().is_terminal() => {
-            say(&format!("Type {wanted} to accept this: "));
-            let read = io::stdin().lock().read_line(&mut line);
-            read.map_err(|error| CommandError::Usage(format!("cannot read the answer: {error}")))?;
-            line.trim()
-        }
-        None => {
-            let missing = format!("nothing is changed: say `--confirm {wanted}` to accept this");
-            return Err(CommandError::Usage(missing));
-        }
-    };
-    match said.eq_ignore_ascii_case(wanted) {
-        true => Ok(()),
-        false => Err(CommandError::Usage(format!("nothing is changed: that is not {wanted}"))),
-    }
-}
-
-/// Writes what is only text, names and numbers to standard output, as JSON.
-fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
-    let json = serde_json::to_string_pretty(value).expect("it has only text keys and numbers");
-    print(&(json + "\n"))
-}
-
-/// Makes sure that a result can be written to `path`, before time is spent on it.
-fn reserve(path: &Path) -> Result<(), CommandError> {
-    let opened = fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).map_err(|error| CommandError::file("write", path, error))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), CommandError> {
-    fs::write(path, text).map_err(|error| CommandError::file("write", path, error))
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Which cluster is meant.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Which cluster")]
 pub struct Target {
     /// The folder of a cluster that `shoal local` has started
     #[arg(long, value_name = "FOLDER", default_value = "shoal-local")]
