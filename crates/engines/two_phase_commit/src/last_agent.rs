@@ -24,8 +24,8 @@
 //!
 //! - The decision can come until the branch of the last agent is over. So *aborted* is answered under the leadership that is
 //!   named only where that branch is over, or never came; it is refused then, however late it comes.
-//! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another leader, the
-//!   client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
+//! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another
+//!   leader, the client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
 //! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
 
 use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
@@ -123,14 +123,13 @@ impl TwoPhaseCommit {
     /// No decision is known on a transaction whose home is this leadership of the shard at this place: can none be appended
     /// any more (rule P8)? One of another node's that has no branch here never gets one after that.
     pub(super) fn is_presumed_aborted(&mut self, at: usize, transaction: TransactionId) -> bool {
-        let place = self.runtime.worker_context.place;
-        if transaction.coordinator() == place {
+        let (worker_context, coordinator) =
+            (&self.runtime.worker_context, transaction.coordinator());
+        if coordinator == worker_context.place {
             return !self.coordinator.knows(transaction.sequence);
         }
-        let is_known = (transaction.node.0 as usize)
-            < self.runtime.worker_context.topology.nodes().len()
-            && transaction.worker == place.worker;
-        if !is_known {
+        let is_known = worker_context.topology.node(coordinator.node).is_some();
+        if !is_known || !self.runtime.is_peer(coordinator) {
             return false;
         }
         let shard = self.leader_logs[at].lead.shard;

@@ -39,7 +39,8 @@
 //! Shards are consensus groups, so 2PC does not block where a node fails, as Gray and Lamport have it (*Consensus on
 //! transaction commit*, TODS 2006): it waits until the shard has another leader, which finds in the stream what its
 //! predecessor had promised. The *home* of a transaction is a shard that its coordinator leads, or that of the last agent; the
-//! leadership under which it is to be decided there is in every prepare record. A leadership is named by its shard and the epoch in which it began.
+//! leadership under which it is to be decided there is in every prepare record. A leadership is named by its shard and the
+//! epoch in which it began.
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
 //! - Not decided, and home has another leader: once an entry of that leader is durable it can be decided no more, and every

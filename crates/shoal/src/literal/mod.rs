@@ -22,7 +22,7 @@ mod parse;
 mod show;
 
 pub use parse::{LiteralError, parse};
-pub use show::{Form, show};
+pub use show::{Form, hex_digits, show};
 
 use bytes::Bytes;
 

@@ -92,14 +92,17 @@ fn text(text: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let mut literal = String::with_capacity(2 * bytes.len() + 3);
-    literal.push_str("x'");
+    format!("x'{}'", hex_digits(bytes))
+}
+
+/// Two hexadecimal digits for each byte.
+pub fn hex_digits(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // Writing into a String cannot fail.
-        _ = write!(literal, "{byte:02x}");
+        _ = write!(digits, "{byte:02x}");
     }
-    literal.push('\'');
-    literal
+    digits
 }
 
 fn tuple(elements: &[Value<'_>]) -> String {

@@ -45,15 +45,15 @@ fn list_touch<'h>(
     operations: impl Iterator<Item = &'h Operation> + Clone,
 ) -> ListTouch<'h> {
     let mut touch = Touch { transaction, found: None, writes: Vec::new() };
-    let will_append: Vec<u64> = written(operations.clone()).collect();
+    let will_append: Vec<u64> = operations.clone().filter_map(written_by).collect();
     for operation in operations {
+        if let Some(value) = written_by(operation) {
+            touch.writes.push(value);
+            continue;
+        }
         let elements: &[u64] = match operation {
-            Operation::Append(_, value) | Operation::Write(_, value) => {
-                touch.writes.push(*value);
-                continue;
-            }
             Operation::Read(_, Seen::List(elements)) => elements,
-            Operation::Read(..) => &[],
+            _ => &[],
         };
         let others = elements.strip_suffix(touch.writes.as_slice());
         let fault = match (others, touch.found) {
@@ -83,15 +83,15 @@ fn register_touch<'h>(
     operations: impl Iterator<Item = &'h Operation> + Clone,
 ) -> RegisterTouch {
     let mut touch = Touch { transaction, found: None, writes: Vec::new() };
-    let will_write: Vec<u64> = written(operations.clone()).collect();
+    let will_write: Vec<u64> = operations.clone().filter_map(written_by).collect();
     for operation in operations {
+        if let Some(value) = written_by(operation) {
+            touch.writes.push(value);
+            continue;
+        }
         let value = match operation {
-            Operation::Append(_, value) | Operation::Write(_, value) => {
-                touch.writes.push(*value);
-                continue;
-            }
             Operation::Read(_, Seen::Value(value)) => Some(*value),
-            Operation::Read(..) => None,
+            _ => None,
         };
         let own = touch.writes.last().copied().map(Some);
         let fault = match own.or(touch.found) {
@@ -112,11 +112,12 @@ fn register_touch<'h>(
     touch
 }
 
-fn written<'h>(operations: impl Iterator<Item = &'h Operation>) -> impl Iterator<Item = u64> {
-    operations.filter_map(|operation| match operation {
+/// The value that the operation writes, unless it reads.
+fn written_by(operation: &Operation) -> Option<u64> {
+    match operation {
         Operation::Append(_, value) | Operation::Write(_, value) => Some(*value),
         Operation::Read(..) => None,
-    })
+    }
 }
 
 fn show(value: Option<u64>) -> String {

@@ -1,9 +1,8 @@
 //! `shoal call`: a procedure, by its name.
 
-use super::rows::digits;
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_bytes, print_json};
-use crate::literal::{Form, Literal, show};
+use crate::literal::{Form, Literal, hex_digits, show};
 use clap::Args;
 use shoal_types::{Call, Database};
 
@@ -44,7 +43,6 @@ pub struct CallProcedure {
 
 impl DataCommand for CallProcedure {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
-        session.check_no_transaction("a call is a transaction of its own")?;
         let near = match self.near.as_deref() {
             Some([table, key]) => {
                 let key = Literal::parse(key);
@@ -66,7 +64,7 @@ impl DataCommand for CallProcedure {
             (true, _) => print_bytes(&result)?,
             (_, true) => {
                 print_json(
-                    &serde_json::json!({ "result": literal, "result_hex": digits(&result) }),
+                    &serde_json::json!({ "result": literal, "result_hex": hex_digits(&result) }),
                 )?;
             }
             _ => print(&format!("{literal}\n"))?,

@@ -29,7 +29,7 @@ pub struct Delete {
 impl DataCommand for Delete {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
         let table = session.table(&self.table)?;
-        let deleted = session.within(async |tx| {
+        let deleted = session.transact(async |tx| {
             let wanted: Vec<_> = self.keys.iter().map(|key| (table, &key.0[..])).collect();
             tx.prefetch(&wanted);
             let mut deleted = 0;
@@ -51,7 +51,7 @@ impl DataCommand for Delete {
             0 => String::new(),
             missing => format!("; {} of the keys had no value", missing),
         };
-        print(&format!("{} {}{there_was}\n", count(deleted), session.done("deleted")))?;
+        print(&format!("{} deleted{there_was}\n", count(deleted)))?;
         Ok(CommandOutcome::Holds)
     }
 }

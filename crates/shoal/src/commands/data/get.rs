@@ -3,7 +3,7 @@
 use super::rows::{Row, RowFormat};
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_bytes};
-use crate::literal::{Literal, show};
+use crate::literal::{Form, Literal, show};
 use bytes::Bytes;
 use clap::Args;
 
@@ -38,7 +38,7 @@ impl DataCommand for Get {
             return Err(CommandError::Usage("--raw prints the value of one key; name one".into()));
         }
         let table = session.table(&self.table)?;
-        let rows = session.within(async |tx| {
+        let rows = session.transact(async |tx| {
             let wanted: Vec<_> = self.keys.iter().map(|key| (table, &key.0[..])).collect();
             tx.prefetch(&wanted);
             let mut rows: Vec<Row> = Vec::new();
@@ -48,17 +48,19 @@ impl DataCommand for Get {
             Ok(rows)
         });
         let rows = rows.await?;
-        let missing: Vec<&Row> = rows.iter().filter(|(_, value)| value.is_none()).collect();
         match &rows[..] {
             _ if self.format.is_json() => self.format.print_json(&rows)?,
             [(_, Some(value))] if self.raw => print_bytes(value)?,
             [(_, Some(value))] => print(&format!("{}\n", self.format.value(value)))?,
             [(key, None)] => {
-                let key = show(key, crate::literal::Form::Auto);
+                let key = show(key, Form::Auto);
                 return Err(CommandError::Database(format!("{} has no {key}", self.table)));
             }
             _ => drop(self.format.print_table(&rows)?),
         }
-        Ok(if missing.is_empty() { CommandOutcome::Holds } else { CommandOutcome::Fails })
+        match rows.iter().all(|(_, value)| value.is_some()) {
+            true => Ok(CommandOutcome::Holds),
+            false => Ok(CommandOutcome::Fails),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A look at the data from the shell: `get`, `put`, `delete`, `scan`, `tables`, `call`.
 //!
-//! Each is a [`DataCommand`], which runs on a [`Session`]: that of a command line, or that of `shoal shell`. Keys and values
-//! are [literals](crate::literal).
+//! Each is a [`DataCommand`](session::DataCommand), which runs on a [`Session`](session::Session). Keys and values are
+//! [literals](crate::literal).
 
 mod call;
 mod delete;

@@ -58,7 +58,7 @@ impl Put {
 impl DataCommand for Put {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
         let (table, rows) = (session.table(&self.table)?, self.rows()?);
-        let written = session.within(async |tx| {
+        let written = session.transact(async |tx| {
             for (key, value) in &rows {
                 match self.insert {
                     true => tx.insert(table, key, value).await?,
@@ -70,7 +70,7 @@ impl DataCommand for Put {
         written.await?;
         match self.json {
             true => print_json(&serde_json::json!({ "written": rows.len() }))?,
-            false => print(&format!("{} {}\n", count(rows.len()), session.done("written")))?,
+            false => print(&format!("{} written\n", count(rows.len())))?,
         }
         Ok(CommandOutcome::Holds)
     }

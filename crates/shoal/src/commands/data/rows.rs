@@ -1,7 +1,7 @@
 //! Rows as people and programs read them.
 
 use crate::commands::{CommandError, print};
-use crate::literal::{Form, show};
+use crate::literal::{Form, hex_digits, show};
 use crate::terminal;
 use bytes::Bytes;
 use clap::Args;
@@ -80,18 +80,13 @@ impl RowFormat {
     pub fn print_json(&self, rows: &[Row]) -> Result<(), CommandError> {
         let row = |(key, (bytes, value)): (String, &Row)| JsonRow {
             key,
-            key_hex: digits(bytes),
+            key_hex: hex_digits(bytes),
             value: value.as_ref().map(|value| self.value(value)),
-            value_hex: value.as_ref().map(|value| digits(value)),
+            value_hex: value.as_ref().map(|value| hex_digits(value)),
         };
         let rows: Vec<JsonRow> = self.keys(rows).zip(rows).map(row).collect();
         crate::commands::print_json(&rows)
     }
-}
-
-/// All bytes in hexadecimal digits.
-pub fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `1 row`, `2 rows`.

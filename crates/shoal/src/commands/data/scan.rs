@@ -67,7 +67,7 @@ impl ScanTable {
 impl DataCommand for ScanTable {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
         let table = session.table(&self.table)?;
-        let rows = session.within(async |tx| {
+        let rows = session.transact(async |tx| {
             let rows = tx.scan(table, self.range()).await?;
             let copied = rows.iter().map(|(key, value)| {
                 (Bytes::copy_from_slice(key), Some(Bytes::copy_from_slice(value)))

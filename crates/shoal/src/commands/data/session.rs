@@ -51,10 +51,9 @@ impl<C: Args + DataCommand> OnCluster<C> {
     }
 }
 
-/// A client of a cluster, and the transaction that is open on it, if one is.
+/// A client of a cluster.
 pub struct Session {
     cluster: Cluster,
-    open: Option<ClusterTransaction>,
 }
 
 impl Session {
@@ -63,7 +62,7 @@ impl Session {
         let options = ClusterOptions { access: target.access()?, ..ClusterOptions::default() };
         let cluster = Db::connect_with(&target.addresses()?, options).await;
         let cluster = cluster.map_err(|error| CommandError::Usage(error.to_string()))?;
-        Ok(Session { cluster, open: None })
+        Ok(Session { cluster })
     }
 
     /// The connected cluster whose tables the command uses.
@@ -80,34 +79,12 @@ impl Session {
         })
     }
 
-    /// Refuses what cannot be done within a transaction.
-    pub fn check_no_transaction(&self, why: &str) -> Result<(), CommandError> {
-        match &self.open {
-            None => Ok(()),
-            Some(_) => {
-                let open = format!("a transaction is open, and {why}; commit or abort it first");
-                Err(CommandError::Usage(open))
-            }
-        }
-    }
-
-    /// What a change is by now: done, or to be done by the commit of the transaction that is open.
-    pub fn done(&self, done: &str) -> String {
-        match &self.open {
-            None => done.to_owned(),
-            Some(_) => format!("to be {done}, when the transaction commits"),
-        }
-    }
-
-    /// Runs `body` in the transaction that is open, or else in one of its own.
-    pub async fn within<T>(
+    /// Runs `body` in a transaction.
+    pub async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T, Error>,
+        body: impl AsyncFnMut(&ClusterTransaction) -> Result<T, Error>,
     ) -> Result<T, CommandError> {
-        let done = match &self.open {
-            Some(open) => body(open).await,
-            None => Database::transact(&self.cluster, body).await,
-        };
+        let done = Database::transact(&self.cluster, body).await;
         done.map_err(|error| CommandError::Database(error.to_string()))
     }
 }
