@@ -27,7 +27,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
     ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
-    ("server", 12, "the hosts of workers and of the manager send each other commands"),
     (
         "sim",
         27,
