@@ -26,7 +26,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         6,
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
-    ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
     (
         "sim",
         27,
