@@ -11,11 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// smaller, and a crate without a circle is not named here.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
-        "store",
-        8,
-        "a session and its store make each other, and a transaction is a part of a session",
-    ),
-    (
         "explore",
         9,
         "the registry lists the scenarios of each model, which are made of the model's rules",
