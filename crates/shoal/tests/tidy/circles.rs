@@ -17,11 +17,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
     (
-        "sim",
-        27,
-        "checks and demonstrations share what their front pages declare; a run draws its scenario",
-    ),
-    (
         "shoal",
         8,
         "reports of a cluster and of its managers are made of each other; so are results of simulations and experiments",
