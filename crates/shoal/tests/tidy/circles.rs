@@ -16,11 +16,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         6,
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
-    (
-        "shoal",
-        8,
-        "reports of a cluster and of its managers are made of each other; so are results of simulations and experiments",
-    ),
 ];
 
 /// The place of a module in its crate; empty for the root.
