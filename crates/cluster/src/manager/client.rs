@@ -25,9 +25,9 @@ const HEARTBEATS_MAX: usize = 256;
 pub enum ManagerClientEvent {
     /// A message of a manager has arrived.
     Received(ToNode),
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     Request(ManagerRequest),
-    /// A manager that has lost the majority of the others asks what is remembered.
+    /// A manager that has lost the majority of the others asks for the node's state.
     Recall {
         /// The generation of managers that it is to begin.
         generation: Generation,
@@ -131,7 +131,7 @@ impl ManagerClient {
     /// data of the former process are lost; it is ignored for a node's first process.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If the options contradict each other.
     #[must_use]
     pub fn new(
         me: NodeId,
@@ -244,17 +244,18 @@ impl ManagerClient {
         vec![
             ("epochs whose end is not known", self.untold.len()),
             ("heartbeats without an answer", self.sent.len()),
-            ("what the manager is to hear", self.pending.len()),
+            ("requests to the manager", self.pending.len()),
         ]
     }
 
-    /// Is this process over since the manager keeps no more how an epoch ended, of which it has something in memory?
+    /// Whether this process has to end since the manager does not keep any more how an epoch ended of which
+    /// the process has something in memory.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Has it pledged to managers that have not told it their configuration yet?
+    /// Whether it has pledged to managers whose configuration it has not received yet.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
@@ -267,7 +268,7 @@ impl ManagerClient {
         self.bad_messages
     }
 
-    /// Messages about what is over, and words of the owner that were not asked for.
+    /// Messages about what is over, and requests of the owner that are not expected.
     #[must_use]
     pub fn late_messages(&self) -> u64 {
         self.late_messages
@@ -374,7 +375,7 @@ impl ManagerClient {
         if !faults.grant_without_configuration {
             newer.into_iter().for_each(|newer| self.adopt(newer, effects));
             if self.revision() < revision {
-                self.bad_messages += 1; // It should have brought the configuration.
+                self.bad_messages += 1; // It should contain the configuration.
                 return;
             }
         }
@@ -522,7 +523,7 @@ impl ManagerClient {
         asked && self.claim(claim.shard) == Some(*claim)
     }
 
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     fn on_request(
         &mut self,
         now: Time,
@@ -548,7 +549,8 @@ impl ManagerClient {
         self.say(now, topic, request, effects);
     }
 
-    /// Does a replica that has caught up under a ballot, in a process, count for the configuration of this node?
+    /// Whether a replica that has caught up under a ballot, in a process, counts for the configuration of
+    /// this node.
     fn has_caught_up(
         &self,
         shard: ShardId,
