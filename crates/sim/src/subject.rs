@@ -68,7 +68,7 @@ impl AnyPlantedBug {
         ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
         ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),
         ("replay-below-floor", AnyPlantedBug::Runtime(PlantedBug::ReplayBelowFloor)),
-        ("bury-unreached", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
+        ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
         ("adopt-shortest", AnyPlantedBug::AdoptShortest),
