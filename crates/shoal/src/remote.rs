@@ -68,7 +68,7 @@ impl Database for RemoteDatabase {
         self.cluster.table(name)
     }
 
-    /// The sum over all workers that say so.
+    /// The sum over all workers that report it.
     fn counted(&self) -> BTreeMap<String, u64> {
         match &self.own {
             Some(own) => own.counted(),

@@ -105,7 +105,7 @@ impl LocalCommand {
         let running = self.start(&folder, &mut cluster, listeners)?;
         let watched = self.watch(&folder, cluster, running, began, &mut interrupts);
         let ended = runtime.block_on(watched);
-        // The nodes are gone: commands that read it later would find none.
+        // The nodes have ended: commands that read it later would find none.
         let _ = folder.clear();
         ended
     }
@@ -221,7 +221,7 @@ impl LocalCommand {
         };
         if let Running::Processes { nodes, .. } = &mut running {
             for process in nodes {
-                // It may be gone already.
+                // It may have ended already.
                 let _ = process.child.kill();
                 let _ = process.child.wait();
             }
@@ -310,7 +310,7 @@ fn spawn(
         .arg("--with-input")
         .arg("--config")
         .arg(place.join("node.toml"))
-        // Held open by us: it sees when we are gone.
+        // Held open by this process: the other end notices when it ends.
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(log)
@@ -333,7 +333,7 @@ impl Interrupts {
         })
     }
 
-    /// Waits for the next signal. One that has come since the last is not waited for.
+    /// Waits for the next signal, or returns at once for one that has arrived since the last.
     async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
