@@ -16,12 +16,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "a session and its store make each other, and a transaction is a part of a session",
     ),
     (
-        "cluster",
-        12,
-        "the manager's state machine declares what its commands and changes are made of; a topology is read through its \
-         draft, which is made of what a topology has",
-    ),
-    (
         "explore",
         9,
         "the registry lists the scenarios of each model, which are made of the model's rules",
@@ -33,9 +27,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
     ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
-    ("net", 8, "a connection and the event loop that drives it know each other"),
-    ("client", 5, "connections, their pool and the view of the cluster share one state"),
-    ("server", 12, "the hosts of workers and of the manager send each other commands"),
     (
         "sim",
         27,
