@@ -318,13 +318,12 @@ impl StatusReport {
 }
 
 /// What all workers of a cluster have counted, added up; nothing, where one of them does not say.
-pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
-    let access = Access::open("shoal");
-    let Ok(topology) = ask::topology(addresses, &access).await else { return BTreeMap::new() };
+pub async fn counted(addresses: &[String], access: &Access) -> BTreeMap<String, u64> {
+    let Ok(topology) = ask::topology(addresses, access).await else { return BTreeMap::new() };
     let mut told = Vec::new();
     for address in topology.nodes().iter().filter_map(|node| node.address.as_deref()) {
         for worker in 0..topology.workers() {
-            let Ok(status) = ask::status(address, &access, worker).await else {
+            let Ok(status) = ask::status(address, access, worker).await else {
                 return BTreeMap::new();
             };
             told.push(status);

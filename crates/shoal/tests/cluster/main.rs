@@ -2,6 +2,7 @@
 
 mod data;
 mod local;
+mod starting;
 
 use local::{Local, until};
 use std::collections::BTreeSet;
