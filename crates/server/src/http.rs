@@ -13,6 +13,7 @@
 use crate::status::NodeStatus;
 use crate::worker_host::WorkerCommand;
 use crate::{health, metrics};
+use shoal_engine::declarations::Declarations;
 use shoal_net::Handle;
 use shoal_types::WorkerId;
 use std::io;
@@ -64,14 +65,19 @@ impl Http {
         listener: TcpListener,
         worker_hosts: Handle<WorkerCommand>,
         workers: u32,
+        declarations: Declarations,
     ) -> io::Result<Http> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ends, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let manager_inbox =
-                Arc::new(WorkerQueries { worker_hosts, workers, last: Mutex::default() });
+            let manager_inbox = Arc::new(WorkerQueries {
+                worker_hosts,
+                workers,
+                declarations,
+                last: Mutex::default(),
+            });
             runtime.block_on(async {
                 tokio::select! {
                     result = serve(listener, manager_inbox) => {
@@ -164,6 +170,8 @@ type WorkerStatuses = Arc<[Option<NodeStatus>]>;
 struct WorkerQueries {
     worker_hosts: Handle<WorkerCommand>,
     workers: u32,
+    /// What their engine measures.
+    declarations: Declarations,
     /// What they have said last, and when.
     last: Mutex<Option<(Instant, WorkerStatuses)>>,
 }
@@ -189,7 +197,10 @@ impl WorkerQueries {
             },
             "/metrics" => HttpResponse {
                 kind: metrics::CONTENT_TYPE,
-                ..HttpResponse::new(200, metrics::page(&self.look().await, &self.worker_hosts))
+                ..HttpResponse::new(
+                    200,
+                    metrics::page(&self.look().await, &self.worker_hosts, &self.declarations),
+                )
             },
             _ => HttpResponse::new(404, "there are /health and /metrics\n"),
         };

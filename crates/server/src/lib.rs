@@ -49,6 +49,6 @@ pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
-    PeerStatus, ShardStatus, StreamStatus, VersionsStatus,
+    PeerStatus, ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_host::{MakeTask, WorkerCommand};
