@@ -96,6 +96,7 @@
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
+//! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
@@ -122,6 +123,7 @@ mod last_agent;
 mod leader_log;
 mod leadership;
 pub mod message;
+mod metrics;
 mod observation;
 mod options;
 mod orphans;
@@ -137,6 +139,7 @@ mod tests;
 mod wire;
 
 pub use message::TwoPhaseCommitMessage;
+pub use metrics::TwoPhaseCommitCounters;
 pub use observation::TwoPhaseCommitObservation;
 pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
@@ -153,18 +156,16 @@ use participant::TwoPhaseCommitBranch;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
 use shoal_cluster::manager::{Configuration, HeardEpochs};
-use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
-};
+use shoal_engine::engine::{Engine, EngineEffect, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
@@ -187,6 +188,7 @@ type TwoPhaseCommitEffects =
 pub struct TwoPhaseCommit {
     shared: Arc<TwoPhaseCommitShared>,
     runtime: Runtime<TwoPhaseCommitMessage>,
+    counters: TwoPhaseCommitCounters,
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
@@ -224,6 +226,10 @@ impl Engine for TwoPhaseCommit {
     type Shared = TwoPhaseCommitShared;
     type PlantedBug = TwoPhaseCommitPlantedBug;
     type Observation = TwoPhaseCommitObservation;
+    type Counters = TwoPhaseCommitCounters;
+
+    const STAGES: &'static [CommitStage] = metrics::STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = metrics::SHARD_METRICS;
 
     fn share(setup: &Setup<TwoPhaseCommitOptions>, node: NodeId) -> Arc<TwoPhaseCommitShared> {
         setup.options.check();
@@ -255,6 +261,7 @@ impl Engine for TwoPhaseCommit {
         let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context),
+            counters: TwoPhaseCommitCounters::default(),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
             deferred: DeferredRequests::default(),
@@ -394,8 +401,15 @@ impl Engine for TwoPhaseCommit {
         self.runtime.sizes().into_iter().chain(own).collect()
     }
 
-    fn counters(&self) -> EngineCounters {
-        EngineCounters { slow: self.runtime.worker_context.slows.count(), ..self.runtime.counters }
+    fn counters(&self) -> EngineCounters<TwoPhaseCommitCounters> {
+        self.runtime.counted(self.counters)
+    }
+
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
+        let replica = self.shared.replica(shard);
+        let leads = self.led_at(shard).is_some();
+        let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
+        vec![replica.map(|replica| replica.reached().0), drawn]
     }
 
     fn describe_entry(_: ShardId, entry: &Bytes) -> String {
@@ -405,14 +419,6 @@ impl Engine for TwoPhaseCommit {
 
     fn take_slow(&mut self) -> Vec<Slow> {
         self.runtime.worker_context.slows.take()
-    }
-
-    fn progress(&self) -> Vec<ShardProgress> {
-        let of = |shard| ShardProgress {
-            reached: self.shared.replica(shard).map(ShardReplica::reached),
-            ..ShardProgress::default()
-        };
-        self.runtime.worker_context.topology.shard_ids().map(of).collect()
     }
 }
 
@@ -511,7 +517,7 @@ impl TwoPhaseCommit {
     fn durable(&mut self, shard: ShardId, length: u64, effects: &mut TwoPhaseCommitEffects) {
         let at = self.led_at(shard).expect("only led streams report this");
         let durable = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
-        self.runtime.counters.stages += self.leader_logs[at].lead.transit.take();
+        self.runtime.count_transit(self.leader_logs[at].lead.transit.take());
         for DurableRecords { entry, waiters } in durable {
             self.prepared_replays[at].enter(decode(shard, entry), true);
             for waiter in waiters {
@@ -574,9 +580,8 @@ impl TwoPhaseCommit {
             let Some(closed) = self.leader_logs[at].close(now, replica, options) else {
                 continue;
             };
-            self.runtime.counters.batches += 1;
             let leader_log::ClosedRecords { entry, index, safe, clocks, is_heartbeat } = closed;
-            self.runtime.counters.batch_bytes += entry.len() as u64;
+            self.runtime.count_batch(entry.len());
             if is_heartbeat || now >= self.nudged_at + options.heartbeat {
                 self.nudged_at = now;
                 self.runtime.nudge_others(effects);
