@@ -112,6 +112,8 @@ pub(crate) struct Sets {
     bound: Vec<u8>,
     /// Whether versions were lent that are in no set of this transaction.
     lent: bool,
+    /// How many tables of the store were dropped before it began.
+    drops: u32,
 }
 
 impl Sets {
@@ -134,6 +136,7 @@ impl Sets {
             replaced: Vec::new(),
             bound: Vec::new(),
             lent: false,
+            drops: 0,
         }
     }
 }
@@ -250,9 +253,11 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Begins a transaction on a session that is at rest.
     pub fn on(mut session: S) -> Transaction<S> {
         let session_id = session.id;
-        let state = session.state.get_mut();
+        let Session { store, state, .. } = &mut *session;
+        let state = state.get_mut();
         state.end_forgotten();
         state.memory.pin();
+        state.sets.drops = store.tables.drops();
         Transaction { session, session_id }
     }
 
