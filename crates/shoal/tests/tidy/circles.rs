@@ -16,12 +16,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "a session and its store make each other, and a transaction is a part of a session",
     ),
     (
-        "cluster",
-        12,
-        "the manager's state machine declares what its commands and changes are made of; a topology is read through its \
-         draft, which is made of what a topology has",
-    ),
-    (
         "explore",
         9,
         "the registry lists the scenarios of each model, which are made of the model's rules",
