@@ -29,6 +29,9 @@ pub const TABLES_MAX: usize = 1024;
 /// Ids of tables that one database gives, counting those of tables that were dropped: an id is never given twice.
 pub const TABLE_IDS_MAX: usize = 1 << 16;
 
+/// Names of tables that begin so belong to the cluster itself.
+pub const RESERVED_TABLES: &str = "shoal.";
+
 // All tables of a full database can be dropped and made anew a few times at least.
 const _: () = assert!(TABLE_IDS_MAX >= 16 * TABLES_MAX);
 
