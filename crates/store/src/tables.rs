@@ -23,7 +23,8 @@ const PAGE: usize = 1 << 10;
 const _: () = assert!(TABLE_IDS_MAX.is_multiple_of(PAGE));
 
 struct OpenTable {
-    index: Index,
+    /// `None` where the table was dropped before it was opened.
+    index: Option<Index>,
     dropped: AtomicBool,
 }
 
@@ -56,7 +57,9 @@ impl Tables {
     #[inline]
     pub(crate) fn live(&self, table: TableId) -> Result<&Index> {
         match self.get(table) {
-            Some(open) if !open.dropped.load(Ordering::Acquire) => Ok(&open.index),
+            Some(OpenTable { index: Some(index), dropped }) if !dropped.load(Ordering::Acquire) => {
+                Ok(index)
+            }
             Some(_) => Err(Rejected::TableDropped { table }.into()),
             None => Err(Rejected::UnknownTable { table }.into()),
         }
@@ -65,12 +68,12 @@ impl Tables {
     /// The index of a table that is open, or was dropped.
     #[inline]
     pub(crate) fn any(&self, table: TableId) -> Option<&Index> {
-        self.get(table).map(|open| &open.index)
+        self.get(table)?.index.as_ref()
     }
 
     pub(crate) fn indexes(&self) -> impl Iterator<Item = &Index> {
         let slots = self.pages.iter().filter_map(OnceLock::get).flat_map(|page| page.iter());
-        slots.filter_map(OnceLock::get).map(|open| &open.index)
+        slots.filter_map(OnceLock::get).filter_map(|open| open.index.as_ref())
     }
 
     /// The first id above those of all tables that were opened.
@@ -80,25 +83,30 @@ impl Tables {
 
     /// Opens a table with the index that `make` makes, unless it is open, or was dropped.
     pub(crate) fn open(&self, table: TableId, make: impl FnOnce() -> Index) -> Result<()> {
-        let place = table.0 as usize;
-        let Some(page) = self.pages.get(place / PAGE) else {
+        let Some(slot) = self.slot(table) else {
             return Err(Rejected::TooManyTableIds { max: TABLE_IDS_MAX }.into());
         };
-        let page = page.get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
-        page[place % PAGE]
-            .get_or_init(|| OpenTable { index: make(), dropped: AtomicBool::new(false) });
+        slot.get_or_init(|| OpenTable { index: Some(make()), dropped: AtomicBool::new(false) });
         self.end.fetch_max(table.0 + 1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Drops a table that is open. Returns false where it was dropped before.
+    /// Drops a table. Returns false where it was dropped before, or never open; also for an id that no table has.
     pub(crate) fn drop(&self, table: TableId) -> bool {
-        let is_news =
-            self.get(table).is_some_and(|open| !open.dropped.swap(true, Ordering::SeqCst));
+        let Some(slot) = self.slot(table) else { return false };
+        let open = slot.get_or_init(|| OpenTable { index: None, dropped: AtomicBool::new(true) });
+        let is_news = !open.dropped.swap(true, Ordering::SeqCst);
         if is_news {
             self.drops.fetch_add(1, Ordering::SeqCst);
         }
         is_news
+    }
+
+    /// The place of a table, also of one that was never opened.
+    fn slot(&self, table: TableId) -> Option<&OnceLock<OpenTable>> {
+        let place = table.0 as usize;
+        let page = self.pages.get(place / PAGE)?;
+        Some(&page.get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect())[place % PAGE])
     }
 
     #[inline]

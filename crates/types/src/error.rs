@@ -675,6 +675,13 @@ pub enum Unknown {
         /// For how long it waited, and why in vain.
         wait: Wait,
     },
+    /// A client asked for a table to be created or dropped, and was not told in time.
+    #[error("{wait}; whether the table was created, or dropped, is not known: ask again")]
+    #[coded(tag = 11)]
+    Table {
+        /// For how long it waited, and why in vain.
+        wait: Wait,
+    },
     /// A client called a procedure, and before it was told, its cluster was gone: another was founded at its addresses,
     /// in which this call never runs.
     #[error(

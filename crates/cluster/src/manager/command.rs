@@ -154,7 +154,7 @@ pub enum TableChange {
         /// How its keys are distributed.
         partitioning: Partitioning,
     },
-    /// The table goes, with all its rows; its id is never given again. Answered when no node serves it any more.
+    /// The table goes, with all its rows; its id is never given again.
     #[coded(tag = 1)]
     Drop {
         /// The table to drop. A later one of the same name has another id.

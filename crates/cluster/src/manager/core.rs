@@ -389,7 +389,7 @@ impl<L: ManagerLog> Manager<L> {
         };
     }
 
-    /// Answers nodes whose changes of tables are applied; of a drop, once no node serves the table any more.
+    /// Answers nodes whose changes of tables are applied, once all nodes that live have heard of them.
     fn answer_table_requests(&mut self, effects: &mut Vec<ManagerEffect>) {
         if self.term.is_none() || self.table_requests.is_empty() {
             return;
@@ -397,10 +397,7 @@ impl<L: ManagerLog> Manager<L> {
         let machine = &self.machine;
         self.table_requests.retain(|ask, request| {
             let Some(result) = request.result.clone() else { return true };
-            let is_drop = matches!(request.change, TableChange::Drop { .. });
-            if let (true, Ok(table)) = (is_drop, &result)
-                && !machine.is_drop_known(*table)
-            {
+            if result.as_ref().is_ok_and(|table| !machine.is_table_change_known(*table)) {
                 return true;
             }
             let message = ToNode::TableChanged { ask: *ask, result };

@@ -133,8 +133,8 @@ planted! {
         pub appoint_empty: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.
         pub create_again: bool,
-        /// The drop of a table is answered while nodes still serve it.
-        pub drop_untold: bool,
+        /// Changes of tables are answered before all nodes have heard of them.
+        pub answer_untold: bool,
     }
 }
 

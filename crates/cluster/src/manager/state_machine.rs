@@ -520,7 +520,7 @@ impl StateMachine {
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
         self.forget_finals();
-        self.forget_drops();
+        self.forget_table_changes();
     }
 
     fn renew(

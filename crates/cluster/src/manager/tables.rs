@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   node ── ChangeTable ──► manager ── command ──► log ──► configuration ──► all nodes
-//!     ◄──────────────── TableChanged ──────────────────────────┘ (dropped: when all that live have it)
+//!     ◄──────────────── TableChanged ──────────────────────────┘ when all that live have it
 //! ```
 //! 1. *An id is given once.* The next table gets the next id, also after the last one was dropped.
 //! 2. *A request creates once.* Who asks draws a number for a request and repeats it until it is answered. The manager
@@ -12,8 +12,9 @@
 //!    So whatever stands in a stream is of a table whose creation is committed, and a replica that has not heard of it opens it
 //!    for the entry. A node that leads has heard of it: the configuration by which it was appointed is later than all by which
 //!    its predecessors served.
-//! 4. *A table is not served after its drop is answered.* The answer waits until all nodes that live have the configuration
-//!    without the table. One that does not live has no lease, and gets a new one with the last configuration only.
+//! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration that tells of it.
+//!    One that does not live has no lease, and gets a new one with the last configuration only. So a table is served
+//!    everywhere once its creation is answered, and nowhere once its drop is.
 
 use super::command::TableChange;
 use super::ids::{Ask, Revision};
@@ -78,6 +79,7 @@ impl StateMachine {
         self.topology = Arc::new(topology.map_err(invalid)?);
         self.changed = true;
         self.table_changes.create(ask, id);
+        self.table_changes.untold.insert(id, self.next_revision());
         effects.push(Applied::TableCreated { ask, table: id, name: name.to_owned() });
         Ok(())
     }
@@ -100,7 +102,7 @@ impl StateMachine {
         kept.retain(|(id, _)| *id != table);
         self.topology = Arc::new((*self.topology).clone().with_numbered_tables(kept, next)?);
         self.changed = true;
-        self.table_changes.dropped.insert(table, self.next_revision());
+        self.table_changes.untold.insert(table, self.next_revision());
         effects.push(Applied::TableDropped { table });
         Ok(())
     }
@@ -116,20 +118,20 @@ impl StateMachine {
         }
     }
 
-    /// Whether no node serves the table any more, which was dropped.
-    pub(super) fn is_drop_known(&self, table: TableId) -> bool {
-        let told = self.table_changes.dropped.get(&table);
-        told.is_none_or(|told| self.is_known_by_living(*told)) || self.options.faults.drop_untold
+    /// Whether all nodes that live have heard that the table was created, or dropped.
+    pub(super) fn is_table_change_known(&self, table: TableId) -> bool {
+        let told = self.table_changes.untold.get(&table);
+        told.is_none_or(|told| self.is_known_by_living(*told)) || self.options.faults.answer_untold
     }
 
     fn is_known_by_living(&self, revision: Revision) -> bool {
         self.nodes.iter().filter(|node| node.alive).all(|node| node.known >= revision)
     }
 
-    /// Drops what is remembered of tables that no node serves any more.
-    pub(super) fn forget_drops(&mut self) {
-        let mut dropped = std::mem::take(&mut self.table_changes.dropped);
-        dropped.retain(|_, told| !self.is_known_by_living(*told));
-        self.table_changes.dropped = dropped;
+    /// Forgets changes of which all nodes that live have heard.
+    pub(super) fn forget_table_changes(&mut self) {
+        let mut untold = std::mem::take(&mut self.table_changes.untold);
+        untold.retain(|_, told| !self.is_known_by_living(*told));
+        self.table_changes.untold = untold;
     }
 }

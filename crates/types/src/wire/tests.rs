@@ -49,6 +49,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         Awaited::Commit,
         Awaited::Call,
         Awaited::CallSession,
+        Awaited::TableChange,
     ];
     let causes = [
         Cause::Silent,
@@ -144,7 +145,7 @@ fn request() -> impl Strategy<Value = RequestId> {
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..10, request(), any::<u32>(), number(), wait()).prop_map(
+    (0..11, request(), any::<u32>(), number(), wait()).prop_map(
         |(variant, request, number, session, wait)| match variant {
             0 => Unknown::NoAnswer { request },
             1 => Unknown::Unsettled { request, shard: ShardId(number) },
@@ -155,6 +156,7 @@ fn unknown() -> impl Strategy<Value = Unknown> {
             6 => Unknown::Call { request, wait },
             7 => Unknown::NotDurable { shard: ShardId(number) },
             8 => Unknown::Lost { request },
+            9 => Unknown::Table { wait },
             _ => {
                 let cluster = ClusterId::new(session | 1).expect("not 0");
                 Unknown::FoundedAgain { request, known: cluster, found: cluster }

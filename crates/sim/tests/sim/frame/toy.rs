@@ -67,6 +67,10 @@ impl Observed for Nothing {
         match *self {}
     }
 
+    fn installed_table(&self) -> Option<TableId> {
+        None
+    }
+
     fn copied(&self) -> Option<ShardId> {
         match *self {}
     }
