@@ -87,7 +87,7 @@ pub enum ConnectError {
     #[error("cannot connect: {}", in_words(*.0))]
     Failed(CloseReason),
     /// The node refused.
-    #[error("the node refuses: {0}")]
+    #[error("the node refuses: {}", refusal(*.0))]
     Refused(CloseReason),
     /// The node belongs to another cluster than the client: one that was founded again.
     #[error(
@@ -118,6 +118,22 @@ fn in_words(reason: CloseReason) -> &'static str {
         CloseReason::Unreachable => "the host cannot be reached",
         other => other.name(),
     }
+}
+
+/// The name of the reason, and what it asks of the client where that can be said.
+fn refusal(reason: CloseReason) -> String {
+    let more = match reason {
+        CloseReason::WrongSecret => {
+            ": it asks for a secret, and the client has none or another; take the file that the nodes' `client_secret` \
+             names, or for operators `secret`"
+        }
+        CloseReason::WrongTls => {
+            ": one end has TLS on and the other has not; a client with TLS is given the authorities that it trusts"
+        }
+        CloseReason::WrongCluster => ": it belongs to a cluster of another name than the client's",
+        _ => "",
+    };
+    format!("{reason}{more}")
 }
 
 impl From<HandshakeError> for ConnectError {

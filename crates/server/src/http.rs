@@ -13,6 +13,7 @@
 use crate::status::NodeStatus;
 use crate::worker_command::WorkerCommand;
 use crate::{health, metrics};
+use shoal_engine::declarations::Declarations;
 use shoal_net::Handle;
 use shoal_types::WorkerId;
 use std::io;
@@ -64,13 +65,19 @@ impl Http {
         listener: TcpListener,
         worker_hosts: Handle<WorkerCommand>,
         workers: u32,
+        declarations: Declarations,
     ) -> io::Result<Http> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ends, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let queries = Arc::new(WorkerQueries { worker_hosts, workers, last: Mutex::default() });
+            let queries = Arc::new(WorkerQueries {
+                worker_hosts,
+                workers,
+                declarations,
+                last: Mutex::default(),
+            });
             runtime.block_on(async {
                 tokio::select! {
                     result = serve(listener, queries) => {
@@ -163,6 +170,8 @@ type WorkerStatuses = Arc<[Option<NodeStatus>]>;
 struct WorkerQueries {
     worker_hosts: Handle<WorkerCommand>,
     workers: u32,
+    /// What their engine measures.
+    declarations: Declarations,
     /// The last statuses, and when they were received.
     last: Mutex<Option<(Instant, WorkerStatuses)>>,
 }
@@ -188,7 +197,10 @@ impl WorkerQueries {
             },
             "/metrics" => HttpResponse {
                 kind: metrics::CONTENT_TYPE,
-                ..HttpResponse::new(200, metrics::page(&self.look().await, &self.worker_hosts))
+                ..HttpResponse::new(
+                    200,
+                    metrics::page(&self.look().await, &self.worker_hosts, &self.declarations),
+                )
             },
             _ => HttpResponse::new(404, "there are /health and /metrics\n"),
         };

@@ -50,6 +50,6 @@ pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
-    PeerStatus, ShardStatus, StreamStatus, VersionsStatus,
+    PeerStatus, ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

@@ -9,6 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
+use shoal_engine::declarations::Declarations;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
@@ -187,7 +188,8 @@ where
     let serve = |listener| {
         let system = |error| ServerStartError::System { what: "serve metrics".into(), error };
         let (name, worker_hosts) = (format!("{node}-http"), network.handle().clone());
-        Http::start(name, listener, worker_hosts, topology.workers()).map_err(system)
+        let declarations = Declarations::of::<E>();
+        Http::start(name, listener, worker_hosts, topology.workers(), declarations).map_err(system)
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
-use shoal_engine::engine::{EngineCounters, ShardProgress};
+use shoal_engine::declarations::{counted, shard_metrics};
+use shoal_engine::metrics::{CommitStage, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
@@ -56,6 +57,12 @@ pub struct NodeStatus {
     pub memory_bytes: usize,
     /// The counters of the engine, by name.
     pub counters: Vec<(String, u64)>,
+    /// Which of the counters are times of a commit's stages, in order.
+    #[serde(default)]
+    pub stages: Vec<StageStatus>,
+    /// Which numbers of a shard a table of shards shows.
+    #[serde(default)]
+    pub shard_columns: Vec<ShardColumnStatus>,
     /// Malformed frames of peers and clients.
     pub malformed: u64,
     /// The nodes that have managers, as far as this node knows. None where leaders never change.
@@ -76,6 +83,26 @@ pub struct NodeStatus {
     /// The nodes that this worker reaches.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
+}
+
+/// A stage of a commit, whose time the engine counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStatus {
+    /// The name of the counter.
+    pub counter: String,
+    /// What reports call the stage.
+    pub label: String,
+}
+
+/// A number that the engine tells of shards, as a column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardColumnStatus {
+    /// Its name in [`ShardStatus::numbers`].
+    pub number: String,
+    /// The heading of the column.
+    pub heading: String,
+    /// Each follower has one to show; otherwise the leader has.
+    pub of_followers: bool,
 }
 
 /// Versions of messages that a node speaks: all from the oldest to the newest.
@@ -141,15 +168,9 @@ pub struct ShardStatus {
     /// What is known here of epochs whose end the shard has not reported.
     #[serde(default)]
     pub lacking: Vec<LackingStatus>,
-    /// Up to where it is known here to be durable, in the epoch that is open. `None` where the protocol has
-    /// no watermarks.
-    pub watermark: Option<u64>,
-    /// The clock up to which this node's copy is durable where the node leads, or applied where it follows.
-    /// `None` without a copy, or where the protocol has no such clock.
-    pub reached: Option<u64>,
-    /// The greatest clock that was drawn here, where the node leads. It is ahead of the watermark by what is
-    /// certified and not durable yet.
-    pub drawn: Option<u64>,
+    /// What the engine tells of it, by name.
+    #[serde(default)]
+    pub numbers: BTreeMap<String, u64>,
     /// Bytes of this node's copy, if it has one.
     pub memory_bytes: Option<usize>,
 }
@@ -270,7 +291,11 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
             .collect(),
         pending: worker.engine().pending(),
         memory_bytes: source.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
-        counters: named(&worker.engine().counters()),
+        counters: counted(worker.engine())
+            .map(|(metric, count)| (metric.name.to_owned(), count))
+            .collect(),
+        stages: stages::<E>(),
+        shard_columns: shard_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
@@ -293,7 +318,7 @@ fn manager(manager_inputs: &InputSender) -> Option<ManagerStatus> {
 }
 
 fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
-    let of = |(shard, progress): (ShardId, ShardProgress)| {
+    let of = |shard: ShardId| {
         let store = source.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
         let appointed = source.worker.is_appointed(shard);
         let configuration = source.worker.configuration();
@@ -309,13 +334,13 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
             lacking: lacking(source, shard),
-            watermark: progress.watermark.map(|clock| clock.0),
-            reached: progress.reached.map(|clock| clock.0),
-            drawn: store.filter(|_| appointed).map(|store| store.clock().0),
+            numbers: shard_metrics(source.worker.engine(), shard)
+                .map(|(metric, value)| (metric.name.to_owned(), value))
+                .collect(),
             memory_bytes: store.map(|store| store.memory_bytes()),
         }
     };
-    (0..).map(ShardId).zip(source.worker.engine().progress()).map(of).collect()
+    source.topology.shard_ids().map(of).collect()
 }
 
 fn loss(loss: &Loss) -> LossStatus {
@@ -392,48 +417,22 @@ fn stream<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Option<Str
     })
 }
 
-pub(crate) fn named(counters: &EngineCounters) -> Vec<(String, u64)> {
-    let EngineCounters {
-        certified,
-        committed,
-        wrote,
-        cross_shard,
-        rolled_back,
-        discarded,
-        conflicts,
-        slow,
-        resent,
-        dropped,
-        operations,
-        stamps,
-        stamp_entries,
-        step_keys,
-        step_keys_most,
-        batches,
-        batch_bytes,
-        replayed_bytes,
-        stages,
-    } = *counters;
-    let all = [
-        ("certified", certified),
-        ("committed", committed),
-        ("wrote", wrote),
-        ("cross_shard", cross_shard),
-        ("rolled_back", rolled_back),
-        ("discarded", discarded),
-        ("conflicts", conflicts),
-        ("slow", slow),
-        ("resent", resent),
-        ("dropped", dropped),
-        ("operations", operations),
-        ("stamps", stamps),
-        ("stamp_entries", stamp_entries),
-        ("step_keys", step_keys),
-        ("step_keys_most", step_keys_most),
-        ("batches", batches),
-        ("batch_bytes", batch_bytes),
-        ("replayed_bytes", replayed_bytes),
-    ];
-    let all = all.into_iter().chain(stages.named());
-    all.map(|(name, count)| (name.to_owned(), count)).collect()
+fn stages<E: Engine>() -> Vec<StageStatus> {
+    let status = |stage: &CommitStage| StageStatus {
+        counter: stage.name.to_owned(),
+        label: stage.label.to_owned(),
+    };
+    E::STAGES.iter().map(status).collect()
+}
+
+fn shard_columns<E: Engine>() -> Vec<ShardColumnStatus> {
+    let columns = E::SHARD_METRICS.iter().filter_map(|metric| Some((metric.name, metric.column?)));
+    let status = |(name, column): (&str, ShardColumn)| {
+        let (heading, of_followers) = match column {
+            ShardColumn::Leader(heading) => (heading, false),
+            ShardColumn::Followers(heading) => (heading, true),
+        };
+        ShardColumnStatus { number: name.to_owned(), heading: heading.to_owned(), of_followers }
+    };
+    columns.map(status).collect()
 }

@@ -3,14 +3,14 @@
 //! Messages may be lost, repeated, reordered, and arbitrarily late. Nodes send to all replicas of the manager, or to
 //! the leader if they know it; other replicas drop the message.
 
-use super::command::LeadershipClaim;
+use super::command::{LeadershipClaim, TableChange};
 use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
-use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
 use super::recovery::Recollection;
 use super::request::ManagerRequest;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Epoch};
+use shoal_types::{Ballot, Epoch, Rejected, TableId};
 use std::sync::Arc;
 
 /// From a node to the manager.
@@ -63,6 +63,16 @@ pub enum ToManager {
         /// The state of the node, and the generation to which it has pledged.
         told: Recollection,
     },
+    /// A client of the node asks for a change of tables. Repeated until `TableChanged`.
+    #[coded(tag = 4)]
+    ChangeTable {
+        /// The incarnation under which the sender is admitted; requests of others are dropped.
+        incarnation: Incarnation,
+        /// The number of the request, which the client has drawn.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
+    },
 }
 
 impl ToManager {
@@ -74,7 +84,9 @@ impl ToManager {
                 let mut ends = told.heard.ends.values().flatten().flatten();
                 ends.all(EpochEnd::is_within_limits)
             }
-            ToManager::Heartbeat { .. } | ToManager::Join { .. } => true,
+            ToManager::Heartbeat { .. }
+            | ToManager::Join { .. }
+            | ToManager::ChangeTable { .. } => true,
         }
     }
 }
@@ -88,7 +100,10 @@ impl ToNode {
                 Some(configuration)
             }
             ToNode::Granted { configuration, .. } => configuration.as_ref(),
-            ToNode::Stranger { .. } | ToNode::Reported { .. } | ToNode::Recall { .. } => None,
+            ToNode::Stranger { .. }
+            | ToNode::Reported { .. }
+            | ToNode::Recall { .. }
+            | ToNode::TableChanged { .. } => None,
         }
     }
 }
@@ -153,5 +168,14 @@ pub enum ToNode {
         /// Whether the node pledges: it gives up its lease, and from now on accepts managers of this
         /// generation only. Otherwise nothing changes.
         pledges: bool,
+    },
+    /// The answer to `ChangeTable`: the change is in the log of the managers, or refused. Said once for each time it was
+    /// asked for.
+    #[coded(tag = 6)]
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, or dropped; or why not.
+        result: Result<TableId, Rejected>,
     },
 }
