@@ -74,7 +74,7 @@ macro_rules! counters {
 counters! {
     /// What the worker of any engine counts.
     pub struct RuntimeCounters {
-        /// Transactions that were coordinated here and whose commit was told.
+        /// Transactions that were coordinated here and whose commit was reported to the client.
         Counter committed,
         /// Transactions that were coordinated here, wrote, and went on to commit.
         Counter wrote,
@@ -86,7 +86,7 @@ counters! {
         Counter slow,
         /// Requests to other workers that were sent again.
         Counter resent,
-        /// Messages that made no sense here, or none any more.
+        /// Messages that were malformed or obsolete.
         Counter dropped,
         /// Operations on records: read, written, scanned, replayed.
         Counter operations,
@@ -100,17 +100,17 @@ counters! {
         Counter batch_bytes,
         /// Bytes of writes that were replayed where the node follows.
         Counter replayed_bytes,
-        /// Transactions that wrote, were coordinated here and told; of these are the times of stages.
+        /// Transactions that wrote, were coordinated here and answered; the times of stages are about these.
         Counter writers,
-        /// Nanoseconds in which they waited to be let in.
+        /// Nanoseconds in which they waited for admission.
         Counter entering_ns,
         /// Nanoseconds of their attempts that met conflicts, and of pauses after them.
         Counter retrying_ns,
-        /// Nanoseconds in which they ran, for the last time; of interactive ones, also of their clients between steps.
+        /// Nanoseconds of their last attempts; of interactive ones, also of their clients between steps.
         Counter executing_ns,
-        /// Pieces of transactions in streams that are led here, once decided; of these are the next.
+        /// Pieces of transactions in streams that are led here, once decided; the next times are about these.
         Counter pieces,
-        /// Nanoseconds in which they gathered in batches.
+        /// Nanoseconds in which they waited in batches.
         Counter batching_ns,
         /// Nanoseconds in which they were in the stream and not decided.
         Counter replicating_ns,

@@ -11,7 +11,7 @@ shoal_engine::counters! {
         Counter certified,
         /// Certified transactions that were rolled back, since a shard failed.
         Counter rolled_back,
-        /// Versions that were dropped, since what wrote them was rolled back.
+        /// Versions that were dropped, since their transactions were rolled back.
         Counter discarded,
         /// Stamps kept with versions, one for each shard that a transaction wrote.
         Counter stamps,

@@ -24,10 +24,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// A number that no other run has.
 ///
 /// # Errors
-/// If the system has no chance to give.
+/// If the system has no randomness.
 pub fn draw() -> std::io::Result<u32> {
     let mut bytes = [0; 4];
-    let none = |_| std::io::Error::other("the system has no chance to give");
+    let none = |_| std::io::Error::other("the system has no randomness");
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
     Ok(u32::from_le_bytes(bytes))
 }
