@@ -26,7 +26,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         9,
         "the registry lists the scenarios of each model, which are made of the model's rules",
     ),
-    ("mako", 26, "one worker is one type, and each of its responsibilities adds methods to it"),
     (
         "two_phase_commit",
         6,
