@@ -1,20 +1,20 @@
 //! A node's metrics in the text format of Prometheus, 0.0.4.
 //!
-//! Counters end in `_total`; all else is as it is now. What is counted by each worker has the label
-//! `worker`, so that a sum is the node's.
+//! Counters end in `_total`; all others are gauges. Metrics of each worker have the label `worker`, so that their sum
+//! is the node's.
 
 use crate::status::{NodeStatus, ShardStatus, StreamStatus};
-use crate::worker_host::WorkerCommand;
+use crate::worker_command::WorkerCommand;
 use shoal_engine::declarations::Declarations;
 use shoal_engine::metrics::{Metric, MetricKind, ShardMetric};
 use shoal_net::{CloseReason, CounterTotals, DropReason, Handle};
 use shoal_types::WorkerId;
 use std::fmt::{Display, Write};
 
-/// What the page is.
+/// The media type of the page.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The page of a node whose workers say this of themselves, `None` for one that says nothing.
+/// The page of a node with these statuses of its workers, `None` for one that does not answer.
 pub(crate) fn page(
     workers: &[Option<NodeStatus>],
     worker_hosts: &Handle<WorkerCommand>,
@@ -37,9 +37,9 @@ pub(crate) fn page(
     page.text
 }
 
-/// What all workers of the node say alike.
+/// The values that are the same on all workers.
 fn node(page: &mut MetricsPage, status: &NodeStatus) {
-    page.family("info", "gauge", "Always 1; its labels say who this is.");
+    page.family("info", "gauge", "Always 1; its labels name the node and its version.");
     let version = env!("CARGO_PKG_VERSION");
     page.sample(&[("node", &status.node), ("name", &status.name), ("version", &version)], 1);
     page.one("workers", "Worker threads of the node.", status.workers);
@@ -49,11 +49,7 @@ fn node(page: &mut MetricsPage, status: &NodeStatus) {
     page.one("epoch", "The epoch that is open.", status.epoch);
     page.one("epoch_settled", "The last epoch whose end is final.", status.settled);
     let lease = status.lease_ms.map_or(f64::INFINITY, |ms| ms as f64 / 1000.0);
-    page.one(
-        "lease_seconds",
-        "What is left of its lease; without end where no manager grants any.",
-        lease,
-    );
+    page.one("lease_seconds", "Time left of its lease; infinite without managers.", lease);
     let help = "Replicas of any shard that have lost their memory and do not vote yet.";
     page.one("empty_replicas", help, status.empty);
     page.one("memory_bytes", "Bytes that the node's copies of shards take.", status.memory_bytes);
@@ -120,7 +116,7 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
                 page.family(&format!("{}_total", metric.name), "counter", metric.help);
             }
             MetricKind::Greatest | MetricKind::Level => {
-                page.family(metric.name, "gauge", metric.help)
+                page.family(metric.name, "gauge", metric.help);
             }
         }
         for status in workers {
@@ -128,7 +124,7 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
             page.sample(&[("worker", &status.worker)], count);
         }
     }
-    let help = "Frames and messages of peers and clients that made no sense.";
+    let help = "Malformed frames and messages of peers and clients.";
     page.family("malformed_total", "counter", help);
     for status in workers {
         page.sample(&[("worker", &status.worker)], status.malformed);
@@ -160,19 +156,19 @@ fn network(page: &mut MetricsPage, workers: &[CounterTotals]) {
 /// What a counter of the network counts.
 fn network_help(name: &str) -> &'static str {
     match name {
-        "frames_in" => "Frames that came.",
-        "frames_out" => "Frames that were sent.",
-        "bytes_in" => "Bytes that came.",
-        "bytes_out" => "Bytes that were sent.",
-        "reads" => "Reads of sockets that got something.",
-        "writes" => "Writes to sockets that gave something.",
+        "frames_in" => "Frames received.",
+        "frames_out" => "Frames sent.",
+        "bytes_in" => "Bytes received.",
+        "bytes_out" => "Bytes sent.",
+        "reads" => "Reads of sockets that returned bytes or the end.",
+        "writes" => "Writes to sockets that wrote something.",
         "turns" => "Turns of the event loop that had something to do.",
-        "alarms" => "Times the alarm of the event loop went off.",
-        "accepted" => "Connections that were accepted, before they proved anything.",
-        "admitted" => "Peers and clients that proved themselves.",
-        "connects" => "Connections to peers that came to stand.",
-        "reconnects" => "Connections to peers that were not the first.",
-        "clients_gone" => "Clients that left or were closed.",
+        "timer_fires" => "How often the timer of the event loop fired.",
+        "accepted" => "Connections that were accepted, before authentication.",
+        "admitted" => "Peers and clients that were authenticated.",
+        "connects" => "Connections to peers that were established.",
+        "reconnects" => "Connections to peers that were not the first to that peer.",
+        "clients_gone" => "Clients that disconnected or were closed.",
         _ => "Counted by the network.",
     }
 }
@@ -257,12 +253,12 @@ mod tests {
     #[test]
     fn labels_cannot_break_out_of_their_line() {
         let mut page = MetricsPage::default();
-        page.family("info", "gauge", "Who this is.");
+        page.family("info", "gauge", "The node.");
         page.sample(&[("name", &"a\"b\\c\nd"), ("shard", &7)], 1);
-        page.one("lease_seconds", "How long.", f64::INFINITY);
-        let expected = "# HELP shoal_info Who this is.\n# TYPE shoal_info gauge\n\
+        page.one("lease_seconds", "The time left.", f64::INFINITY);
+        let expected = "# HELP shoal_info The node.\n# TYPE shoal_info gauge\n\
                         shoal_info{name=\"a\\\"b\\\\c\\nd\",shard=\"7\"} 1\n\
-                        # HELP shoal_lease_seconds How long.\n# TYPE shoal_lease_seconds gauge\n\
+                        # HELP shoal_lease_seconds The time left.\n# TYPE shoal_lease_seconds gauge\n\
                         shoal_lease_seconds +Inf\n";
         assert_eq!(page.text, expected);
     }

@@ -145,6 +145,15 @@ pub fn listing<const N: usize>(
     Listing { text, cut }
 }
 
+/// A text as one argument for the shell.
+pub fn argument(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,+=@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// How wide the terminal is to which is written, or as wide as `COLUMNS` says; `None` where there is neither.
 pub fn columns() -> Option<u16> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -238,6 +247,11 @@ fn checks(measurement: &Measurement) -> String {
         _ = writeln!(text, "  FAILED {}: {detail}", check.name);
     }
     text
+}
+
+/// Names, one after the other.
+pub fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 #[cfg(test)]

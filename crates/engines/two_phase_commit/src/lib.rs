@@ -108,10 +108,12 @@
 //! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
 //! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
 //! | `decisions.rs` | decisions at their home shard | P8, P9 |
+//! | `branch_writes.rs` | writes of a branch, and their way in a copy | P10 |
 //! | `snapshot.rs` | copies for replicas that lack what streams have no more | P10 |
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
+mod branch_writes;
 mod coordinator;
 mod decisions;
 mod failures;
@@ -143,6 +145,7 @@ pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
+use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
 use coordinator::Coordinator;
 use decisions::Decisions;
@@ -167,7 +170,7 @@ use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSe
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -209,8 +212,10 @@ pub struct TwoPhaseCommit {
     /// What the manager was told of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
-    senders: SnapshotSenders<Clock>,
+    senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotPart>,
+    /// What copies have brought of transactions without an outcome.
+    copied_writes: CopiedWrites,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -272,6 +277,7 @@ impl Engine for TwoPhaseCommit {
             reported: BTreeSet::new(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
+            copied_writes: CopiedWrites::default(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -390,6 +396,7 @@ impl Engine for TwoPhaseCommit {
             ("reports of epochs", self.reported.len()),
             ("copies that are given", self.senders.sizes()[0]),
             ("copies that are taken", self.receivers.size()),
+            ("transactions whose writes copies have brought", self.copied_writes.len()),
         ];
         self.runtime.sizes().into_iter().chain(own).collect()
     }
