@@ -70,7 +70,7 @@ impl Database for RemoteDatabase {
         self.cluster.table(name)
     }
 
-    /// The sum over all workers that say so.
+    /// The sum over all workers that report it.
     fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),

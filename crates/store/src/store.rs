@@ -61,7 +61,7 @@ pub struct Store {
     pub(crate) tables: Tables,
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
-    /// Keys that sessions which are gone would still have looked at; see `SessionState::removals`.
+    /// Keys that dropped sessions would still have looked at; see `SessionState::removals`.
     removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,

@@ -61,7 +61,7 @@ pub(super) fn datacenters(
 
 fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {
     let Some(workers) = workers else {
-        let what = "it is not said how many workers a node has; begin with workers = 1, or more";
+        let what = "the number of workers is missing; begin with workers = 1, or more";
         return Complaint::about(NOWHERE, what);
     };
     let what = match *workers.get_ref() {

@@ -215,7 +215,7 @@ fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-/// A workload that the command line asks for, to be set up on any database.
+/// A workload of the command line, to be set up on any database.
 trait RequestedWorkload: Placeable {
     type Workload: Workload + 'static;
 
@@ -327,7 +327,7 @@ fn cores() -> u16 {
 }
 
 impl Common {
-    /// Measures a workload on what the command line says.
+    /// Measures a workload on the database of the command line.
     fn run<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
@@ -401,7 +401,7 @@ impl Common {
         asked: &A,
     ) -> Result<CommandOutcome, CommandError> {
         if self.runs > 1 {
-            return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
+            return Err(CommandError::Usage("each run needs a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
         let options =
@@ -466,7 +466,7 @@ impl Common {
         Ok(verdict(measurement.passed()))
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested files.
     fn write_files(
         &self,
         json: impl FnOnce() -> String,

@@ -58,7 +58,7 @@ enum Subcommands {
     Tables(OnCluster<Tables>),
 }
 
-/// Runs the command and says how it ended.
+/// Runs the command and returns its result.
 pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Subcommands::Bench(bench) => bench.run(),

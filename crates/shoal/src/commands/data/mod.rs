@@ -20,7 +20,7 @@ pub use scan::ScanTable;
 pub use session::OnCluster;
 pub use tables::Tables;
 
-/// What stands below the options of commands that take keys.
+/// The help below the options of commands that take keys.
 const LITERALS: &str = "
 Keys and values:
   (\"users\", 42)   the key of a tuple

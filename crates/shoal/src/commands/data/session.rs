@@ -9,7 +9,7 @@ use shoal_types::Database;
 
 /// A command that reads or changes data.
 pub trait DataCommand {
-    /// Does it, and prints what comes of it.
+    /// Runs the command, and prints its result.
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError>;
 }
 
