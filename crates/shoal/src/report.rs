@@ -1,8 +1,7 @@
 //! How a cluster is, by what its nodes say.
 
-use crate::ask;
 use crate::terminal::tables;
-use crate::{losses, managers};
+use crate::{ask, loss_sentence};
 use serde::Serialize;
 use shoal_cluster::topology::{Node, Topology};
 use shoal_net::SystemClock;
@@ -109,7 +108,7 @@ impl StatusReport {
         };
         let shards = latest.into_iter().flat_map(|node| &node.shards);
         let lost = shards.filter_map(|shard| Some((shard.shard, shard.loss.as_ref()?)));
-        lost.map(|(shard, loss)| losses::sentence(shard, loss, name)).collect()
+        lost.map(|(shard, loss)| loss_sentence::sentence(shard, loss, name)).collect()
     }
 
     /// The voters of a shard, by the node that knows the latest configuration.
@@ -119,9 +118,10 @@ impl StatusReport {
         shards.filter(|it| it.shard == shard).flat_map(|it| it.voters.clone()).collect()
     }
 
-    /// The node whose manager leads, as far as nodes say.
+    /// The node whose manager leads, by the manager that knows most.
     pub fn managers_leader(&self) -> Option<u32> {
-        managers::leader(self.nodes.iter().flatten())
+        let managers = self.nodes.iter().flatten().filter_map(|status| status.manager.as_ref());
+        managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
     }
 
     /// Replicas that are empty and do not count, by the node that knows the latest configuration: a sentence for each.

@@ -245,6 +245,11 @@ fn checks(measurement: &Measurement) -> String {
     text
 }
 
+/// Names, one after the other.
+pub fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,92 +9,14 @@
 //! epoch serves all shards that are ready by then. If the incoming voter leads as a learner meanwhile, it
 //! continues to lead, and reports itself as caught up when it has prepared.
 
-use super::command::{ClusterChange, Incarnation, LeadershipClaim};
+use super::command::{ClusterChange, LeadershipClaim};
 use super::configuration::{Assignment, Move};
-use super::state_machine::{Applied, NodeState, ShardState, StateMachine};
-use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
-use shoal_types::wire::Coded;
+use super::ids::Incarnation;
+use super::refusal::ChangeRefusal;
+use super::state_machine::{Applied, NodeState, Replacement, ShardState, StateMachine};
+use crate::topology::{Partitioning, REPLICAS_MAX, Table};
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
-use thiserror::Error;
-
-/// Why a change was refused. Nothing has changed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ChangeRefusal {
-    /// No shard has this number.
-    #[error("there is no shard {0}; they count from 0")]
-    NoShard(ShardId),
-    /// No node has this number.
-    #[error("there is no node {0}; name one of the topology")]
-    NoNode(NodeId),
-    /// No table has this number.
-    #[error("there is no table {0}; create it first")]
-    NoTable(TableId),
-    /// The outgoing node has no replica.
-    #[error("{node} holds no replica of {shard}; name one that does")]
-    HoldsNone {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as outgoing.
-        node: NodeId,
-    },
-    /// The incoming node has a replica of the shard already.
-    #[error("{node} holds a replica of {shard} already; name one that does not")]
-    Holds {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as incoming.
-        node: NodeId,
-    },
-    /// The outgoing node leads the shard.
-    #[error("{node} leads {shard}; stop it and let another be appointed first")]
-    Leads {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as outgoing, and leads.
-        node: NodeId,
-    },
-    /// The shard has lost nothing.
-    #[error(
-        "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
-    )]
-    HasMajority(ShardId),
-    /// The engine cannot continue after a loss.
-    #[error(
-        "the engine of this cluster cannot go on without what the majority of {0} held: start voters of {0} that have it in memory"
-    )]
-    LossUnsupported(ShardId),
-    /// No live replica has its memory.
-    #[error("no live replica of {0} remembers anything; start those that do")]
-    NoSurvivor(ShardId),
-    /// There would be too many replicas meanwhile.
-    #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
-    TooManyReplicas(ShardId),
-    /// Another table has the name.
-    #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
-    TableExists(String),
-    /// The table or its partitioning is invalid.
-    #[error("{0}")]
-    Invalid(#[from] TopologyError),
-    /// Another move is in progress; there is one at a time.
-    #[error("{0} is being moved; end or cancel that first")]
-    MoveUnderWay(TableId),
-    /// The table is not being moved.
-    #[error("{0} is not being moved; begin that first")]
-    NoMove(TableId),
-    /// A former epoch is not settled yet.
-    #[error("a former epoch is not settled yet; ask again when it is")]
-    Unsettled,
-}
-
-/// A voter that another node is to replace.
-#[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub(super) struct Replacement {
-    pub(super) outgoing: NodeId,
-    incoming: NodeId,
-    /// Whether the incoming node is a learner only for this replacement.
-    added: bool,
-}
 
 impl StateMachine {
     pub(super) fn on_change(

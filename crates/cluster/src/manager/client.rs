@@ -3,13 +3,14 @@
 //!
 //! A node that restarts knows nothing of its former process; the manager sends it the state.
 
-use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
-use super::configuration::{Configuration, Revision};
+use super::command::LeadershipClaim;
+use super::configuration::Configuration;
 use super::epoch_end::FinalEnds;
+use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
-use super::recovery::{Generation, HeardEpochs, Recollection};
+use super::recovery::{HeardEpochs, Recollection};
 use super::request::ManagerRequest;
 use super::state_machine::CLOSING_MAX;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};

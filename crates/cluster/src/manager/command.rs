@@ -1,38 +1,12 @@
 //! The commands of the managers' replicated log.
 
 use super::epoch_end::EpochEnd;
+use super::ids::{Ask, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Knowledge;
 use crate::topology::Partitioning;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
-use std::fmt;
-
-use super::Revision;
-
-macro_rules! number {
-    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
-        $(#[$doc])*
-        #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
-            shoal_types::wire::Coded, shoal_types::wire::Short,
-        )]
-        #[repr(transparent)]
-        pub struct $name(pub $inner);
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-pub(super) use number;
-
-number!(/** A term of one manager, in one process of it; a later one is higher. 0 belongs to none. */ Term(u64));
-number!(/** One instance of a node's process, drawn at random at its start. Only for equality. */ ProcessInstance(u64));
-number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
-number!(/** A request to change something, numbered by who asks. */ Ask(u64));
 
 /// A command, and who proposed it when.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]

@@ -5,10 +5,8 @@
 //! `lease_tracker.rs`. So a deposed manager that does not know it does no harm: its proposals are void, and
 //! its messages are about states that existed.
 
-use super::command::{
-    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, LeadershipClaim,
-    ProcessInstance, Term,
-};
+use super::command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim};
+use super::ids::{Ask, Incarnation, ProcessInstance, Term};
 use super::lease_tracker::LeaseTracker;
 use super::log::ManagerLog;
 use super::message::{ToManager, ToNode};

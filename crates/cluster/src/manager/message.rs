@@ -3,10 +3,11 @@
 //! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
 //! the manager, or to the one that leads if they know it; those that do not lead drop it.
 
-use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
-use super::configuration::{Configuration, Revision};
+use super::command::LeadershipClaim;
+use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
-use super::recovery::{Generation, Recollection};
+use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
+use super::recovery::Recollection;
 use super::request::ManagerRequest;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Epoch};

@@ -8,16 +8,15 @@
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
 mod image;
+mod told_ends;
 
-use super::change::{ChangeRefusal, Replacement};
-use super::command::{
-    Action, Ask, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ProcessInstance, Term,
-};
-use super::configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
+use super::configuration::{Assignment, Configuration, Move, NodeStanding};
 use super::epoch_end::{EpochEnd, FinalEnds};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Loss;
 use super::options::ManagerOptions;
-use super::recovery::Generation;
+use super::refusal::ChangeRefusal;
 use crate::topology::Topology;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
@@ -128,6 +127,15 @@ pub(super) struct NodeState {
     pub(super) known: Revision,
 }
 
+/// A voter that another node is to replace.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub(super) struct Replacement {
+    pub(super) outgoing: NodeId,
+    pub(super) incoming: NodeId,
+    /// Whether the incoming node is a learner only for this replacement.
+    pub(super) added: bool,
+}
+
 /// A shard, as the manager knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct ShardState {
@@ -171,7 +179,7 @@ pub struct StateMachine {
     /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
     /// Those of later epochs, and the first configuration that tells of each.
-    #[coded(with = image::told_ends)]
+    #[coded(with = told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
     void: u64,

@@ -74,8 +74,7 @@ impl Table {
 /// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
 /// method that takes a node or a shard panics if there is no such one: those that get an id from
 /// outside compares it with [`nodes`](Topology::nodes) or [`shards`](Topology::shards) first.
-#[derive(Debug, Clone, PartialEq, Eq, Coded)]
-#[coded(via = super::wire::TopologyParts)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     workers: u32,
     datacenters: Vec<Datacenter>,

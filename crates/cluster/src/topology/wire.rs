@@ -5,7 +5,8 @@ use super::cluster::{Shard, Topology};
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
 use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
 use super::{Node, validate};
-use shoal_types::wire::Coded;
+use bytes::BytesMut;
+use shoal_types::wire::{Coded, Input, Malformed};
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Way};
 
 /// A node's name, datacenter and address.
@@ -13,7 +14,7 @@ type NodeForm = (String, (DatacenterId, Option<String>));
 
 /// The parts of a [`Topology`], in the order in which they are encoded.
 #[derive(Coded)]
-pub(super) struct TopologyParts {
+struct TopologyParts {
     workers: u32,
     datacenters: Vec<String>,
     nodes: Vec<NodeForm>,
@@ -63,6 +64,18 @@ impl TryFrom<TopologyParts> for Topology {
             .and_then(|topology| topology.with_tables(tables).ok())
             .and_then(|topology| topology.with_distances(&matrix(ways)?).ok())
             .ok_or("no topology")
+    }
+}
+
+impl Coded for Topology {
+    const BYTES_MIN: usize = TopologyParts::BYTES_MIN;
+
+    fn put(&self, out: &mut BytesMut) {
+        TopologyParts::from(self).put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Topology, Malformed> {
+        TopologyParts::take(input)?.try_into().map_err(|what| input.wrong(what))
     }
 }
 

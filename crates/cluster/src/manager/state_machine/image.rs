@@ -16,28 +16,6 @@ use std::collections::BTreeSet;
 /// The version of the format. Others are refused.
 const VERSION: u8 = 5;
 
-/// Final ends and the revisions that tell of them, encoded as two lists of the same length.
-pub(super) mod told_ends {
-    use super::{BytesMut, Coded, Input, Malformed};
-    use crate::manager::{FinalEnds, Revision};
-
-    pub(in super::super) fn put(finals: &[(Revision, FinalEnds)], out: &mut BytesMut) {
-        let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
-        told.put(out);
-        finals.put(out);
-    }
-
-    pub(in super::super) fn take(
-        input: &mut Input<'_>,
-    ) -> Result<Vec<(Revision, FinalEnds)>, Malformed> {
-        let (told, finals): (Vec<_>, Vec<_>) = (Coded::take(input)?, Coded::take(input)?);
-        if told.len() != finals.len() {
-            return Err(input.wrong("final watermarks that are told in no revision"));
-        }
-        Ok(told.into_iter().zip(finals).collect())
-    }
-}
-
 impl StateMachine {
     /// The machine as bytes, without its options, which are the same on every manager.
     #[must_use]
