@@ -5,8 +5,7 @@ use crate::report;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
-use shoal_types::{Call, Database, Result, TableId};
-use std::collections::BTreeMap;
+use shoal_types::{Call, Counted, Database, Result, TableId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -72,7 +71,7 @@ impl Database for RemoteDatabase {
     }
 
     /// The sum over all workers that say so.
-    fn counted(&self) -> BTreeMap<String, u64> {
+    fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),
             None => self.runtime.block_on(report::counted(&self.addresses, &self.access)),

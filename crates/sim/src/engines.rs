@@ -169,6 +169,7 @@ impl Subject for TwoPhaseCommit {
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
         ("snapshot-without-prepared", TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared),
+        ("snapshot-without-later-writes", TwoPhaseCommitPlantedBug::SnapshotWithoutLaterWrites),
     ];
 
     fn limits(options: &mut TwoPhaseCommitOptions) -> &mut Limits {

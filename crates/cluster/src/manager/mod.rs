@@ -104,12 +104,14 @@ mod refusal;
 mod request;
 mod simulated;
 mod state_machine;
+mod table_changes;
+mod tables;
 #[cfg(test)]
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
-pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim};
+pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
 pub use configuration::{Assignment, Configuration, Move, NodeStanding};
 pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
 pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};

@@ -1,7 +1,7 @@
 //! Why the manager refuses a change of the cluster.
 
 use crate::topology::{REPLICAS_MAX, TopologyError};
-use shoal_types::{NodeId, ShardId, TableId};
+use shoal_types::{NodeId, Rejected, ShardId, TableId};
 use thiserror::Error;
 
 /// Why a change was refused. Nothing has changed.
@@ -56,9 +56,9 @@ pub enum ChangeRefusal {
     /// There would be too many replicas meanwhile.
     #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
     TooManyReplicas(ShardId),
-    /// Another table has the name.
-    #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
-    TableExists(String),
+    /// The table is neither created nor dropped, as its client is told.
+    #[error("{0}")]
+    Table(#[from] Rejected),
     /// The table or its partitioning is invalid.
     #[error("{0}")]
     Invalid(#[from] TopologyError),

@@ -17,9 +17,10 @@ use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Loss;
 use super::options::ManagerOptions;
 use super::refusal::ChangeRefusal;
+use super::table_changes::TableChanges;
 use crate::topology::Topology;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +104,20 @@ pub enum Applied {
         /// The incarnation of that node.
         incarnation: Incarnation,
     },
+    /// A request has created a table.
+    TableCreated {
+        /// The request.
+        ask: Ask,
+        /// The id of the table, which no other has or had.
+        table: TableId,
+        /// The name of the table.
+        name: String,
+    },
+    /// A table is dropped, with all its rows.
+    TableDropped {
+        /// The table that is no more.
+        table: TableId,
+    },
     /// The answer to a request.
     Answered {
         /// The request that is answered.
@@ -182,6 +197,7 @@ pub struct StateMachine {
     #[coded(with = told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
+    pub(super) table_changes: TableChanges,
     void: u64,
     configuration: Arc<Configuration>,
 }
@@ -268,6 +284,7 @@ impl StateMachine {
             forgotten: settled,
             finals: Vec::new(),
             moving: None,
+            table_changes: TableChanges::default(),
             void: 0,
             configuration: Arc::new(configuration),
         };
@@ -469,7 +486,7 @@ impl StateMachine {
             }
             Action::Held { claim, held } => self.on_held(*claim, held, effects),
             Action::Change { ask, change } => {
-                let result = self.on_change(change, effects);
+                let result = self.on_change(*ask, change, effects);
                 effects.push(Applied::Answered { ask: *ask, result });
                 true
             }
@@ -503,6 +520,7 @@ impl StateMachine {
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
         self.forget_finals();
+        self.forget_table_changes();
     }
 
     fn renew(
@@ -670,7 +688,7 @@ impl StateMachine {
     }
 
     /// Continues from a later configuration. State that is not part of it is dropped: unfinished replacements
-    /// of replicas, and the times of heartbeats.
+    /// of replicas, the times of heartbeats, and which requests have created tables.
     pub(super) fn replace_by(&mut self, configuration: &Configuration) {
         self.topology = Arc::clone(&configuration.topology);
         self.cluster = configuration.cluster;
@@ -689,6 +707,7 @@ impl StateMachine {
         let told = |last: &FinalEnds| (configuration.revision, last.clone());
         self.finals = configuration.finals.iter().map(told).collect();
         self.moving.clone_from(&configuration.moving);
+        self.table_changes = TableChanges::default();
         self.configuration = Arc::new(configuration.clone());
     }
 

@@ -6,8 +6,7 @@ use super::ready::wait_ready;
 use crate::{ask, procedures, report};
 use shoal_net::{Handle, Secret};
 use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
-use shoal_types::{NodeId, ShardId, WorkerId};
-use std::collections::BTreeMap;
+use shoal_types::{Counted, NodeId, ShardId, WorkerId};
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -58,7 +57,7 @@ impl InProcessCluster {
     }
 
     /// What all its workers have counted, added up.
-    pub fn counted(&self) -> BTreeMap<String, u64> {
+    pub fn counted(&self) -> Counted {
         let workers = self.servers.iter().flat_map(|server| {
             (0..self.workers).map(WorkerId).filter_map(|worker| {
                 let (told, status) = oneshot::channel();
