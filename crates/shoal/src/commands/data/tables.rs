@@ -1,14 +1,11 @@
 //! `shoal tables`: which tables there are.
 
-use super::session::{DataCommand, Session};
+use super::session::{DataCommand, OWN, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_json};
 use crate::terminal;
 use clap::Args;
 use serde::Serialize;
 use shoal_cluster::topology::Partitioning;
-
-/// Tables of the store itself begin with this.
-const OWN: &str = "shoal.";
 
 /// Show the tables of a cluster, and how their keys are divided among its shards
 #[derive(Debug, Args)]
