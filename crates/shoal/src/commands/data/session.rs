@@ -23,7 +23,9 @@ pub struct OnCluster<C> {
 // By hand, since what is derived describes every command by the words above.
 impl<C: Args> Args for OnCluster<C> {
     fn augment_args(command: Command) -> Command {
-        C::augment_args(Target::augment_args(command).next_help_heading(None))
+        // Also behind the name of a subcommand.
+        let target = Target::augment_args(command).mut_args(|argument| argument.global(true));
+        C::augment_args(target.next_help_heading(None))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -11,7 +11,9 @@ use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
 use shoal_types::wire::{Coded, Short};
-use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{
+    EventTimes, NodeId, Random, ShardId, TableId, Time, WorkerId, WorkerPlace,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
