@@ -3,10 +3,9 @@
 use crate::local::InProcessCluster;
 use crate::report;
 use bytes::Bytes;
-use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
-use shoal_types::{Call, Database, Result, Scan, TableId};
-use std::collections::BTreeMap;
+use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ pub struct RemoteDatabase {
     runtime: Arc<Runtime>,
     own: Option<Arc<InProcessCluster>>,
     addresses: Vec<String>,
+    access: Access,
     /// Whether a table that is opened is dropped first, and created anew.
     empties: bool,
     /// The tables that were opened.
@@ -39,6 +39,7 @@ impl RemoteDatabase {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
+        let access = options.access.clone();
         let cluster = runtime.block_on(Db::connect_with(addresses, options));
         let cluster = cluster.map_err(|error| error.to_string())?;
         Ok(RemoteDatabase {
@@ -46,6 +47,7 @@ impl RemoteDatabase {
             runtime: Arc::new(runtime),
             own,
             addresses: addresses.to_vec(),
+            access,
             empties: false,
             opened: Arc::default(),
         })
@@ -120,10 +122,10 @@ impl Database for RemoteDatabase {
     }
 
     /// The sum over all workers that say so.
-    fn counted(&self) -> BTreeMap<String, u64> {
+    fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),
-            None => self.runtime.block_on(report::counted(&self.addresses)),
+            None => self.runtime.block_on(report::counted(&self.addresses, &self.access)),
         }
     }
 

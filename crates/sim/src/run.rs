@@ -18,7 +18,9 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{ClientGroup, ClientWork, Scenario, ScenarioWork, partitioning};
+use crate::scenario::{
+    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork, partitioning,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -45,9 +47,6 @@ const ATTEMPTS_MAX: u32 = 30;
 /// Where nodes fail, the longest time after which clients outside repeat a request: all their attempts at a
 /// node that never restarts have to fit into [`PATIENCE`].
 const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
-
-/// Where nodes fail, the number of clients of each group that replace those that died with a node.
-pub const SPARE_CLIENTS: usize = 6;
 
 /// From this seed on, with an engine that allows it, one in so many seeds has a node without replicas, which
 /// coordinates transactions and hosts half of the clients on workers. Lower seeds are recorded for what they

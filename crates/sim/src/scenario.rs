@@ -10,11 +10,12 @@ use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::distances::{self, DistanceSource};
-use crate::failures::{FailurePlan, MajorityLoss};
+use crate::draw::one_of;
+use crate::failures::FailurePlan;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
+use crate::majority_loss::MajorityLoss;
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
-use crate::run::SPARE_CLIENTS;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Database, DatacenterId, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
@@ -26,6 +27,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
+
+/// Where nodes fail, the number of clients of each group that replace those that died with a node.
+pub const SPARE_CLIENTS: usize = 6;
 
 /// How many nodes, shards, workers and datacenters a cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,10 +275,6 @@ impl fmt::Display for Scenario {
         }
         write!(f, "for {} ms", self.span_ns / MS)
     }
-}
-
-pub(crate) fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
-    *random.pick(items).expect("something to choose from")
 }
 
 impl ClusterShape {

@@ -5,7 +5,7 @@ use crate::index::Index;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
-use crate::session::{Removals, Session};
+use crate::removals::Removals;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::tables::Tables;
 use crate::transaction::HashKeys;
@@ -143,15 +143,6 @@ impl Store {
     #[inline]
     pub fn is_dropped(&self, table: TableId) -> bool {
         self.tables.is_dropped(table)
-    }
-
-    /// A place for one transaction at a time.
-    ///
-    /// # Errors
-    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`] sessions exist;
-    /// [`Rejected::TransactionsMax`] where that is more than there can be.
-    pub fn session(self: &Arc<Self>) -> Result<Session> {
-        Session::new(self)
     }
 
     /// Bytes that keys, versions and index take, to within 64 KiB a session.

@@ -11,18 +11,18 @@ use shoal_types::{CallSession, NodeId, Rejected, RequestId, Result, TableId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What connections need of the client; it does not keep them.
+/// What connections need of the client; it does not own them.
 #[derive(Debug)]
 pub(super) struct ClientShared {
     pub(super) world: Arc<dyn ClientEnvironment>,
     pub(super) view: DirectoryView,
     pub(super) founding: ClusterIdentity,
     pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
-    /// By the tokens of those who ask for sessions for calls.
+    /// Requests for call sessions, by their tokens.
     pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
     /// By the numbers of requests for changes of tables.
     pub(super) tables: PendingAnswers<Ask, Result<TableId>>,
-    /// Frames that made no sense.
+    /// Malformed frames.
     malformed: AtomicU64,
 }
 
@@ -43,7 +43,8 @@ impl ClientShared {
         }
     }
 
-    /// A node tells where everything is. Says whether it is of our cluster: others are not believed.
+    /// Takes a directory that a node has sent. Returns whether the node is of this client's cluster:
+    /// directories of others are ignored.
     pub(super) fn hear_directory(&self, node: NodeId, told: Directory) -> bool {
         let cluster = told.configuration.as_ref().and_then(|configured| configured.cluster);
         let is_ours = self.founding.meet(node, cluster);
@@ -53,7 +54,7 @@ impl ClientShared {
         is_ours
     }
 
-    /// The error of every request, if another cluster was founded in the place of ours.
+    /// The error of every request, if the cluster was founded again.
     pub(super) fn founded_again(&self) -> Option<Rejected> {
         self.founding.founded_again(self.view.topology().nodes().len())
     }
@@ -62,7 +63,7 @@ impl ClientShared {
         self.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections were ended since a frame made no sense.
+    /// The number of connections that were closed because of a malformed frame.
     pub(super) fn malformed(&self) -> u64 {
         self.malformed.load(Ordering::Relaxed)
     }

@@ -38,7 +38,7 @@ impl<E: Simulated> Simulation<E> {
             .simulated_workers
             .iter()
             .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
-        let most = workers.map(|worker| worker.engine().counters().step_keys_most);
+        let most = workers.map(|worker| worker.engine().counters().runtime.step_keys_most);
         most.max().unwrap_or_default()
     }
 
@@ -191,6 +191,7 @@ impl<E: Simulated> Simulation<E> {
                 {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
+                Applied::TableDropped { table } => checks.table_dropped(*table),
                 Applied::Out { shard, epoch, since } => {
                     // Several commands may be applied in one step: the open epoch may be a later one than
                     // when the shard went out.

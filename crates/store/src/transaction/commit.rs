@@ -1,7 +1,8 @@
 //! The end of a transaction: lock, draw the clock, validate, install; or roll back.
 
+use super::sets::{Read, Sets};
 use super::writes::Write;
-use super::{Read, Sets, Size, Transaction};
+use super::{Size, Transaction};
 use crate::discard::{chain, unlink};
 use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;

@@ -1,7 +1,9 @@
 //! Execution: reads that remember what they saw, writes that no other transaction sees yet.
 
+use super::Transaction;
+use super::nodes::LeafRead;
+use super::sets::{READS_AHEAD, Read, Sets};
 use super::writes::Write;
-use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
 use crate::faults::StoreBug;
 use crate::guarded::Guarded;
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
@@ -9,7 +11,7 @@ use crate::record::Record;
 use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::sync::spin_loop;
-use crate::version::{Content, Version};
+use crate::version::{Content, Version, VersionRef};
 use shoal_types::limits::{
     TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX, check_key, check_value,
 };
@@ -28,15 +30,6 @@ const PREFETCH_BATCH: usize = 32;
 
 /// How much of a version is fetched: most values are shorter, and what follows comes in order.
 const PREFETCH_VERSION_BYTES: usize = 256;
-
-/// A version as a reader sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VersionRef<'a> {
-    /// The value, or `None` for a tombstone.
-    pub value: Option<&'a [u8]>,
-    /// The stamp of the transaction that wrote it.
-    pub stamp: StampRef<'a>,
-}
 
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// The value of `key`, or `None` where there is none.

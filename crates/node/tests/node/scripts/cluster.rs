@@ -419,7 +419,7 @@ impl<E: TracedEngine> Cluster<E> {
         }
         let dropped = |cluster: &Self| {
             let worker = &cluster.workers[to];
-            worker.engine().counters().dropped + worker.strays()
+            worker.engine().counters().runtime.dropped + worker.strays()
         };
         let before = dropped(self);
         let from = WorkerPlace { node: *from, worker: WorkerId(0) };

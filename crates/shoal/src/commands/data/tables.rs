@@ -2,8 +2,8 @@
 
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_json};
-use crate::terminal;
 use crate::literal::Literal;
+use crate::terminal;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shoal_cluster::topology::{Partitioning, TableMap};
@@ -68,7 +68,8 @@ impl CreateArgs {
         if self.range.is_empty() {
             return Partitioning::Hash { prefix_bytes: self.prefix_bytes };
         }
-        let firsts = std::iter::once(Box::default()).chain(self.range.iter().map(|it| it.0[..].into()));
+        let firsts =
+            std::iter::once(Box::default()).chain(self.range.iter().map(|it| it.0[..].into()));
         let shards = (0..shards).map(ShardId).cycle();
         Partitioning::Range { splits: firsts.zip(shards).collect() }
     }
