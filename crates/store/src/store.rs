@@ -111,6 +111,11 @@ impl Store {
         Ok(table)
     }
 
+    /// The table of this name, if it was opened by it.
+    pub fn named(&self, name: &str) -> Option<TableId> {
+        lock(&self.names).get(name).copied()
+    }
+
     /// Makes room for the rows of a table whose id was given elsewhere. Does nothing where it is open, or was dropped.
     ///
     /// # Errors

@@ -133,6 +133,14 @@ impl Local {
         })
     }
 
+    /// The addresses of its nodes.
+    pub fn addresses(&self) -> impl Iterator<Item = String> + use<> {
+        let json = std::fs::read_to_string(self.file("cluster.json")).expect("it runs");
+        let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
+        nodes.into_iter().map(|node| node["address"].as_str().expect("an address").to_owned())
+    }
+
     /// A file in its folder.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("a path").to_owned()

@@ -6,10 +6,8 @@ use crate::commands::{CommandError, CommandOutcome};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db, Error, TableId};
 use shoal_types::Database;
+use shoal_types::limits::RESERVED_TABLES;
 use std::cell::Cell;
-
-/// Tables of the store itself begin with this.
-pub const OWN: &str = "shoal.";
 
 /// A command that reads or changes data.
 pub trait DataCommand {
@@ -27,7 +25,9 @@ pub struct OnCluster<C> {
 // By hand, since what is derived describes every command by the words above.
 impl<C: Args> Args for OnCluster<C> {
     fn augment_args(command: Command) -> Command {
-        C::augment_args(Target::augment_args(command).next_help_heading(None))
+        // Also behind the name of a subcommand.
+        let target = Target::augment_args(command).mut_args(|argument| argument.global(true));
+        C::augment_args(target.next_help_heading(None))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -90,7 +90,7 @@ impl Session {
     pub fn tables(&self) -> Vec<String> {
         let topology = self.cluster.topology();
         let names = topology.tables().iter().map(|table| table.name().to_owned());
-        names.filter(|name| !name.starts_with(OWN)).collect()
+        names.filter(|name| !name.starts_with(RESERVED_TABLES)).collect()
     }
 
     /// Runs `body` in the open transaction; where there is none, in one of its own. An error aborts the open one: some of
