@@ -60,7 +60,7 @@ pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology,
         match ask(address, access, 0, &FromClient::Directory).await {
             Ok(ToClient::Directory(Directory { topology, .. })) => return Ok((*topology).clone()),
             Ok(_) => {
-                last = format!("{address} was asked for the directory, and sent another reply")
+                last = format!("{address} was asked for the directory, and sent another reply");
             }
             Err(error) => last = error,
         }

@@ -162,9 +162,12 @@ struct Common {
     /// Call transactions by name, each in one message, instead of running them step by step from the client
     #[arg(long)]
     call: bool,
-    /// Run on the cluster at these addresses, which has none of the workload's data yet
+    /// Run on the cluster at these addresses, which has none of the workload's data yet; tables that it lacks are created
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
+    /// Drop the workload's tables first, with all their rows, and create them anew
+    #[arg(long, requires = "connect")]
+    reload: bool,
     #[command(flatten)]
     credentials: Credentials,
     #[command(flatten)]
@@ -409,8 +412,14 @@ impl Common {
         let mut regions = None;
         let measured = self.measure("cluster", 0, || {
             let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
+            let db = if self.reload { db.emptied() } else { db };
             regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
+            if let Some(table) = db.table_with_rows().map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
+                ));
+            }
             Ok((Threads(db), Arc::new(workload)))
         })?;
         let regions = regions.expect("it was measured on a cluster");

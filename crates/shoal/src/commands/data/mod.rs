@@ -17,7 +17,7 @@ pub use delete::Delete;
 pub use get::Get;
 pub use put::Put;
 pub use scan::ScanTable;
-pub use session::OnCluster;
+pub use session::{DataCommand, OnCluster, Session};
 pub use tables::Tables;
 
 /// The help below the options of commands that take keys.
