@@ -9,6 +9,7 @@ use crate::granule::GranuleId;
 use crate::message::{MessageBody, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
 use crate::ownership::{Ownership, Ticket, Want};
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::read_only::Reader;
 use crate::record::{OwnershipTs, RequestKind};
 use crate::recovery::{Barrier, DirectoryCopies};
@@ -108,7 +109,7 @@ impl ZeusNode {
             return;
         }
         let was_out = view.has_lost(self.node, &self.view);
-        if was_out {
+        if was_out && !self.options.bugs.has(ZeusPlantedBug::KeepAfterRemoval) {
             self.forget();
         }
         let earlier = std::mem::replace(&mut self.view, view);
@@ -146,10 +147,10 @@ impl ZeusNode {
     /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
     pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
         self.now = now;
-        if message.epoch != self.view.epoch
-            || !self.view.is_live(from)
-            || !self.view.is_live(self.node)
-        {
+        let is_old = message.epoch < self.view.epoch;
+        let is_heard = message.epoch == self.view.epoch
+            || (is_old && self.options.bugs.has(ZeusPlantedBug::HearOldEpoch));
+        if !is_heard || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
             return;
         }
@@ -343,7 +344,11 @@ impl ZeusNode {
     /// If it writes nothing, or there is no such worker.
     pub fn commit(&mut self, now: Time, commit: LocalCommit) -> Result<Slot, CommitRefusal> {
         self.now = now;
+        let (worker, tag) = (commit.worker, commit.tag);
         let slot = self.pipelines.commit(scope!(self), &mut self.ownership, commit)?;
+        if self.options.bugs.has(ZeusPlantedBug::ReplyAtLocalCommit) {
+            self.validated.push(Validated { worker, slot, tag });
+        }
         self.finish();
         Ok(slot)
     }
@@ -351,8 +356,10 @@ impl ZeusNode {
     /// The node's granules as a read-only transaction sees them at this time.
     #[must_use]
     pub fn reader(&self, now: Time) -> Reader<'_> {
-        let has_lease = now < self.lease_end && self.view.is_live(self.node);
-        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease }
+        let bugs = self.options.bugs;
+        let has_lease = now < self.lease_end && self.view.is_live(self.node)
+            || bugs.has(ZeusPlantedBug::ReadWithoutLease);
+        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease, bugs }
     }
 
     /// The transactions that were validated since this was asked last.

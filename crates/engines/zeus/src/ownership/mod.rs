@@ -51,6 +51,9 @@ use std::time::Duration;
 pub(crate) trait PendingSlots {
     /// Whether a pending slot of this node has read or written the granule.
     fn touches(&self, granule: &GranuleId) -> bool;
+
+    /// Whether a pending slot of this node has written the granule.
+    fn writes(&self, granule: &GranuleId) -> bool;
 }
 
 /// How often things have happened at a node.

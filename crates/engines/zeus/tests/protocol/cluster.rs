@@ -4,12 +4,13 @@ use crate::checks;
 use crate::show::show;
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Epoch, NodeId, TableId, Time};
 use shoal_zeus::commit::Validated;
 use shoal_zeus::{
     Directory, Effect, GranuleId, GranuleLayout, Placement, TableGranules, View, ZeusMessage,
-    ZeusNode, ZeusOptions,
+    ZeusNode, ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub struct Cluster {
     pub violation: Option<String>,
     placement: Placement,
     workers: u32,
+    options: ZeusOptions,
 }
 
 /// The granule whose keys begin with this.
@@ -52,7 +54,7 @@ pub fn granule(name: &str) -> GranuleId {
 
 impl Cluster {
     /// Nodes of which the first three are the directory of the one shard; they know the first epoch.
-    pub fn new(nodes: u32, workers: u32) -> Cluster {
+    pub fn new(nodes: u32, workers: u32, bugs: PlantedBugs<ZeusPlantedBug>) -> Cluster {
         let names = |count: u32| (0..count).map(|node| format!("n{node}"));
         let builder = Topology::builder().workers(workers).datacenter("d");
         let builder = names(nodes).fold(builder, |builder, name| builder.node(name, "d"));
@@ -76,6 +78,7 @@ impl Cluster {
             violation: None,
             placement,
             workers,
+            options: ZeusOptions { bugs, ..ZeusOptions::default() },
         };
         for node in (0..nodes).map(NodeId) {
             let new = cluster.empty(node);
@@ -86,7 +89,7 @@ impl Cluster {
 
     fn empty(&self, node: NodeId) -> ZeusNode {
         let seed = u64::from(node.0);
-        ZeusNode::new(node, self.workers, self.placement.clone(), ZeusOptions::default(), seed)
+        ZeusNode::new(node, self.workers, self.placement.clone(), self.options, seed)
     }
 
     /// The time on a node's clock.

@@ -18,6 +18,7 @@
 use crate::cluster::{Cluster, Delivery, T, granule};
 use crate::show::show;
 use bytes::Bytes;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
 use shoal_types::{NodeId, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
@@ -240,7 +241,8 @@ fn run(commands: &str) -> String {
         if line.starts_with("cluster") {
             let words = Words::of(line);
             let nodes: u32 = words.named("nodes").expect("a number of nodes");
-            let mut cluster = Cluster::new(nodes, words.named("workers").unwrap_or(1));
+            let mut cluster =
+                Cluster::new(nodes, words.named("workers").unwrap_or(1), PlantedBugs::NONE);
             (0..nodes).for_each(|node| cluster.hear(NodeId(node)));
             cluster.settle();
             cluster.trace.clear();
