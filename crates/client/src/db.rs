@@ -56,7 +56,7 @@ impl Default for Options {
 pub struct Db {
     pool: Arc<Pool>,
     attempts_max: u32,
-    /// What can be called by name, if anything can.
+    /// The procedures that can be called by name.
     procedures: Option<Arc<Procedures>>,
 }
 
@@ -69,7 +69,7 @@ impl Db {
     /// An empty database in memory, with limits of your own.
     ///
     /// # Panics
-    /// If the system has no random numbers to give.
+    /// If the system has no randomness.
     pub fn with_options(options: Options) -> Db {
         let store = Store::new(shoal_store::Options {
             transactions_max: options.transactions_max,
@@ -184,7 +184,8 @@ impl Db {
         }
     }
 
-    /// Runs `body` once, and commits it. What stopped it stands inside; an error outside says that it did not begin.
+    /// Runs `body` once, and commits it. The inner result is that of the attempt; an error outside means that
+    /// it did not begin.
     #[inline]
     fn attempt<T>(
         &self,
@@ -260,10 +261,11 @@ impl Db {
     }
 }
 
-/// A seed that authors of keys cannot know, for the hash by which transactions find their writes.
+/// A random seed of the hash by which transactions find their writes, so that keys cannot be chosen to
+/// collide.
 fn hash_seed() -> u64 {
     let mut bytes = [0; 8];
-    SystemRandom::new().fill(&mut bytes).expect("the system gives random numbers");
+    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
     u64::from_le_bytes(bytes)
 }
 

@@ -13,10 +13,11 @@
 
 use crate::clock::SystemClock;
 use crate::config::{NetworkConfig, NetworkConfigError};
-use crate::connection::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
+use crate::connection_queue::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
 use crate::counters::LoopCounters;
 use crate::frame::FrameKind;
 use crate::listener;
+use crate::loop_connections::LoopConnections;
 use crate::loop_state::{LoopArrival, LoopState};
 use crate::loop_timer::LoopTimer;
 use crate::mailbox::{HandedOverConnections, Handle, HandleShared, LoopMailbox, NetworkControl};
@@ -43,29 +44,30 @@ use tokio::task::spawn_local;
 
 /// What a loop drives: a state machine that does no I/O itself.
 pub trait Core: 'static {
-    /// What others of this process may ask of it.
+    /// The commands that other threads of the process may send.
     type Command: Send + 'static;
 
-    /// Takes one input, and leaves in `out` what is to be sent because of it.
+    /// Handles one input, and leaves in `out` what is to be sent because of it.
     fn step(&mut self, now: Time, input: CoreInput<Self::Command>, out: &mut Outbox);
 
-    /// A turn ends in which something happened: the last moment to say what is to be sent with the rest.
+    /// A turn in which something happened ends: the last call in which `out` is sent with the rest.
     fn end_turn(&mut self, now: Time, out: &mut Outbox) {
         let _ = (now, out);
     }
 }
 
-/// While there is always something to do, sockets are looked at after so many tasks have run: a few turns.
-/// Fewer would cost a system call each time, more would make quiet connections wait for busy ones.
+/// While the loop is busy, sockets are polled after so many tasks have run: a few turns. Fewer would cost a
+/// system call each time, more would make idle connections wait for busy ones.
 const TASKS_BETWEEN_POLLS: u32 = 8;
 
-/// What is due so soon is waited for awake: to set the timer, to sleep and to be woken takes longer.
+/// What is due within this time is waited for by spinning: to set the timer, to sleep and to be woken takes
+/// longer.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// What it was told makes no sense.
+    /// Its configuration is invalid.
     #[error("configuration: {0}")]
     Config(#[from] NetworkConfigError),
     /// The system refuses something.
@@ -73,7 +75,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// A worker's core panicked: the node is over.
+/// A worker's core panicked, and the node has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("worker {0} panicked")]
 pub struct Panicked(pub WorkerId);
@@ -86,9 +88,9 @@ pub struct Network<M> {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// Listens, so that the address is known before the node is there.
+/// Binds a listening socket, so that the address is known before the node starts.
 pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
-    // The standard library lets a restarted process have its address again at once.
+    // The standard library sets `SO_REUSEADDR`: a restarted process can bind its address at once.
     TcpListener::bind(address)
 }
 
@@ -148,7 +150,7 @@ impl<M: Send + 'static> Network<M> {
         &self.handle
     }
 
-    /// Waits until the loops have ended: they were stopped, or one panicked, which ends the others.
+    /// Waits until the loops have ended: because they were stopped, or one panicked, which ends the others.
     pub fn join(mut self) -> Result<(), Panicked> {
         self.wait()
     }
@@ -169,12 +171,12 @@ impl<M> Network<M> {
 impl<M> Drop for Network<M> {
     fn drop(&mut self) {
         self.handle.stop();
-        // A panic has been shown by its own thread.
+        // A panic was reported by its own thread.
         let _ = self.wait();
     }
 }
 
-/// A node without one of its workers is no node.
+/// A node does not run without one of its workers.
 struct StopAllOnDrop<M>(Handle<M>);
 
 impl<M> Drop for StopAllOnDrop<M> {
@@ -210,18 +212,20 @@ fn run<C: Core>(
         .build_local(LocalOptions::default())?;
     let counters = &handle.0.counters[worker.0 as usize];
     let loop_state = LoopState::new(config, worker, handle.0.clock, counters);
+    let connections = LoopConnections::new(Rc::clone(&loop_state));
     let ended = runtime.block_on(async {
         if let Some(listener) = listener {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let handed_over =
                 handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.handed_over));
             let handed_over: Vec<Arc<HandedOverConnections>> = handed_over.collect();
-            spawn_local(listener::listen(Rc::clone(&loop_state), listener, handed_over.into()));
+            spawn_local(listener::listen(Rc::clone(&connections), listener, handed_over.into()));
         }
         let loop_timer = LoopTimer::new(loop_state.clock)?;
         let mut turner = EventLoop {
             core: build(handle),
             loop_state,
+            connections,
             handle,
             out: Outbox::new(),
             passed: VecDeque::new(),
@@ -251,6 +255,7 @@ fn run<C: Core>(
 struct EventLoop<'a, C: Core> {
     core: C,
     loop_state: Rc<LoopState>,
+    connections: Rc<LoopConnections>,
     handle: &'a Handle<C::Command>,
     out: Outbox,
     /// What was taken of the frames that other workers passed on, and the core has not been given.
@@ -264,11 +269,11 @@ impl<C: Core> EventLoop<'_, C> {
     fn start(&mut self) {
         for peer in &self.loop_state.config.peers {
             let link = PeerLink::start(&self.loop_state, peer.clone());
-            self.loop_state.links.borrow_mut().insert(peer.node, link);
+            self.connections.links.borrow_mut().insert(peer.node, link);
         }
         self.step(CoreInput::Started);
         self.end_turn();
-        // What was left before the waker was listened to.
+        // Inputs may have been left before the waker was registered.
         self.loop_state.has_mail.set(true);
     }
 
@@ -277,7 +282,7 @@ impl<C: Core> EventLoop<'_, C> {
         self.loop_state.remember(cx.waker());
         while let Poll::Ready(gone) = self.loop_timer.poll(cx) {
             gone?;
-            self.loop_state.counters.alarms.add(1);
+            self.loop_state.counters.timer_fires.add(1);
         }
         let began = self.loop_state.clock.now();
         let mut is_busy = self.take_mail();
@@ -295,9 +300,9 @@ impl<C: Core> EventLoop<'_, C> {
         if self.loop_state.has_mail.get() || !self.loop_state.inbox.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
-        let due = self.loop_state.links.borrow().values().filter_map(|link| link.due()).min();
+        let due = self.connections.links.borrow().values().filter_map(|link| link.due()).min();
         match self.timer.into_iter().chain(due).min() {
-            // Often over by now: the core said when the turn began.
+            // Often in the past: the core asked for it at the beginning of the turn.
             Some(next) if next <= self.loop_state.clock.now() + SPIN => cx.waker().wake_by_ref(),
             Some(next) => self.loop_timer.set(next)?,
             None => {}
@@ -309,7 +314,7 @@ impl<C: Core> EventLoop<'_, C> {
         self.core.step(self.loop_state.clock.now(), input, &mut self.out);
     }
 
-    /// What came from other threads.
+    /// Handles what other threads have left.
     fn take_mail(&mut self) -> bool {
         if !self.loop_state.has_mail.replace(false) {
             return false;
@@ -323,17 +328,17 @@ impl<C: Core> EventLoop<'_, C> {
             let Ok(socket) = tokio::net::TcpStream::from_std(accepted_connection.socket) else {
                 continue;
             };
-            let loop_state = Rc::clone(&self.loop_state);
+            let connections = Rc::clone(&self.connections);
             let receive = |number| {
                 listener::receive(
-                    loop_state,
+                    connections,
                     number,
                     socket,
                     accepted_connection.preamble,
                     accepted_connection.address,
                 )
             };
-            self.loop_state.meet(receive);
+            self.connections.authenticate(receive);
         }
         let (commands, has_more) =
             mailbox.take_commands(self.loop_state.config.limits.turn_frames_max);
@@ -352,7 +357,7 @@ impl<C: Core> EventLoop<'_, C> {
         is_busy
     }
 
-    /// What other workers passed on, as much as one turn may take.
+    /// Handles frames that other workers passed on, as many as one turn may take.
     fn take_passed(&mut self, began: Time) -> bool {
         let is_busy = !self.passed.is_empty();
         while let Some(PassedFrame { from, payload, arrived }) = self.passed.pop_front() {
@@ -371,20 +376,21 @@ impl<C: Core> EventLoop<'_, C> {
     }
 
     fn control(&mut self, control: NetworkControl) {
-        let loop_state = &self.loop_state;
+        let (loop_state, connections) = (&self.loop_state, &self.connections);
         match control {
             NetworkControl::SetPeer(peer) => {
-                let known = loop_state.links.borrow().get(&peer.node).map(|link| link.peer.clone());
+                let known =
+                    connections.links.borrow().get(&peer.node).map(|link| link.peer.clone());
                 if peer.node == loop_state.host.node || known.as_ref() == Some(&peer) {
                     return;
                 }
-                loop_state.forget_peer(peer.node);
+                connections.forget_peer(peer.node);
                 let link = PeerLink::start(loop_state, peer.clone());
-                loop_state.links.borrow_mut().insert(peer.node, link);
+                connections.links.borrow_mut().insert(peer.node, link);
             }
-            NetworkControl::RemovePeer(node) => loop_state.forget_peer(node),
+            NetworkControl::RemovePeer(node) => connections.forget_peer(node),
             NetworkControl::SetLinkFaults(node, link_faults) => {
-                let links = loop_state.links.borrow();
+                let links = connections.links.borrow();
                 let meant = |link: &&Rc<PeerLink>| node.is_none_or(|node| link.peer.node == node);
                 links
                     .values()
@@ -394,9 +400,9 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// What was waited for: held frames that have come far enough, and the core's timer.
+    /// Handles what is due: delayed frames whose time has come, and the core's timer.
     fn take_due(&mut self, now: Time) -> bool {
-        self.loop_state
+        self.connections
             .links
             .borrow()
             .values()
@@ -409,7 +415,7 @@ impl<C: Core> EventLoop<'_, C> {
         true
     }
 
-    /// What has arrived, as much as one turn may take.
+    /// Handles what has arrived, as much as one turn may take.
     fn take_inbox(&mut self, began: Time) -> bool {
         let limits = &Arc::clone(&self.loop_state.config).limits;
         for taken in 0..limits.turn_frames_max {
@@ -426,7 +432,7 @@ impl<C: Core> EventLoop<'_, C> {
         true
     }
 
-    /// What the core is told of an arrival.
+    /// The core's input for an arrival.
     fn input(&self, arrival: LoopArrival) -> Option<CoreInput<C::Command>> {
         match arrival {
             LoopArrival::PeerUp { node, instance, version } => {
@@ -440,7 +446,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// What the core is told of a frame that was read: nothing, if it does not count or is for another worker.
+    /// The core's input for a frame that was read; none if the frame is dropped or is for another worker.
     fn read_input(
         &self,
         channel: &ConnectionQueue,
@@ -449,14 +455,14 @@ impl<C: Core> EventLoop<'_, C> {
         arrived: Time,
     ) -> Option<CoreInput<C::Command>> {
         channel.taken(frame.len());
-        if !channel.is_told(&self.loop_state) {
+        if !channel.is_told(self.loop_state.config.identity.get()) {
             channel.close(CloseReason::Identified);
             self.loop_state.note_drop(DropReason::Unidentified, 1);
             return None;
         }
         match channel.origin {
             ConnectionOrigin::PeerIn(node) => {
-                let links = self.loop_state.links.borrow();
+                let links = self.connections.links.borrow();
                 if links.get(&node).is_some_and(|link| link.is_cut_from()) {
                     self.loop_state.note_drop(DropReason::Cut, 1);
                     return None;
@@ -474,7 +480,7 @@ impl<C: Core> EventLoop<'_, C> {
                 }
                 Some(CoreInput::FromPeer { from, frame, arrived })
             }
-            // Who was closed has nothing to say any more.
+            // Frames of a closed client are dropped.
             ConnectionOrigin::Client(client) => {
                 let input = CoreInput::FromClient { client, frame, arrived };
                 (!channel.is_ending()).then_some(input)
@@ -486,30 +492,30 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// Does what the core wanted in this turn.
+    /// Performs what the core left in its outbox in this turn.
     fn end_turn(&mut self) {
         let now = self.loop_state.clock.now();
         self.core.end_turn(now, &mut self.out);
-        let loop_state = &self.loop_state;
+        let (loop_state, connections) = (&self.loop_state, &self.connections);
         for output in self.out.drain() {
             match output {
                 CoreOutput::ToPeer(node, payload) => {
                     let delivery = PeerDelivery::InOrder(None);
-                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                    to_peer(connections, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToPeerUrgent(node, payload) => {
                     let delivery = PeerDelivery::Urgent;
-                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                    to_peer(connections, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToWorker(to, payload) => {
-                    to_worker(loop_state, self.handle, now, (to, payload));
+                    to_worker(connections, self.handle, now, (to, payload));
                 }
-                CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
+                CoreOutput::ToClient(client, frame) => to_client(connections, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),
                 CoreOutput::CloseClient(client, reason) => {
-                    let channel = loop_state.clients.borrow().get(&client).map(Rc::clone);
+                    let channel = connections.clients.borrow().get(&client).map(Rc::clone);
                     if let Some(channel) = channel.filter(|channel| !channel.is_ending()) {
-                        channel.push(loop_state, FrameKind::Bye, reason.into());
+                        loop_state.queue(&channel, FrameKind::Bye, reason.into());
                         channel.close_drained(CloseReason::Asked);
                     }
                 }
@@ -531,8 +537,9 @@ fn fits(loop_state: &LoopState, frame: &Bytes) -> bool {
     fits
 }
 
-fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, peer_frame: PeerFrame) {
-    let links = loop_state.links.borrow();
+fn to_peer(connections: &LoopConnections, now: Time, node: NodeId, peer_frame: PeerFrame) {
+    let loop_state = &connections.loop_state;
+    let links = connections.links.borrow();
     let Some(link) = links.get(&node) else {
         return loop_state.note_drop(DropReason::UnknownPeer, 1);
     };
@@ -543,11 +550,12 @@ fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, peer_frame: PeerFram
 
 /// Sends a frame to another worker: over the connection of this worker's number, or within the node.
 fn to_worker<M>(
-    loop_state: &LoopState,
+    connections: &LoopConnections,
     handle: &Handle<M>,
     now: Time,
     (to, payload): (WorkerPlace, Bytes),
 ) {
+    let loop_state = &connections.loop_state;
     let host = &loop_state.host;
     let from = WorkerPlace { node: host.node, worker: host.worker };
     assert!(to != from, "{to} has nothing to send to itself");
@@ -561,7 +569,7 @@ fn to_worker<M>(
         return;
     }
     let delivery = PeerDelivery::InOrder((to.worker != from.worker).then_some(to.worker));
-    to_peer(loop_state, now, to.node, PeerFrame { payload, delivery });
+    to_peer(connections, now, to.node, PeerFrame { payload, delivery });
 }
 
 /// Passes a frame to another worker of this node, where it may be lost.
@@ -575,16 +583,17 @@ fn pass<M>(loop_state: &LoopState, handle: &Handle<M>, receiver: WorkerId, frame
     loop_state.note_drop(reason, 1);
 }
 
-fn to_client(loop_state: &LoopState, client: ConnectedClient, frame: Bytes) {
-    let clients = loop_state.clients.borrow();
+fn to_client(connections: &LoopConnections, client: ConnectedClient, frame: Bytes) {
+    let loop_state = &connections.loop_state;
+    let clients = connections.clients.borrow();
     let Some(channel) = clients.get(&client).filter(|channel| !channel.is_ending()) else {
         return loop_state.note_drop(DropReason::UnknownClient, 1);
     };
     if !fits(loop_state, &frame) {
-        // It waits for this one: a client is never left without an answer and a connection.
+        // The client waits for this frame: a connection never stays open without an answer.
         return channel.close(CloseReason::TooLong);
     }
-    channel.push(loop_state, FrameKind::Data, frame);
+    loop_state.queue(channel, FrameKind::Data, frame);
     if channel.queued_bytes() > loop_state.config.limits.client_queue_bytes_max {
         channel.close(CloseReason::FellBehind);
     }

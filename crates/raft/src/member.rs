@@ -1,10 +1,12 @@
 //! The members of the log: volumes, not nodes.
 
-use crate::config::Number;
 use shoal_types::NodeId;
 use shoal_types::wire::{Coded, Short};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// The library's number of a replica: see [`LogMember`].
+pub type Number = u64;
 
 /// What one replica keeps of the log, from when it is made until it is lost. Drawn by chance when it is made; only
 /// for equality.

@@ -1,10 +1,12 @@
 //! One replica of the log: its start, and the side that the manager's owner holds.
 
-use crate::config::{self, Entry, Number, Raft, RaftOptions};
+use crate::config::{self, Entry, Raft, RaftOptions};
+use crate::counters::CounterCells;
 use crate::handle::RaftHandle;
 use crate::leadership_evidence::LeadershipEvidence;
-use crate::member::{LogMember, Volume};
+use crate::member::{LogMember, Number, Volume};
 use crate::network::{ReplicaNetwork, Transport};
+use crate::stopped::Stopped;
 use crate::storage::RaftStorage;
 use crate::store::{self, Committed, CommittedMachine, LogStore};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
@@ -14,58 +16,8 @@ use shoal_types::{NodeId, Time, wire};
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use thiserror::Error;
+use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, watch};
-
-/// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the manager's log has stopped on {node}: {reason}")]
-pub struct Stopped {
-    /// The node that hosts the replica.
-    pub node: NodeId,
-    /// The failure of storage, or the error of the library, in words.
-    pub reason: String,
-}
-
-impl Stopped {
-    pub(crate) fn new(node: NodeId, reason: &dyn Display) -> Stopped {
-        Stopped { node, reason: reason.to_string() }
-    }
-}
-
-/// What a replica has dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RaftCounters {
-    /// Requests and answers that no correct replica sends.
-    pub malformed: u64,
-    /// Requests for another replica, or for another volume of this node.
-    pub misdirected: u64,
-    /// Proposals that were too long, or too many at once.
-    pub proposals_dropped: u64,
-    /// Snapshots that were too long to be sent to a replica that needs one.
-    pub snapshots_too_long: u64,
-}
-
-/// The same, while it is counted.
-#[derive(Debug, Default)]
-pub struct CounterCells {
-    pub malformed: AtomicU64,
-    pub misdirected: AtomicU64,
-    pub proposals_dropped: AtomicU64,
-    pub snapshots_too_long: AtomicU64,
-}
-
-impl CounterCells {
-    pub fn counters(&self) -> RaftCounters {
-        RaftCounters {
-            malformed: self.malformed.load(Ordering::Relaxed),
-            misdirected: self.misdirected.load(Ordering::Relaxed),
-            proposals_dropped: self.proposals_dropped.load(Ordering::Relaxed),
-            snapshots_too_long: self.snapshots_too_long.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// The replica's side for the owner of a `Manager<Mailbox>`.
 ///

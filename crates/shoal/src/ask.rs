@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
     /// It does not let us in.
-    #[error("{address}: the node refuses: {why}")]
+    #[error("{address}: {}", ConnectError::Refused(*.why))]
     Refused {
         /// Where it is.
         address: String,

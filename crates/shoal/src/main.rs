@@ -8,6 +8,7 @@ mod duration;
 mod inside;
 mod literal;
 mod local;
+mod loss_sentence;
 mod losses;
 mod managers;
 mod procedures;

@@ -62,7 +62,7 @@ impl ManagersOverview {
         let latest = answered().max_by_key(|status| status.managers_version);
         let version = latest.map_or(0, |status| status.managers_version);
         let members = latest.map(|status| status.managers.clone()).unwrap_or_default();
-        let leader = leader(answered());
+        let leader = report.managers_leader();
         let rows =
             report.topology.nodes().iter().zip(&report.nodes).filter_map(|(node, status)| {
                 let is_member = members.contains(&node.id.0);
@@ -145,12 +145,6 @@ impl ManagersOverview {
 
 fn is_up_to_date(status: &Result<NodeStatus, String>, version: u64) -> bool {
     status.as_ref().is_ok_and(|status| status.managers_version == version)
-}
-
-/// The node whose manager leads, by the manager that knows most.
-pub(crate) fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
-    let managers = answered.filter_map(|status| status.manager.as_ref());
-    managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
 }
 
 /// Why a manager is not replaced: what happened, and what to do.
@@ -285,7 +279,7 @@ impl ManagerReplacement {
     /// Who leads, by what the nodes say.
     async fn leader(&self) -> Option<NodeId> {
         let report = StatusReport::gather(&self.addresses, &self.access).await.ok()?;
-        leader(report.nodes.iter().flatten()).map(NodeId)
+        report.managers_leader().map(NodeId)
     }
 
     async fn ask(

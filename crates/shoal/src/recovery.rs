@@ -2,9 +2,9 @@
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
-use crate::losses::listed;
 use crate::managers::{ChangeError, ReplacementEnd};
 use crate::report::StatusReport;
+use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;

@@ -3,10 +3,9 @@
 use crate::local::InProcessCluster;
 use crate::report;
 use bytes::Bytes;
-use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
-use shoal_types::{Call, Database, Result, TableId};
-use std::collections::BTreeMap;
+use shoal_types::{Call, Counted, Database, Result, TableId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ pub struct RemoteDatabase {
     runtime: Arc<Runtime>,
     own: Option<Arc<InProcessCluster>>,
     addresses: Vec<String>,
+    access: Access,
 }
 
 impl RemoteDatabase {
@@ -35,6 +35,7 @@ impl RemoteDatabase {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
+        let access = options.access.clone();
         let cluster = runtime.block_on(Db::connect_with(addresses, options));
         let cluster = cluster.map_err(|error| error.to_string())?;
         Ok(RemoteDatabase {
@@ -42,6 +43,7 @@ impl RemoteDatabase {
             runtime: Arc::new(runtime),
             own,
             addresses: addresses.to_vec(),
+            access,
         })
     }
 
@@ -69,10 +71,10 @@ impl Database for RemoteDatabase {
     }
 
     /// The sum over all workers that say so.
-    fn counted(&self) -> BTreeMap<String, u64> {
+    fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),
-            None => self.runtime.block_on(report::counted(&self.addresses)),
+            None => self.runtime.block_on(report::counted(&self.addresses, &self.access)),
         }
     }
 

@@ -65,7 +65,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 33] = [
+    let cases: [(&[&str], &str); 35] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["get", "kv", "(\"users\", 42"], "character 1: the tuple has no end: write )"),
         (&["put", "kv", "x00ff", "1"], "whose quotes the shell has removed"),
@@ -82,6 +82,8 @@ fn mistakes_are_named() {
         (&["bench", "micro", "--local", "--regions", "/dev/null"], "there is no datacenter"),
         (&["bench", "micro", "--local", "--regions", "tiga", "--wan", "5ms"], "--wan: these"),
         (&["bench", "micro", "--region", "finland"], "--local or --connect"),
+        (&["bench", "micro", "--authorities", "ca.pem"], "--connect; add its address"),
+        (&["local", "--table", "a:list"], "NAME:hash or NAME:range"),
         (&["bench", "micro", "--duration", "10"], "a unit is missing"),
         (&["bench", "micro", "--duration", "0s"], "longer than nothing"),
         (&["bench", "micro", "--rate", "-5"], "-5"),

@@ -220,7 +220,7 @@ fn character_length(rest: &str) -> Option<usize> {
 
 /// The code before the unit tests, which stand at the end of a file.
 fn without_unit_tests(code: &str) -> &str {
-    code.split("#[cfg(test)]\nmod tests {").next().unwrap_or(code)
+    code.split("\nmod tests {").next().unwrap_or(code)
 }
 
 /// The crates that `house` may use: those the plan names, and those that they may use.

@@ -200,7 +200,7 @@ pub fn all(engine: &str) -> Vec<PlantedBugCase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::ENGINES;
+    use crate::engines::ENGINES;
 
     #[test]
     fn every_bug_is_planted_somewhere() {

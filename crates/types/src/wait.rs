@@ -36,6 +36,9 @@ pub enum Awaited {
     /// A session under which procedures are called.
     #[coded(tag = 4)]
     CallSession,
+    /// That a table is created, or dropped.
+    #[coded(tag = 5)]
+    TableChange,
 }
 
 /// Why an answer did not come.
@@ -101,6 +104,7 @@ impl fmt::Display for Awaited {
             Awaited::Commit => "the outcome of a commit",
             Awaited::Call => "the outcome of a call",
             Awaited::CallSession => "a session for calls",
+            Awaited::TableChange => "a change of tables",
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// No address led to a node that told where everything is. Says what happened at each.
+/// No node was reached at any of these addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConnectError {
-    /// Addresses, and what happened there.
+    /// The addresses, and the error at each.
     pub tried: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of the cluster: replacements of replicas, tables, and the shard map.
+//! Changes of the cluster: replacements of replicas, and the shard map. Those of tables are in `tables.rs`.
 //!
 //! ```text
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
@@ -9,96 +9,19 @@
 //! epoch serves all shards that are ready by then. If the incoming voter leads as a learner meanwhile, it
 //! continues to lead, and reports itself as caught up when it has prepared.
 
-use super::command::{ClusterChange, Incarnation, LeadershipClaim};
+use super::command::{ClusterChange, LeadershipClaim};
 use super::configuration::{Assignment, Move};
-use super::state_machine::{Applied, NodeState, ShardState, StateMachine};
-use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
-use shoal_types::wire::Coded;
+use super::ids::{Ask, Incarnation};
+use super::refusal::ChangeRefusal;
+use super::state_machine::{Applied, NodeState, Replacement, ShardState, StateMachine};
+use crate::topology::{Partitioning, REPLICAS_MAX, Table, Topology};
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
-use thiserror::Error;
-
-/// Why a change was refused. Nothing has changed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ChangeRefusal {
-    /// No shard has this number.
-    #[error("there is no shard {0}; they count from 0")]
-    NoShard(ShardId),
-    /// No node has this number.
-    #[error("there is no node {0}; name one of the topology")]
-    NoNode(NodeId),
-    /// No table has this number.
-    #[error("there is no table {0}; create it first")]
-    NoTable(TableId),
-    /// The outgoing node has no replica.
-    #[error("{node} holds no replica of {shard}; name one that does")]
-    HoldsNone {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as outgoing.
-        node: NodeId,
-    },
-    /// The incoming node has a replica of the shard already.
-    #[error("{node} holds a replica of {shard} already; name one that does not")]
-    Holds {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as incoming.
-        node: NodeId,
-    },
-    /// The outgoing node leads the shard.
-    #[error("{node} leads {shard}; stop it and let another be appointed first")]
-    Leads {
-        /// The shard whose replica was to be replaced.
-        shard: ShardId,
-        /// The node that was named as outgoing, and leads.
-        node: NodeId,
-    },
-    /// The shard has lost nothing.
-    #[error(
-        "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
-    )]
-    HasMajority(ShardId),
-    /// The engine cannot continue after a loss.
-    #[error(
-        "the engine of this cluster cannot go on without what the majority of {0} held: start voters of {0} that have it in memory"
-    )]
-    LossUnsupported(ShardId),
-    /// No live replica has its memory.
-    #[error("no live replica of {0} remembers anything; start those that do")]
-    NoSurvivor(ShardId),
-    /// There would be too many replicas meanwhile.
-    #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
-    TooManyReplicas(ShardId),
-    /// Another table has the name.
-    #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
-    TableExists(String),
-    /// The table or its partitioning is invalid.
-    #[error("{0}")]
-    Invalid(#[from] TopologyError),
-    /// Another move is in progress; there is one at a time.
-    #[error("{0} is being moved; end or cancel that first")]
-    MoveUnderWay(TableId),
-    /// The table is not being moved.
-    #[error("{0} is not being moved; begin that first")]
-    NoMove(TableId),
-    /// A former epoch is not settled yet.
-    #[error("a former epoch is not settled yet; ask again when it is")]
-    Unsettled,
-}
-
-/// A voter that another node is to replace.
-#[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub(super) struct Replacement {
-    pub(super) outgoing: NodeId,
-    incoming: NodeId,
-    /// Whether the incoming node is a learner only for this replacement.
-    added: bool,
-}
 
 impl StateMachine {
     pub(super) fn on_change(
         &mut self,
+        ask: Ask,
         change: &ClusterChange,
         effects: &mut Vec<Applied>,
     ) -> Result<(), ChangeRefusal> {
@@ -115,7 +38,7 @@ impl StateMachine {
             ClusterChange::AcceptLoss { shard, number, at_s } => {
                 self.on_accept_loss(*shard, *number, *at_s, effects)
             }
-            ClusterChange::CreateTable { name, partitioning } => self.on_create(name, partitioning),
+            ClusterChange::Table(change) => self.on_table_change(ask, change, effects),
             ClusterChange::BeginMove { table, partitioning } => {
                 self.on_begin_move(*table, partitioning, effects)
             }
@@ -237,17 +160,6 @@ impl StateMachine {
         chosen
     }
 
-    fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), ChangeRefusal> {
-        if let Some(table) = self.topology.table(name) {
-            let exists = &self.topology.tables()[table.0 as usize];
-            let same = exists.partitioning() == partitioning;
-            return if same { Ok(()) } else { Err(ChangeRefusal::TableExists(name.to_owned())) };
-        }
-        let mut tables = self.tables();
-        tables.push((name.to_owned(), partitioning.clone()));
-        self.install(tables)
-    }
-
     fn on_begin_move(
         &mut self,
         table: TableId,
@@ -273,9 +185,10 @@ impl StateMachine {
         if self.settled.0 + 1 < moving.begun.0 {
             return Err(ChangeRefusal::Unsettled);
         }
-        let tables = self.with_partitioning(table, &moving.partitioning)?;
+        self.topology = Arc::new(self.with_partitioning(table, &moving.partitioning)?);
         self.moving = None;
-        self.install(tables)
+        self.changed = true;
+        Ok(())
     }
 
     fn check_moving(&self, table: TableId) -> Result<(), ChangeRefusal> {
@@ -283,28 +196,25 @@ impl StateMachine {
         if moves { Ok(()) } else { Err(ChangeRefusal::NoMove(table)) }
     }
 
-    fn tables(&self) -> Vec<(String, Partitioning)> {
-        let plan = |table: &Table| (table.name().to_owned(), table.partitioning().clone());
+    /// The tables, by their ids.
+    pub(super) fn tables(&self) -> Vec<(TableId, (String, Partitioning))> {
+        let plan =
+            |table: &Table| (table.id(), (table.name().to_owned(), table.partitioning().clone()));
         self.topology.tables().iter().map(plan).collect()
     }
 
-    /// The tables, with one of them divided otherwise, if that is valid.
+    /// The topology, with one of its tables divided otherwise, if that is valid.
     fn with_partitioning(
         &self,
         table: TableId,
         partitioning: &Partitioning,
-    ) -> Result<Vec<(String, Partitioning)>, ChangeRefusal> {
+    ) -> Result<Topology, ChangeRefusal> {
         let mut tables = self.tables();
-        let (_, moved) = tables.get_mut(table.0 as usize).ok_or(ChangeRefusal::NoTable(table))?;
+        let moved = tables.iter_mut().find(|(id, _)| *id == table);
+        let (_, (_, moved)) = moved.ok_or(ChangeRefusal::NoTable(table))?;
         moved.clone_from(partitioning);
-        (*self.topology).clone().with_tables(tables.clone())?;
-        Ok(tables)
-    }
-
-    fn install(&mut self, tables: Vec<(String, Partitioning)>) -> Result<(), ChangeRefusal> {
-        self.topology = Arc::new((*self.topology).clone().with_tables(tables)?);
-        self.changed = true;
-        Ok(())
+        let next = self.topology.tables().next();
+        Ok((*self.topology).clone().with_numbered_tables(tables, next)?)
     }
 }
 

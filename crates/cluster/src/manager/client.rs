@@ -3,21 +3,26 @@
 //!
 //! A node that restarts knows nothing of its former process; the manager sends it the state.
 
-use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
-use super::configuration::{Configuration, Revision};
+use super::command::{LeadershipClaim, TableChange};
+use super::configuration::Configuration;
 use super::epoch_end::FinalEnds;
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
-use super::recovery::{Generation, HeardEpochs, Recollection};
+use super::recovery::{HeardEpochs, Recollection};
 use super::request::ManagerRequest;
 use super::state_machine::CLOSING_MAX;
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Rejected, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most heartbeats whose answer is awaited. An older one would grant a lease that has ended.
 const HEARTBEATS_MAX: usize = 256;
+
+/// The most changes of tables that are repeated at a time. Another one takes the place of the oldest, which its client asks
+/// for again.
+const TABLE_REQUESTS_MAX: usize = 64;
 
 /// An event for a node's manager client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +31,13 @@ pub enum ManagerClientEvent {
     Received(ToNode),
     /// The node's owner has the manager told something.
     Request(ManagerRequest),
+    /// A client asks for a change of tables. A repeat is legal.
+    ChangeTable {
+        /// The number of the request, which the client has drawn.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
+    },
     /// A manager that has lost the majority of the others asks what is remembered.
     Recall {
         /// The generation of managers that it is to begin.
@@ -57,6 +69,13 @@ pub enum ManagerClientEffect {
         /// How it ended on each shard.
         ends: FinalEnds,
     },
+    /// A change of tables is answered. The configuration that came before has it.
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, or dropped; or why not.
+        result: Result<TableId, Rejected>,
+    },
     /// This process has to end: another one is admitted, or it [is behind](ManagerClient::is_behind). It has
     /// no lease any more.
     Superseded,
@@ -73,6 +92,22 @@ struct RepeatedRequest {
     claim: LeadershipClaim,
     message: ToManager,
     again: Time,
+}
+
+/// A change of tables that a client has asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableRequest {
+    ask: Ask,
+    change: TableChange,
+    again: Time,
+    /// Its client has given up, or asks again.
+    until: Time,
+}
+
+impl TableRequest {
+    fn message(&self, incarnation: Incarnation) -> ToManager {
+        ToManager::ChangeTable { incarnation, ask: self.ask, change: self.change.clone() }
+    }
 }
 
 /// The subject of a pending message.
@@ -118,6 +153,8 @@ pub struct ManagerClient {
     granted: Option<(u64, Time)>,
     next_heartbeat: Time,
     pending: BTreeMap<RequestTopic, RepeatedRequest>,
+    /// Changes of tables without an answer, from the oldest.
+    table_requests: VecDeque<TableRequest>,
     /// The node's knowledge of shards whose majority is lost, and the epoch that began with each loss.
     known: BTreeMap<ShardId, (Epoch, Knowledge)>,
     timer: Option<Time>,
@@ -157,6 +194,7 @@ impl ManagerClient {
             granted: None,
             next_heartbeat: Time::ZERO,
             pending: BTreeMap::new(),
+            table_requests: VecDeque::new(),
             known: BTreeMap::new(),
             timer: None,
             bad_messages: 0,
@@ -183,6 +221,9 @@ impl ManagerClient {
         match event {
             ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
             ManagerClientEvent::Request(request) => self.on_request(now, request, effects),
+            ManagerClientEvent::ChangeTable { ask, change } => {
+                self.change_table(now, ask, change, effects);
+            }
             ManagerClientEvent::Recall { generation, pledges, heard } => {
                 self.recall(generation, pledges, heard, effects);
             }
@@ -244,6 +285,7 @@ impl ManagerClient {
             ("epochs whose end is not known", self.untold.len()),
             ("heartbeats without an answer", self.sent.len()),
             ("what the manager is to hear", self.pending.len()),
+            ("changes of tables without an answer", self.table_requests.len()),
         ]
     }
 
@@ -330,7 +372,52 @@ impl ManagerClient {
                     self.late_messages += 1;
                 }
             }
+            ToNode::TableChanged { ask, result } => self.on_table_changed(ask, result, effects),
         }
+    }
+
+    /// A client asks for a change of tables, now or once more. It gets lost where the node has not joined.
+    fn change_table(
+        &mut self,
+        now: Time,
+        ask: Ask,
+        change: TableChange,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        if self.incarnation == Incarnation(0) {
+            self.late_messages += 1;
+            return;
+        }
+        self.table_requests.retain(|request| request.ask != ask);
+        if self.table_requests.len() == TABLE_REQUESTS_MAX {
+            self.table_requests.pop_front();
+        }
+        let (again, until) = (now + self.options.retry_after, now + 8 * self.options.lease);
+        let request = TableRequest { ask, change, again, until };
+        effects.push(ManagerClientEffect::Send { message: request.message(self.incarnation) });
+        self.table_requests.push_back(request);
+    }
+
+    /// Takes the answer if the node's configuration has the change: where it comes later, the answer is asked for again.
+    fn on_table_changed(
+        &mut self,
+        ask: Ask,
+        result: Result<TableId, Rejected>,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let place = self.table_requests.iter().position(|request| request.ask == ask);
+        let tables = self.configuration.as_ref().map(|it| it.topology.tables());
+        let (Some(place), Some(tables)) = (place, tables) else {
+            self.late_messages += 1;
+            return;
+        };
+        let change = &self.table_requests[place].change;
+        if result.as_ref().is_ok_and(|table| !change.is_heard(*table, tables)) {
+            self.late_messages += 1;
+            return;
+        }
+        self.table_requests.remove(place);
+        effects.push(ManagerClientEffect::TableChanged { ask, result });
     }
 
     fn on_stranger(
@@ -594,6 +681,11 @@ impl ManagerClient {
             let message = ToManager::Heartbeat { instance, incarnation, round, granted, known };
             effects.push(ManagerClientEffect::Send { message });
             self.tell_known(effects);
+        }
+        self.table_requests.retain(|request| now < request.until);
+        for request in self.table_requests.iter_mut().filter(|request| request.again <= now) {
+            request.again = now + self.options.retry_after;
+            effects.push(ManagerClientEffect::Send { message: request.message(self.incarnation) });
         }
         for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {
             pending.again = now + self.options.retry_after;

@@ -11,7 +11,7 @@
 //! epoch counts: where epochs follow each other quickly, every shard always lacks some end. It is in again,
 //! by another new epoch, when it has reported how all closed epochs ended: by then its leader has prepared at
 //! a majority, and its former ends are durable. Where its majority is lost for good, an operator accepts
-//! that, and `loss.rs` determines how these epochs end.
+//! that, and `accept_loss.rs` determines how these epochs end.
 
 use super::command::LeadershipClaim;
 use super::epoch_end::{EpochEnd, FinalEnds};

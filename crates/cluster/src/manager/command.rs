@@ -1,38 +1,12 @@
 //! The commands of the managers' replicated log.
 
 use super::epoch_end::EpochEnd;
+use super::ids::{Ask, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Knowledge;
-use crate::topology::Partitioning;
+use crate::topology::{Partitioning, TableMap, TableStanding};
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
-use std::fmt;
-
-use super::Revision;
-
-macro_rules! number {
-    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
-        $(#[$doc])*
-        #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
-            shoal_types::wire::Coded, shoal_types::wire::Short,
-        )]
-        #[repr(transparent)]
-        pub struct $name(pub $inner);
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-pub(super) use number;
-
-number!(/** A term of one manager, in one process of it; a later one is higher. 0 belongs to none. */ Term(u64));
-number!(/** One instance of a node's process, drawn at random at its start. Only for equality. */ ProcessInstance(u64));
-number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
-number!(/** A request to change something, numbered by who asks. */ Ask(u64));
 
 /// A command, and who proposed it when.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -168,9 +142,41 @@ pub enum Action {
     },
 }
 
+/// A table is to come, or to go.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub enum TableChange {
+    /// A table with a name of its own gets the next id. Where one has the name and the same partitioning, that is the
+    /// answer. A repeat of a request that has created one is answered with that one, also where it was dropped since.
+    #[coded(tag = 0)]
+    Create {
+        /// The name of the table; no other has it.
+        name: String,
+        /// How its keys are distributed.
+        partitioning: Partitioning,
+    },
+    /// The table goes, with all its rows; its id is never given again.
+    #[coded(tag = 1)]
+    Drop {
+        /// The table to drop. A later one of the same name has another id.
+        table: TableId,
+    },
+}
+
+impl TableChange {
+    /// Whether a node with these tables has heard that the change is done which the manager has answered with `table`.
+    #[must_use]
+    pub fn is_heard(&self, table: TableId, tables: &TableMap) -> bool {
+        match self {
+            TableChange::Create { .. } => tables.standing(table) != TableStanding::NotGiven,
+            TableChange::Drop { .. } => tables.standing(table) == TableStanding::Dropped,
+        }
+    }
+}
+
 /// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
 /// of a move: there is nothing to end any more.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
+// The tag 2 was the creation of a table without a request to recognise.
 pub enum ClusterChange {
     /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
     /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
@@ -200,14 +206,9 @@ pub enum ClusterChange {
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
     },
-    /// A table with a name of its own, whose id is the next free one.
-    #[coded(tag = 2)]
-    CreateTable {
-        /// The name of the table; no other has it.
-        name: String,
-        /// How its keys are distributed.
-        partitioning: Partitioning,
-    },
+    /// A table is to come, or to go.
+    #[coded(tag = 7)]
+    Table(TableChange),
     /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
     /// to what moves.
     #[coded(tag = 3)]

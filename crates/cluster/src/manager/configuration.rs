@@ -1,18 +1,14 @@
 //! The configuration, which the manager sends to every node.
 
-use super::command::{Incarnation, number};
 use super::epoch_end::{EpochEnd, FinalEnds};
+use super::ids::{Generation, Incarnation, Revision};
 use super::loss::{Loss, LossStage};
-use super::recovery::Generation;
 use crate::topology::{Partitioning, Topology};
 use shoal_log::StreamMembers;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-
-number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 
 /// The whole configuration at one revision. A later one replaces it; those between may be missed.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -126,6 +122,12 @@ impl Assignment {
 }
 
 impl Configuration {
+    /// The order of configurations: a greater key is newer.
+    #[must_use]
+    pub fn age(&self) -> (Generation, Revision) {
+        (self.generation, self.revision)
+    }
+
     /// The assignment of a shard; `None` if there is no such shard.
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<&Assignment> {

@@ -3,7 +3,7 @@
 //! payloads").
 //!
 //! The manager compares ends in one place only: where the loss of a shard's majority was accepted, it takes
-//! the greater of two ends (`loss.rs`). So an engine whose clusters may accept losses writes payloads whose
+//! the greater of two ends (`accept_loss.rs`). So an engine whose clusters may accept losses writes payloads whose
 //! byte order is the order of the ends: `mako` writes the shard's final watermark, a big-endian number.
 
 use bytes::Bytes;

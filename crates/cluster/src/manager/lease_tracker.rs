@@ -16,7 +16,8 @@
 //! A node whose lease has run out may have been declared dead by a tick in flight. So the log has to record
 //! its heartbeat first; its next heartbeats can be granted without the log again.
 
-use super::command::{HeartbeatRecord, Incarnation, Term};
+use super::command::HeartbeatRecord;
+use super::ids::{Incarnation, Term};
 use super::options::ManagerOptions;
 use super::state_machine::StateMachine;
 use shoal_types::{NodeId, Time};

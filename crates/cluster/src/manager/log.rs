@@ -1,6 +1,7 @@
 //! The interface of the manager to its log: one order of commands for all replicas.
 
-use super::command::{Command, Term};
+use super::command::Command;
+use super::ids::Term;
 use super::state_machine::StateMachine;
 use shoal_types::Time;
 use std::collections::VecDeque;

@@ -3,13 +3,14 @@
 //! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
 //! the manager, or to the one that leads if they know it; those that do not lead drop it.
 
-use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
-use super::configuration::{Configuration, Revision};
+use super::command::{LeadershipClaim, TableChange};
+use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
-use super::recovery::{Generation, Recollection};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
+use super::recovery::Recollection;
 use super::request::ManagerRequest;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Epoch};
+use shoal_types::{Ballot, Epoch, Rejected, TableId};
 use std::sync::Arc;
 
 /// From a node to the manager.
@@ -60,6 +61,16 @@ pub enum ToManager {
         /// What the node remembers, and to which generation it has pledged.
         told: Recollection,
     },
+    /// A client of the node asks for a change of tables. Repeated until `TableChanged`.
+    #[coded(tag = 4)]
+    ChangeTable {
+        /// The incarnation under which the sender is admitted; requests of others are dropped.
+        incarnation: Incarnation,
+        /// The number of the request, which the client has drawn.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
+    },
 }
 
 impl ToManager {
@@ -71,7 +82,9 @@ impl ToManager {
                 let mut ends = told.heard.ends.values().flatten().flatten();
                 ends.all(EpochEnd::is_within_limits)
             }
-            ToManager::Heartbeat { .. } | ToManager::Join { .. } => true,
+            ToManager::Heartbeat { .. }
+            | ToManager::Join { .. }
+            | ToManager::ChangeTable { .. } => true,
         }
     }
 }
@@ -85,7 +98,10 @@ impl ToNode {
                 Some(configuration)
             }
             ToNode::Granted { configuration, .. } => configuration.as_ref(),
-            ToNode::Stranger { .. } | ToNode::Reported { .. } | ToNode::Recall { .. } => None,
+            ToNode::Stranger { .. }
+            | ToNode::Reported { .. }
+            | ToNode::Recall { .. }
+            | ToNode::TableChanged { .. } => None,
         }
     }
 }
@@ -149,5 +165,14 @@ pub enum ToNode {
         generation: Generation,
         /// The node gives up its lease, and from now on has managers of this generation only. Otherwise nothing changes.
         pledges: bool,
+    },
+    /// The answer to `ChangeTable`: the change is in the log of the managers, or refused. Said once for each time it was
+    /// asked for.
+    #[coded(tag = 6)]
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, or dropped; or why not.
+        result: Result<TableId, Rejected>,
     },
 }

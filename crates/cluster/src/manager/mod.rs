@@ -74,14 +74,16 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
-//! Read in this order: `command.rs`, `epoch_end.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with `appoint.rs`,
-//! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `request.rs`, `message.rs`, `core.rs` with
+//! Read in this order: `ids.rs`, `command.rs`, `epoch_end.rs`, `loss.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with
+//! `appoint.rs`, `closing.rs`, `change.rs` (refused for the reasons in `refusal.rs`), `accept_loss.rs`, `recovery.rs` and
+//! `state_machine/image.rs` (the machine as bytes); `request.rs`, `message.rs`, `core.rs` with
 //! `lease_tracker.rs`, `client.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
 //! Practice* (2014), §6.4, for being sure of the lead without the log; Mako §5, appendix A,
 //! for epochs; Lamport, Malkhi and Zhou, *Vertical Paxos* (2009), for leaders made by a manager.
 
+mod accept_loss;
 mod appoint;
 mod change;
 mod client;
@@ -90,6 +92,7 @@ mod command;
 mod configuration;
 mod core;
 mod epoch_end;
+mod ids;
 mod lease_tracker;
 mod log;
 mod loss;
@@ -97,27 +100,28 @@ mod message;
 mod options;
 mod outage;
 mod recovery;
+mod refusal;
 mod request;
 mod simulated;
 mod state_machine;
+mod table_changes;
+mod tables;
 #[cfg(test)]
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
-pub use change::ChangeRefusal;
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
-pub use command::{
-    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, LeadershipClaim,
-    ProcessInstance, Term,
-};
-pub use configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
+pub use configuration::{Assignment, Configuration, Move, NodeStanding};
 pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
+pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 pub use log::{CarriedLog, ManagerLog};
 pub use loss::{Knowledge, Loss, LossStage, LostEnd};
 pub use message::{ToManager, ToNode};
 pub use options::{ManagerOptions, ManagerPlantedBugs};
 pub use outage::Outage;
-pub use recovery::{Generation, HeardEpochs, NotRecovered, Recollection};
+pub use recovery::{HeardEpochs, NotRecovered, Recollection};
+pub use refusal::ChangeRefusal;
 pub use request::ManagerRequest;
 pub use simulated::{LogPace, SimulatedLog};
 pub use state_machine::{Applied, StateMachine};

@@ -29,33 +29,16 @@
 //! Not remedied is what no node that answers knows: changes of the cluster that the lost managers had acknowledged. If
 //! these gave a shard other voters, its last transactions may be lost with them.
 
-use super::command::{Incarnation, ProcessInstance, number};
-use super::configuration::{Configuration, Revision};
+use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
+use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::LossStage;
 use super::state_machine::{CLOSING_MAX, StateMachine};
 use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
-
-number!(/** Counts the recoveries of a cluster's managers; 0 is the one that founded it. Two never have the same one. */ Generation(u64));
-
-impl Generation {
-    /// The next generation that the manager on this node may begin.
-    #[must_use]
-    pub fn next(self, node: NodeId) -> Generation {
-        Generation((self.count() + 1) << 32 | u64::from(node.0))
-    }
-
-    /// The least number of recoveries that have happened.
-    #[must_use]
-    pub fn count(self) -> u64 {
-        self.0 >> 32
-    }
-}
 
 /// The number of epochs after the last known one that the lost managers may have begun. Each costs a report
 /// of every shard.
@@ -354,13 +337,5 @@ impl StateMachine {
             shard.vacant = Some(Time(1));
             shard.ready.clear();
         }
-    }
-}
-
-impl Configuration {
-    /// The order of configurations: a greater key is newer.
-    #[must_use]
-    pub fn age(&self) -> (Generation, Revision) {
-        (self.generation, self.revision)
     }
 }

@@ -1,8 +1,8 @@
 //! What a node has the manager told, as it travels from an engine to the node's manager client, which says it in the node's
 //! name.
 
-use super::command::Incarnation;
 use super::epoch_end::EpochEnd;
+use super::ids::Incarnation;
 use super::loss::Knowledge;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId};

@@ -4,7 +4,8 @@
 //! It gives no guarantee beyond those of [`ManagerLog`](super::ManagerLog): proposals are lost, committed
 //! long after, reordered, and sometimes committed in a later term than their own.
 
-use super::command::{Command, Term};
+use super::command::Command;
+use super::ids::Term;
 use super::log::CarriedLog;
 use shoal_types::{Random, Time};
 use std::collections::BTreeMap;

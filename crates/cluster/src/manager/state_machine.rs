@@ -8,19 +8,19 @@
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
 mod image;
+mod told_ends;
 
-use super::change::{ChangeRefusal, Replacement};
-use super::command::{
-    Action, Ask, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ProcessInstance, Term,
-};
-use super::configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
+use super::configuration::{Assignment, Configuration, Move, NodeStanding};
 use super::epoch_end::{EpochEnd, FinalEnds};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Loss;
 use super::options::ManagerOptions;
-use super::recovery::Generation;
+use super::refusal::ChangeRefusal;
+use super::table_changes::TableChanges;
 use crate::topology::Topology;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +104,20 @@ pub enum Applied {
         /// The incarnation of that node.
         incarnation: Incarnation,
     },
+    /// A request has created a table.
+    TableCreated {
+        /// The request.
+        ask: Ask,
+        /// The id of the table, which no other has or had.
+        table: TableId,
+        /// The name of the table.
+        name: String,
+    },
+    /// A table is dropped, with all its rows.
+    TableDropped {
+        /// The table that is no more.
+        table: TableId,
+    },
     /// The answer to a request.
     Answered {
         /// The request that is answered.
@@ -126,6 +140,15 @@ pub(super) struct NodeState {
     pub(super) heard: Time,
     round: u64,
     pub(super) known: Revision,
+}
+
+/// A voter that another node is to replace.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub(super) struct Replacement {
+    pub(super) outgoing: NodeId,
+    pub(super) incoming: NodeId,
+    /// Whether the incoming node is a learner only for this replacement.
+    pub(super) added: bool,
 }
 
 /// A shard, as the manager knows it.
@@ -171,9 +194,10 @@ pub struct StateMachine {
     /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
     /// Those of later epochs, and the first configuration that tells of each.
-    #[coded(with = image::told_ends)]
+    #[coded(with = told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
+    pub(super) table_changes: TableChanges,
     void: u64,
     configuration: Arc<Configuration>,
 }
@@ -260,6 +284,7 @@ impl StateMachine {
             forgotten: settled,
             finals: Vec::new(),
             moving: None,
+            table_changes: TableChanges::default(),
             void: 0,
             configuration: Arc::new(configuration),
         };
@@ -461,7 +486,7 @@ impl StateMachine {
             }
             Action::Held { claim, held } => self.on_held(*claim, held, effects),
             Action::Change { ask, change } => {
-                let result = self.on_change(change, effects);
+                let result = self.on_change(*ask, change, effects);
                 effects.push(Applied::Answered { ask: *ask, result });
                 true
             }
@@ -495,6 +520,7 @@ impl StateMachine {
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
         self.forget_finals();
+        self.forget_table_changes();
     }
 
     fn renew(
@@ -662,7 +688,7 @@ impl StateMachine {
     }
 
     /// Continues from a later configuration. State that is not part of it is dropped: unfinished replacements
-    /// of replicas, and the times of heartbeats.
+    /// of replicas, the times of heartbeats, and which requests have created tables.
     pub(super) fn replace_by(&mut self, configuration: &Configuration) {
         self.topology = Arc::clone(&configuration.topology);
         self.cluster = configuration.cluster;
@@ -681,6 +707,7 @@ impl StateMachine {
         let told = |last: &FinalEnds| (configuration.revision, last.clone());
         self.finals = configuration.finals.iter().map(told).collect();
         self.moving.clone_from(&configuration.moving);
+        self.table_changes = TableChanges::default();
         self.configuration = Arc::new(configuration.clone());
     }
 

@@ -9,6 +9,7 @@
 
 use super::commit_waits::CommitWaiter;
 use super::message::{MakoReply, MakoRequest};
+use super::metrics::{LOCKING, VALIDATING};
 use super::options::{MakoOptions, StampForm};
 use super::participant::MakoBranch;
 use super::slices::PausedCertification;
@@ -400,7 +401,7 @@ impl Mako {
     fn validate_all(&mut self, mut it: Certification, effects: &mut MakoEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         if it.phase != CommitPhase::ValidatingOwn {
-            remote_branches.marks.lock(self.runtime.worker_context.now.get());
+            remote_branches.marks.end_stage(LOCKING, self.runtime.worker_context.now.get());
         }
         it.phase = CommitPhase::Validating;
         let too_early = self.options().faults.has(MakoPlantedBug::ValidateBeforeLocks);
@@ -596,10 +597,9 @@ impl Mako {
         writes: Vec<(ShardId, Clock)>,
         effects: &mut MakoEffects,
     ) {
-        self.runtime.counters.certified += 1;
-        self.runtime.counters.wrote += u64::from(!writes.is_empty());
-        self.runtime.counters.cross_shard += u64::from(writes.len() > 1);
-        remote_branches.marks.certify(self.runtime.worker_context.now.get(), !writes.is_empty());
+        self.counters.certified += 1;
+        self.runtime.count_writes(remote_branches, writes.len());
+        remote_branches.marks.end_stage(VALIDATING, self.runtime.worker_context.now.get());
         let transaction = remote_branches.id;
         effects.observe(|| {
             let stamp = stamp.clone();

@@ -86,7 +86,7 @@ impl Mako {
                 let transaction = waiter.remote_branches.id;
                 let settled = self.epochs.get(stamp.epoch).is_none();
                 effects.observe(|| MakoObservation::RolledBack { transaction, settled });
-                self.runtime.counters.rolled_back += 1;
+                self.counters.rolled_back += 1;
                 self.runtime.finish(&waiter.remote_branches, error);
             }
             Some(slot) => slot.fill(error),

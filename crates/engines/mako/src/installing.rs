@@ -60,8 +60,8 @@ impl Mako {
         stamp: &Stamp,
         effects: &mut MakoEffects,
     ) {
-        self.runtime.counters.stamps += 1;
-        self.runtime.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
+        self.counters.stamps += 1;
+        self.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_part(at, installing, effects) {

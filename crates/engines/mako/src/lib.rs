@@ -21,6 +21,7 @@
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `due.rs` | what a step goes on with, and when the next one is due | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
+//! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
@@ -69,6 +70,7 @@ mod live_epochs;
 mod loss;
 mod mako_replica;
 pub mod message;
+mod metrics;
 mod observation;
 mod options;
 mod participant;
@@ -92,6 +94,7 @@ mod watermarks;
 mod wire;
 
 pub use message::MakoMessage;
+pub use metrics::MakoCounters;
 pub use observation::MakoObservation;
 pub use options::{FULL_SHARDS_MAX, MakoOptions, REMOTE_MAX, StampForm};
 pub use planted_bugs::MakoPlantedBug;
@@ -114,15 +117,14 @@ use participant::MakoBranch;
 use piece::StreamEntry;
 use rollback_collection::RollbackCollections;
 use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
-use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
-};
+use shoal_engine::engine::{Engine, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
@@ -145,6 +147,7 @@ type MakoEffects = shoal_engine::engine::EngineEffects<MakoMessage, MakoObservat
 pub struct Mako {
     shared: Arc<MakoShared>,
     runtime: Runtime<MakoMessage>,
+    counters: MakoCounters,
     coordinator: Coordinator,
     /// What this worker knows to be durable; shared with [`RevealedReads`], which the runtime asks.
     watermarks: Rc<RefCell<Watermarks>>,
@@ -178,6 +181,10 @@ impl Engine for Mako {
     type Shared = MakoShared;
     type PlantedBug = MakoPlantedBug;
     type Observation = MakoObservation;
+    type Counters = MakoCounters;
+
+    const STAGES: &'static [CommitStage] = metrics::STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = metrics::SHARD_METRICS;
 
     fn share(setup: &Setup<MakoOptions>, node: NodeId) -> Arc<MakoShared> {
         setup.options.check(setup.topology.shards());
@@ -211,6 +218,7 @@ impl Engine for Mako {
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context),
+            counters: MakoCounters::default(),
             coordinator: Coordinator::default(),
             watermarks,
             branches: ParticipantTable::default(),
@@ -306,11 +314,14 @@ impl Engine for Mako {
             + snapshot_senders
     }
 
-    fn counters(&self) -> EngineCounters {
-        let (slow, replayed_bytes) =
-            (self.runtime.worker_context.slows.count(), self.follower_replays.bytes());
-        let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
-        EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
+    fn counters(&self) -> EngineCounters<MakoCounters> {
+        let mut counted = self.runtime.counted(self.counters);
+        counted.runtime.replayed_bytes = self.follower_replays.bytes();
+        counted
+    }
+
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
+        self.shard_numbers(shard).into()
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
@@ -344,16 +355,6 @@ impl Engine for Mako {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         self.table_sizes()
-    }
-
-    fn progress(&self) -> Vec<ShardProgress> {
-        let worker_context = &self.runtime.worker_context;
-        let watermarks = self.watermarks.borrow();
-        let of = |shard| ShardProgress {
-            watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
-            reached: self.shared.replica(shard).map(|replica| replica.reached()),
-        };
-        worker_context.topology.shard_ids().map(of).collect()
     }
 }
 

@@ -168,7 +168,7 @@ impl Mako {
             goes
         };
         let done = session.roll_back(&pass.cursor, RECORDS_MAX, rejected, committed);
-        self.runtime.counters.discarded += done.discarded as u64;
+        self.counters.discarded += done.discarded as u64;
         for stamp in gone.into_inner() {
             let (clock, reached) = (stamp.clock, reached());
             assert!(

@@ -39,7 +39,7 @@ use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay_floor::ReplayFloor;
 use shoal_store::{Session, WalkPlace};
-use shoal_types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
+use shoal_types::{Clock, Epoch, Error, Rejected, Result, ShardId, Stamp, StampRef, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, DerefMut};
 use std::rc::Rc;
@@ -199,7 +199,11 @@ impl MakoShared {
         than: VersionOrder,
     ) -> Result<bool> {
         let newer = |stamp: StampRef<'_>| order(stamp) > than && self.epochs.covers(shard, stamp);
-        Ok(transaction.get_where(table, key, newer)?.is_some())
+        match transaction.get_where(table, key, newer) {
+            // What is newer is that it is gone.
+            Err(Error::Rejected(Rejected::TableDropped { .. })) => Ok(true),
+            found => Ok(found?.is_some()),
+        }
     }
 
     /// Applies what is kept of `shard` and committed by now, and drops what is rolled back. Says whether it came through.
@@ -326,7 +330,12 @@ fn install(
     above: bool,
 ) -> Result<bool> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
-    transaction.get(write.table, &write.key)?;
+    match transaction.get(write.table, &write.key) {
+        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
+        // No row of the table has come here before.
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
+        read => read.map(drop)?,
+    }
     let mut newest = None;
     transaction
         .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));

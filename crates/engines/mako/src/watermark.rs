@@ -24,7 +24,7 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let settled = self.watermarks.borrow().settled();
         let said = self.leader_shards[at].durable(self.runtime.worker_context.now.get(), length);
-        self.runtime.counters.stages += self.leader_shards[at].lead.transit.take();
+        self.runtime.count_transit(self.leader_shards[at].lead.transit.take());
         let Some(safe) = said.last().map(|said| said.safe) else { return };
         let ends: Vec<_> = said.iter().flat_map(|said| said.ends.clone()).collect();
         said.into_iter().for_each(|said| self.follower_replays.note(at, said, settled));
@@ -165,8 +165,7 @@ impl Mako {
     ) {
         let (shard, ballot) = (self.leader_shards[at].lead.shard, self.leader_shards[at].ballot());
         let leader_shard::ClosedBatch { entry, index, safe, ends, clocks } = closed;
-        self.runtime.counters.batches += 1;
-        self.runtime.counters.batch_bytes += entry.len() as u64;
+        self.runtime.count_batch(entry.len());
         let replica = self.shared.replica(shard).expect("held");
         if let Some(greatest) = clocks.iter().max().copied()
             && replica.want(greatest)

@@ -15,10 +15,11 @@
 //! Invariant: all rows of a granule are on one shard. [`GranuleLayout::new`] checks that.
 
 use bytes::Bytes;
-use shoal_cluster::topology::{Home, Partitioning, Topology};
+use shoal_cluster::topology::{Home, Partitioning, Table, Topology};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::wire::Coded;
 use shoal_types::{Scan, ShardId, TableId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use thiserror::Error;
@@ -96,7 +97,7 @@ pub struct ScanTooWide {
 /// The granules of all tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GranuleLayout {
-    tables: Vec<TableLayout>,
+    tables: BTreeMap<TableId, TableLayout>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +128,8 @@ impl TableGranules {
 }
 
 impl GranuleLayout {
-    /// The layout of the topology's tables, in their order; those beyond the end of `tables` have the default.
+    /// The layout of the topology's tables, by what `tables` has at the place of each id; those beyond its end have the
+    /// default.
     ///
     /// # Errors
     /// [`LayoutError`] names the first table whose granules would not lie on one shard each, or differ within a family.
@@ -135,26 +137,26 @@ impl GranuleLayout {
         topology: &Topology,
         tables: &[TableGranules],
     ) -> Result<GranuleLayout, LayoutError> {
-        let all = (0..).map(TableId).zip(topology.tables());
-        let defined: Vec<_> = all
-            .clone()
-            .map(|(table, definition)| {
-                let given = tables.get(table.0 as usize).cloned();
-                given.unwrap_or_else(|| TableGranules::default_of(table, definition.partitioning()))
-            })
-            .collect();
-        let mut layouts: Vec<TableLayout> = Vec::with_capacity(defined.len());
-        for (table, definition) in all {
-            let TableGranules { family, granule_bytes } = defined[table.0 as usize];
-            let first = defined.get(family.0 as usize).filter(|first| first.family == family);
-            let Some(first) = first else { return Err(LayoutError::NoFamily { table, family }) };
-            let alike = topology.tables()[family.0 as usize].partitioning();
-            if first.granule_bytes != granule_bytes || alike != definition.partitioning() {
+        let granules_of = |table: &Table| {
+            let given = tables.get(table.id().0 as usize).cloned();
+            given.unwrap_or_else(|| TableGranules::default_of(table.id(), table.partitioning()))
+        };
+        let mut layouts = BTreeMap::new();
+        for definition in topology.tables().iter() {
+            let table = definition.id();
+            let TableGranules { family, granule_bytes } = granules_of(definition);
+            let first = topology.tables().get(family).map(|first| (first, granules_of(first)));
+            let first = first.filter(|(_, granules)| granules.family == family);
+            let Some((first, granules)) = first else {
+                return Err(LayoutError::NoFamily { table, family });
+            };
+            let is_alike = first.partitioning() == definition.partitioning();
+            if granules.granule_bytes != granule_bytes || !is_alike {
                 return Err(LayoutError::UnlikeFamily { table, family });
             }
             let division = divide(definition.partitioning(), granule_bytes)
                 .map_err(|why| LayoutError::Divided { table, why })?;
-            layouts.push(TableLayout { family, division });
+            layouts.insert(table, TableLayout { family, division });
         }
         Ok(GranuleLayout { tables: layouts })
     }
@@ -162,7 +164,7 @@ impl GranuleLayout {
     /// The granule of a key; `None` if there is no such table.
     #[must_use]
     pub fn granule_of(&self, table: TableId, key: &[u8]) -> Option<GranuleId> {
-        let layout = self.tables.get(table.0 as usize)?;
+        let layout = self.tables.get(&table)?;
         let prefix = match &layout.division {
             Division::Prefix(bytes) => Bytes::copy_from_slice(&key[..key.len().min(*bytes)]),
             Division::Ranges(firsts) => firsts[range_of(firsts, key)].clone(),
@@ -179,7 +181,7 @@ impl GranuleLayout {
         table: TableId,
         scan: &Scan<'_>,
     ) -> Result<Option<GranuleId>, ScanTooWide> {
-        let Some(layout) = self.tables.get(table.0 as usize) else { return Ok(None) };
+        let Some(layout) = self.tables.get(&table) else { return Ok(None) };
         let shared = shared_prefix(scan);
         let wide = ScanTooWide { table, prefix_bytes: shared.map_or(0, |shared| shared.len()) };
         match &layout.division {
@@ -218,7 +220,7 @@ impl GranuleLayout {
     /// Whether a granule that another node names can exist: its family does, and its prefix is one.
     #[must_use]
     pub fn is_granule(&self, granule: &GranuleId) -> bool {
-        let layout = self.tables.get(granule.family.0 as usize);
+        let layout = self.tables.get(&granule.family);
         let is_first = layout.is_some_and(|layout| layout.family == granule.family);
         is_first && self.granule_of(granule.family, &granule.prefix).as_ref() == Some(granule)
     }

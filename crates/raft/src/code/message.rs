@@ -4,8 +4,8 @@
 //! one that is not for it, does not take it. The first byte is the version of the form.
 
 use super::Foreign;
-use crate::config::{self, Entry, LogId, Membership, Number, Vote};
-use crate::member::LogMember;
+use crate::config::{self, Entry, LogId, Membership, Vote};
+use crate::member::{LogMember, Number};
 use crate::store::MachineSnapshot;
 use bytes::{BufMut, Bytes, BytesMut};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};

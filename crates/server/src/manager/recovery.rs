@@ -1,35 +1,22 @@
-//! The managers' majority is lost: the one that is hosted here asks all nodes what they remember, and goes on alone. What
-//! makes that safe is said in `cluster/src/manager/recovery.rs`.
-//!
-//! ```text
-//!  operator ── CheckRecovery ──►  ask all nodes                    ──► what would be lost
-//!  operator ── RecoverManagers ─► ask all nodes, which pledge      ──► another log, with this member only
-//! ```
-//! The node stays up: what it has in memory may be all that is left of a shard.
-//!
-//! While the managers have a majority it is refused, unless a node has pledged: a recovery that stopped half-way leaves nodes
-//! that take nothing from their managers, be they all back, and only another recovery helps. So nodes are asked first without a
-//! pledge where there is a majority. And it is refused where it would cost more than the operator was shown.
+//! The state that nodes have of managers whose majority is lost, and what can be recovered from it. `generation.rs`
+//! asks the nodes.
 
-use super::inbox::ManagerInbox;
-use super::operator::{OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
-use crate::envelope::Envelope;
+use super::operator::{OperatorRefusal, RememberedManagers};
 use shoal_cluster::manager::{
-    Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine, ToNode,
+    Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine,
 };
-use shoal_raft::{LogMember, Stopped};
 use shoal_types::{NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long nodes have to answer. They are asked again meanwhile.
+/// The time that nodes have to answer, in which they are asked repeatedly.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was not asked for in so long is given up.
+/// A recovery is given up if its request was not repeated for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an operator has accepted, as the request with this number.
+/// What an operator has accepted, with the number of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AcceptedRecovery {
     pub(super) number: u64,
@@ -39,17 +26,17 @@ pub(super) struct AcceptedRecovery {
     pub(super) lost: Vec<ShardId>,
 }
 
-/// Nodes are being asked.
+/// A recovery in progress: nodes are being asked.
 pub(super) struct ManagerRecovery {
     /// The operator's number for it; `None` if nothing is to change.
-    number: Option<u64>,
+    pub(super) number: Option<u64>,
     /// Whether nodes pledge.
-    pledges: bool,
-    generation: Generation,
-    /// Which lists of managers nodes have.
-    version: u64,
+    pub(super) pledges: bool,
+    pub(super) generation: Generation,
+    /// The latest version of the list of managers that a node has.
+    pub(super) version: u64,
     told: BTreeMap<NodeId, Recollection>,
-    nodes: usize,
+    pub(super) nodes: usize,
     begun: Time,
     asked: Time,
 }
@@ -82,9 +69,10 @@ impl ManagerRecovery {
         }
     }
 
-    /// An operator asks for it, still. False if it is to begin anew: it was given up, or changes nothing where something is
-    /// wanted. What another operator wants waits until then.
-    fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
+    /// Takes note that an operator has repeated the request. Returns false if the recovery has to begin anew:
+    /// it was given up, or changes nothing and a change is requested. A request of another operator waits
+    /// until then.
+    pub(super) fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
         let is_given_up = now - self.asked >= PATIENCE;
         let is_same = self.number == number;
         if is_same {
@@ -93,15 +81,23 @@ impl ManagerRecovery {
         !is_given_up && (is_same || self.number.is_some())
     }
 
-    /// All are asked anew, for pledges to a generation that is later than these.
+    /// Asks all nodes anew, for pledges to a generation later than these.
     fn begin_anew(&mut self, now: Time, known: Generation, me: NodeId) {
         self.generation = known.next(me);
         self.told.clear();
         self.begun = now;
     }
 
-    /// Has a node pledged to managers that are later than those of the machine?
-    fn is_pledged(&self, machine: &StateMachine) -> bool {
+    /// The same recovery, begun anew with pledges.
+    pub(super) fn with_pledges(self, now: Time, me: NodeId) -> ManagerRecovery {
+        let known = self.generation;
+        let mut recovery = ManagerRecovery { pledges: true, ..self };
+        recovery.begin_anew(now, known, me);
+        recovery
+    }
+
+    /// Whether a node has pledged to a later generation than that of the machine.
+    pub(super) fn is_pledged(&self, machine: &StateMachine) -> bool {
         let generation = machine.configuration().generation;
         self.told.values().any(|told| told.pledged > generation)
     }
@@ -115,9 +111,9 @@ impl ManagerRecovery {
         self.told.len() as u64
     }
 
-    /// A node has answered. One that has pledged to a later generation wants to be asked for one that is later still, as all
-    /// others do then; and so does one that has a list of such managers.
-    pub(super) fn hear(
+    /// A node has answered. If it has pledged to a later generation, or has a list of such managers, all
+    /// nodes are asked for a still later one.
+    pub(super) fn on_answer(
         &mut self,
         now: Time,
         from: ListHolder,
@@ -130,7 +126,7 @@ impl ManagerRecovery {
         if known > self.generation {
             self.begin_anew(now, known, me);
         } else if generation == self.generation && (!self.pledges || told.pledged == generation) {
-            // Who answers a question that asked for no pledge has none of it.
+            // An answer to a request without a pledge contains none.
             self.version = self.version.max(version);
             self.told.insert(node, told);
         }
@@ -141,8 +137,8 @@ impl ManagerRecovery {
         self.missing().next().is_none() || now - self.begun >= ANSWERS_WITHIN
     }
 
-    /// What the next managers go on from, if that costs no more than what is accepted.
-    fn machine(
+    /// The machine with which the next managers go on, if that costs no more than what is accepted.
+    pub(super) fn machine(
         &self,
         machine: &StateMachine,
         accepted: &AcceptedRecovery,
@@ -161,12 +157,12 @@ impl ManagerRecovery {
         machine.recover(self.generation, &self.told).map_err(failed)
     }
 
-    /// For the operator: what of it is left, and what is not.
+    /// The state that is left, for the operator.
     pub(super) fn remembered(
         &self,
         machine: &StateMachine,
     ) -> Result<RememberedManagers, NotRecovered> {
-        let mut pledged = self.told.clone(); // As they will have, when it is wanted.
+        let mut pledged = self.told.clone(); // As if they had, which they do when it is requested.
         pledged.values_mut().for_each(|told| told.pledged = self.generation);
         let recovered = machine.recover(self.generation, &pledged)?;
         let after = recovered.configuration();
@@ -191,112 +187,6 @@ impl ManagerRecovery {
             heard: heard.max(epoch),
             pledged: self.is_pledged(machine),
         })
-    }
-}
-
-impl ManagerInbox {
-    /// Recovers the managers from the one that is hosted here, as far as that goes now; where nothing is accepted, says what
-    /// would be left.
-    pub(super) async fn recover(
-        &mut self,
-        accepted: Option<AcceptedRecovery>,
-    ) -> Result<ToOperator, Stopped> {
-        let number = accepted.as_ref().map(|accepted| accepted.number);
-        if let Some((done, managers)) = &self.recovered
-            && number == Some(*done)
-        {
-            return Ok(ToOperator::Done { managers: managers.clone() });
-        }
-        let Some(manager_host) = &mut self.manager_host else {
-            let managers = self.shared_status.known().nodes().into_iter().collect();
-            return Ok(ToOperator::Refused(OperatorRefusal::NotManager { managers }));
-        };
-        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
-        let has_majority = manager_host.has_majority();
-        if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
-            let version = manager_host.log.status().entries.max(self.shared_status.version());
-            let known = manager_host.machine().configuration().generation.max(Generation(version));
-            let pledges = number.is_some() && !has_majority;
-            self.recovery = Some(ManagerRecovery::new(number, pledges, known.next(me), nodes, now));
-        }
-        let Some(recovery) = self.recovery.take_if(|it| it.number == number && it.is_over(now))
-        else {
-            return Ok(self.ask_nodes());
-        };
-        if has_majority && !recovery.is_pledged(manager_host.machine()) {
-            return Ok(ToOperator::Refused(OperatorRefusal::MajorityLives));
-        }
-        let Some(accepted) = accepted else {
-            let refused =
-                |why: NotRecovered| ToOperator::Refused(OperatorRefusal::Failed(why.to_string()));
-            let remembered = recovery.remembered(manager_host.machine());
-            return Ok(remembered.map_or_else(refused, ToOperator::MayRecover));
-        };
-        if !recovery.pledges {
-            let known = recovery.generation;
-            let mut recovery = ManagerRecovery { pledges: true, ..recovery };
-            recovery.begin_anew(now, known, me);
-            self.recovery = Some(recovery);
-            return Ok(self.ask_nodes());
-        }
-        match recovery.machine(manager_host.machine(), &accepted) {
-            Ok(machine) => self.begin_generation(accepted.number, recovery.version, &machine).await,
-            Err(why) => Ok(ToOperator::Refused(why)),
-        }
-    }
-
-    /// Asks those that have not answered.
-    fn ask_nodes(&self) -> ToOperator {
-        let (Some(manager_host), Some(asking)) = (&self.manager_host, &self.recovery) else {
-            return ToOperator::NotLeading { leader: None };
-        };
-        let (generation, pledges) = (asking.generation, asking.pledges);
-        asking
-            .missing()
-            .for_each(|node| manager_host.tell(node, ToNode::Recall { generation, pledges }));
-        ToOperator::UnderWay(RecoveryStage::Asking {
-            told: asking.answered(),
-            of: asking.nodes as u64,
-        })
-    }
-
-    /// The manager here goes on alone with this machine.
-    async fn begin_generation(
-        &mut self,
-        number: u64,
-        version: u64,
-        machine: &StateMachine,
-    ) -> Result<ToOperator, Stopped> {
-        let node = self.plan.node;
-        let manager_client = LogMember { node, volume: self.draw_volume() };
-        let entries =
-            self.manager_host.as_ref().map_or(0, |manager_host| manager_host.log.status().entries);
-        let version = version.max(entries).max(self.shared_status.version());
-        let begun = self.folder.begin_log(manager_client, machine, version);
-        let (storage, members) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let why = format!(
-                    "its log cannot be written: {error}; nodes have pledged, and are not served before it is done: make \
-                     room, and ask again"
-                );
-                return Ok(ToOperator::Refused(OperatorRefusal::Failed(why)));
-            }
-        };
-        let configuration = machine.configuration();
-        tracing::warn!(
-            %node, generation = configuration.generation.count(), epoch = %configuration.epoch,
-            "the managers' majority is lost, and that is accepted: this one goes on alone"
-        );
-        self.close().await;
-        self.open(storage).await?;
-        self.follow().await;
-        for other in self.plan.topology.nodes().iter().filter(|other| other.id != node) {
-            self.rpc.send(other.id, &Envelope::Members(members.clone()));
-        }
-        let managers: Vec<NodeId> = members.nodes().into_iter().collect();
-        self.recovered = Some((number, managers.clone()));
-        Ok(ToOperator::Done { managers })
     }
 }
 
@@ -329,7 +219,7 @@ mod tests {
     #[test]
     fn a_later_pledge_has_all_be_asked_anew_and_silence_ends() {
         let (mut recovery, first) = recovery(7);
-        recovery.hear(
+        recovery.on_answer(
             Time(1),
             ListHolder { node: NodeId(1), version: 4 },
             first,
@@ -337,22 +227,46 @@ mod tests {
             ME,
         );
         assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
-        recovery.hear(Time(1), ListHolder { node: NodeId(1), version: 4 }, first, told(first), ME);
+        recovery.on_answer(
+            Time(1),
+            ListHolder { node: NodeId(1), version: 4 },
+            first,
+            told(first),
+            ME,
+        );
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert!(!recovery.is_over(Time(2)));
         let other = first.next(NodeId(2));
         let late = Time(1) + ANSWERS_WITHIN;
-        recovery.hear(late, ListHolder { node: NodeId(2), version: 5 }, first, told(other), ME);
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(2), version: 5 },
+            first,
+            told(other),
+            ME,
+        );
         assert_eq!((recovery.answered(), recovery.generation), (0, other.next(ME)));
-        assert!(!recovery.is_over(late), "all have their time again");
-        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, first, told(first), ME);
+        assert!(!recovery.is_over(late), "all nodes have the full time again");
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(1), version: 9 },
+            first,
+            told(first),
+            ME,
+        );
         assert_eq!(recovery.answered(), 0, "an answer to what was asked before");
         let later = other.next(ME);
-        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, later, told(later), ME);
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(1), version: 9 },
+            later,
+            told(later),
+            ME,
+        );
         assert_eq!((recovery.answered(), recovery.version), (1, 9));
         // A list of managers that began without this node.
         let list = Generation(5 << 32 | 1);
-        recovery.hear(
+        recovery.on_answer(
             late,
             ListHolder { node: NodeId(2), version: list.0 },
             later,
@@ -394,7 +308,7 @@ mod tests {
         for node in [0, 1].map(NodeId) {
             let configuration = Some(Arc::clone(machine.configuration()));
             let told = Recollection { configuration, ..told(first) };
-            recovery.hear(Time(1), ListHolder { node, version: 1 }, first, told, ME);
+            recovery.on_answer(Time(1), ListHolder { node, version: 1 }, first, told, ME);
         }
         assert!(recovery.is_pledged(&machine));
         let accepted = |silent| AcceptedRecovery { number: 7, silent, lost: Vec::new() };

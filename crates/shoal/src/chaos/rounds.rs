@@ -233,7 +233,7 @@ impl RoundsSummary {
             outages.sort_unstable();
             let median = outages.get(outages.len() / 2).copied().unwrap_or_default();
             let max = outages.last().copied().unwrap_or_default();
-            [
+            vec![
                 kind.to_string(),
                 words::count(outages.len() as u64),
                 ms(median),
@@ -258,7 +258,7 @@ impl RoundsSummary {
             "lost",
             "anomalies",
         ];
-        tables(heads, rows) + "\n"
+        tables(&heads, rows) + "\n"
     }
 }
 

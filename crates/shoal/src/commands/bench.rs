@@ -1,13 +1,14 @@
 //! `shoal bench`: runs a workload and measures it.
 
 use super::shape::{Shape, engine};
+use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use shoal_client::{Db, Options};
+use shoal_client::{ClusterOptions, Db, Options};
 use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
@@ -47,6 +48,7 @@ Examples:
   shoal bench tpcc --local --inside --shards 1 --replicas 3
   shoal bench micro --local --regions tiga --region hong-kong
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
+  shoal bench micro --connect 10.0.0.1:7000 --client-secret client-secret --authorities ca.pem
   shoal bench tpcc --local --call
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
@@ -163,6 +165,8 @@ struct Common {
     /// Run on the cluster at these addresses, which has none of the workload's data yet
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
+    #[command(flatten)]
+    credentials: Credentials,
     #[command(flatten)]
     shape: Shape,
     /// The region in which the clients are: their frames take as long to each node as the distances say [default: near
@@ -336,6 +340,11 @@ impl Common {
             let where_to = "--region: an embedded database is in none; add --local or --connect";
             return Err(CommandError::Usage(where_to.into()));
         }
+        if self.connect.is_empty() && self.credentials.are_given() {
+            let what_for = "--cluster, --client-secret and --authorities let clients into the cluster at --connect; add \
+                            its address";
+            return Err(CommandError::Usage(what_for.into()));
+        }
         if self.local {
             return self.run_local(asked);
         }
@@ -395,9 +404,11 @@ impl Common {
             return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
+        let options =
+            ClusterOptions { access: self.credentials.access()?, ..client_options(region) };
         let mut regions = None;
         let measured = self.measure("cluster", 0, || {
-            let db = RemoteDatabase::connect(&self.connect, client_options(region), None)?;
+            let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
             regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))

@@ -3,8 +3,7 @@
 use super::experiment::{
     Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity,
 };
-use super::outcome::Measured;
-use super::run::ExperimentRun;
+use super::run::{ExperimentRun, MeasuredRun};
 use shoal_sim::demonstrations::{
     DemonstrationResults, ResultLine, ResultPlot, ResultTable, TargetVerdict,
 };
@@ -14,7 +13,7 @@ use shoal_workloads::report::words;
 const NONE: &str = "–";
 
 /// The charts of an experiment, of whose runs this came.
-pub fn results(experiment: &Experiment, measured: &[Measured]) -> DemonstrationResults {
+pub fn results(experiment: &Experiment, measured: &[MeasuredRun]) -> DemonstrationResults {
     let mut results = DemonstrationResults::default();
     for chart in &experiment.charts {
         let seen = SeenRun { chart, runs: &experiment.runs, measured };
@@ -31,7 +30,7 @@ pub fn results(experiment: &Experiment, measured: &[Measured]) -> DemonstrationR
 struct SeenRun<'a> {
     chart: &'a Chart,
     runs: &'a [ExperimentRun],
-    measured: &'a [Measured],
+    measured: &'a [MeasuredRun],
 }
 
 /// A column of numbers.

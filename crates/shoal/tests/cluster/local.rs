@@ -23,9 +23,16 @@ pub struct Local {
 impl Local {
     /// Starts a cluster of this shape, and waits until it is ready.
     pub fn start(shape: &[&str]) -> Local {
+        let local = Local::begin(shape);
+        local.printed_until("ready after");
+        local
+    }
+
+    /// Starts a cluster of this shape.
+    pub fn begin(shape: &[&str]) -> Local {
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
-            .args(["local", "--folder"])
+            .args(["local", "--port", "0", "--folder"])
             .arg(folder.path())
             .args(shape)
             .stdout(Stdio::piped())
@@ -37,13 +44,18 @@ impl Local {
             // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
             printed.lines().map_while(Result::ok).for_each(|line| drop(said.send(line)));
         });
-        let local = Local { folder, child, lines };
+        Local { folder, child, lines }
+    }
+
+    /// What it prints from now on, up to a line that begins like this.
+    pub fn printed_until(&self, last: &str) -> Vec<String> {
         let began = now();
+        let mut printed = Vec::new();
         loop {
             let left = PATIENCE.saturating_sub(began.elapsed());
-            let line = local.lines.recv_timeout(left).expect("it is ready in time");
-            if line.starts_with("ready after") {
-                return local;
+            printed.push(self.lines.recv_timeout(left).expect("it prints this in time"));
+            if printed.last().is_some_and(|line| line.starts_with(last)) {
+                return printed;
             }
         }
     }
@@ -55,19 +67,16 @@ impl Local {
 
     /// The same, with another deadline.
     pub fn run_for(&self, arguments: &[&str], patience: Duration) -> (Option<i32>, String, String) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
-            .args(arguments)
-            .arg("--local")
-            .arg(self.folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let said = collect(child.stdout.take().expect("piped"));
-        let error = collect(child.stderr.take().expect("piped"));
-        let code = end_of(&mut child, patience, &format!("shoal {arguments:?}"));
-        let text = |text: Receiver<String>| text.recv().expect("its pipe is closed");
-        (code, text(said), text(error))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        run(command.args(arguments).arg("--local").arg(self.folder.path()), patience)
+    }
+
+    /// Runs a line of the shell in which `shoal` is the command.
+    pub fn run_line(&self, line: &str) -> (Option<i32>, String, String) {
+        let named = "shoal() { \"$SHOAL\" \"$@\"; }; ";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{named}{line}")]).env("SHOAL", env!("CARGO_BIN_EXE_shoal"));
+        run(&mut command, PATIENCE)
     }
 
     /// Runs a command that succeeds, and returns what it prints.
@@ -109,18 +118,42 @@ impl Local {
         self.folder.path().join(name).to_str().expect("a path").to_owned()
     }
 
+    /// Whether its folder says which nodes run.
+    pub fn is_known(&self) -> bool {
+        self.folder.path().join("cluster.json").exists()
+    }
+
     /// Kills the process of its node at this place.
     pub fn kill(&self, at: usize) {
+        self.signal_node(at, Signal::KILL);
+    }
+
+    /// Signals the process of its node at this place.
+    pub fn signal_node(&self, at: usize, signal: Signal) {
         let process = self.processes().nth(at).and_then(Pid::from_raw).expect("a process");
-        kill_process(process, Signal::KILL).expect("it runs");
+        kill_process(process, signal).expect("it runs");
     }
 
     /// Ends it as a supervisor does.
     pub fn end(&mut self) {
-        let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::TERM).expect("it runs");
-        assert_eq!(end_of(&mut self.child, PATIENCE, "shoal local"), Some(0));
+        assert_eq!(self.end_by(Signal::TERM), Some(0));
     }
+
+    /// Signals it, and returns its exit code.
+    pub fn end_by(&mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        end_of(&mut self.child, PATIENCE, "shoal local")
+    }
+}
+
+/// Runs a command to its end: its exit code, what it prints, and what it complains of.
+fn run(command: &mut Command, patience: Duration) -> (Option<i32>, String, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let said = collect(child.stdout.take().expect("piped"));
+    let error = collect(child.stderr.take().expect("piped"));
+    let code = end_of(&mut child, patience, &format!("{command:?}"));
+    let text = |text: Receiver<String>| text.recv().expect("its pipe is closed");
+    (code, text(said), text(error))
 }
 
 impl Drop for Local {

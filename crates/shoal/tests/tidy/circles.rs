@@ -10,41 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Crates that have circles, how many of their files may be part of one, and why they are. Numbers only become
 /// smaller, and a crate without a circle is not named here.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[
-    (
-        "store",
-        8,
-        "a session and its store make each other, and a transaction is a part of a session",
-    ),
-    (
-        "cluster",
-        12,
-        "the manager's state machine declares what its commands and changes are made of; a topology is read through its \
-         draft, which is made of what a topology has",
-    ),
-    (
-        "explore",
-        9,
-        "the registry lists the scenarios of each model, which are made of the model's rules",
-    ),
     ("mako", 26, "one worker is one type, and each of its responsibilities adds methods to it"),
     (
         "two_phase_commit",
         6,
         "one worker is one type, and each of its responsibilities adds methods to it",
-    ),
-    ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
-    ("net", 8, "a connection and the event loop that drives it know each other"),
-    ("client", 5, "connections, their pool and the view of the cluster share one state"),
-    ("server", 12, "the hosts of workers and of the manager send each other commands"),
-    (
-        "sim",
-        27,
-        "checks and demonstrations share what their front pages declare; a run draws its scenario",
-    ),
-    (
-        "shoal",
-        8,
-        "reports of a cluster and of its managers are made of each other; so are results of simulations and experiments",
     ),
 ];
 

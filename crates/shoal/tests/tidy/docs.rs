@@ -11,7 +11,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("mako", 35),
     ("two_phase_commit", 35),
     ("node", 3),
-    ("net", 2),
     ("shoal", 6),
 ];
 

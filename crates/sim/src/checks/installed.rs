@@ -5,6 +5,7 @@
 //! each other's installs, but their versions belong to different epochs.
 
 use super::durable::Durable;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
@@ -154,7 +155,7 @@ impl Installed {
         row: InstalledRow<'_>,
         value: Option<&[u8]>,
         rolled_back: bool,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let order = (row.stamp.epoch, row.stamp.clock);
         let place = (shard, row.table, row.key.to_vec());
         let name = || {

@@ -41,6 +41,7 @@ mod stamps;
 mod told;
 mod transactions;
 mod two_phase_commit;
+mod verdict;
 
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
@@ -60,6 +61,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use transactions::Transactions;
 pub use two_phase_commit::TwoPhaseCommitRules;
+use verdict::RuleVerdict;
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -69,9 +71,6 @@ pub struct Moment {
     /// The worker whose step it was.
     pub place: WorkerPlace,
 }
-
-/// The result of judging an observation; the error describes the violation.
-type RuleVerdict = Result<(), String>;
 
 impl Moment {
     /// Turns a failed verdict into a violation of `rule` at this moment and place.

@@ -8,39 +8,15 @@
 //! A connection belongs to one process of a node, which identifies the client by it: the [`ClientId`]
 //! consists of the number of the client and that of the connection.
 
+use super::connected_process::{AcceptedConnection, ConnectedProcess};
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
 use crate::observed::Simulated;
 use shoal_engine::WorkerPlace;
-use shoal_engine::client::{
-    ClientId, ClientRequest, Directory, FromClient, RequestFromClient, ToClient,
-};
-use shoal_types::{Cause, NodeId, RequestId, Time};
+use shoal_engine::client::{ClientId, Directory, FromClient, RequestFromClient, ToClient};
+use shoal_types::{Cause, NodeId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The process of a client outside, with the frames that have arrived for it.
-pub(super) struct ConnectedProcess {
-    process: ClientProcess,
-    /// When it is polled next, even if no message arrives.
-    pub(super) wake_at: Time,
-    connections: BTreeMap<ConnectionNumber, AcceptedConnection>,
-    /// The last call that it sent.
-    last_call: Option<RequestId>,
-    /// How often it repeated a request.
-    pub(super) asked_again: u64,
-}
-
-/// A connection that the node has accepted.
-struct AcceptedConnection {
-    simulated_worker: u32,
-    /// The number of the node's process that accepted it.
-    instance: u32,
-    /// Whether its end is on its way to the client: then no message is delivered any more.
-    is_lost: bool,
-    /// The last step that was sent, and its session.
-    last_step: (u64, u32),
-}
 
 /// The id by which a node knows a connection of a client.
 fn name(client: u32, number: ConnectionNumber) -> ClientId {
@@ -50,24 +26,6 @@ fn name(client: u32, number: ConnectionNumber) -> ClientId {
 /// The client, and the number of the connection, of an id.
 fn client_of(ClientId(name): ClientId) -> (u32, ConnectionNumber) {
     ((name >> 32) as u32, name as u32)
-}
-
-impl ConnectedProcess {
-    /// Counts requests that are repeated.
-    fn count(&mut self, number: ConnectionNumber, request: &ClientRequest) {
-        let is_again = match request {
-            ClientRequest::OpenCalls { .. } | ClientRequest::Register => false,
-            ClientRequest::Call { id, .. } => self.last_call.replace(*id) == Some(*id),
-            ClientRequest::Steps { session, number: first, operations, ending, .. } => {
-                let Some(connected) = self.connections.get_mut(&number) else { return };
-                let is_again = (*session, *first + 1) <= connected.last_step;
-                let steps = operations.len() as u32 + u32::from(ending.is_some());
-                connected.last_step = connected.last_step.max((*session, *first + steps));
-                is_again
-            }
-        };
-        self.asked_again += u64::from(is_again);
-    }
 }
 
 impl<E: Simulated> Simulation<E> {

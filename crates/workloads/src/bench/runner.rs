@@ -18,10 +18,10 @@ use super::measurement::{
     Throughput,
 };
 use super::place::{BenchPlace, Who};
+use super::stages::stages;
 use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
-use shoal_types::{Database as _, Error, Result};
-use std::collections::BTreeMap;
+use shoal_types::{Counted, Database as _, Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -193,7 +193,7 @@ struct Measured {
     tally: WorkerTally,
     seconds: f64,
     timeline: Vec<Interval>,
-    counted: BTreeMap<String, u64>,
+    counted: Counted,
 }
 
 impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
@@ -232,7 +232,8 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
             waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),
-            counted: measured.counted,
+            stages: stages(&measured.counted),
+            counted: measured.counted.counts,
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
             kinds,
             timeline: measured.timeline,
@@ -336,7 +337,7 @@ struct Watch<'a, W> {
     receiver: Receiver<Result<()>>,
     /// How many workers have ended.
     ended: usize,
-    counted: &'a dyn Fn() -> BTreeMap<String, u64>,
+    counted: &'a dyn Fn() -> Counted,
     progress: &'a mut dyn FnMut(BenchProgress),
 }
 
@@ -351,14 +352,7 @@ impl<W> Watch<'_, W> {
         });
         self.shared.gate.set(Phase::Stop);
         let seconds = begun.elapsed().as_secs_f64();
-        let mut counted = (self.counted)();
-        for (name, count) in &mut counted {
-            *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
-        }
-        if before.is_empty() {
-            // It was silent then, and what it counted before would be counted.
-            counted.clear();
-        }
+        let counted = (self.counted)().since(&before);
         for ended in &self.receiver {
             ended?;
             self.ended += 1;

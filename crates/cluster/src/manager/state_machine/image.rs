@@ -7,6 +7,7 @@
 //! and never a panic.
 
 use super::{ShardState, StateMachine};
+use crate::manager::configuration::Move;
 use crate::manager::options::ManagerOptions;
 use bytes::{Bytes, BytesMut};
 use shoal_types::NodeId;
@@ -14,29 +15,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 use std::collections::BTreeSet;
 
 /// The version of the format. Others are refused.
-const VERSION: u8 = 5;
-
-/// Final ends and the revisions that tell of them, encoded as two lists of the same length.
-pub(super) mod told_ends {
-    use super::{BytesMut, Coded, Input, Malformed};
-    use crate::manager::{FinalEnds, Revision};
-
-    pub(in super::super) fn put(finals: &[(Revision, FinalEnds)], out: &mut BytesMut) {
-        let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
-        told.put(out);
-        finals.put(out);
-    }
-
-    pub(in super::super) fn take(
-        input: &mut Input<'_>,
-    ) -> Result<Vec<(Revision, FinalEnds)>, Malformed> {
-        let (told, finals): (Vec<_>, Vec<_>) = (Coded::take(input)?, Coded::take(input)?);
-        if told.len() != finals.len() {
-            return Err(input.wrong("final watermarks that are told in no revision"));
-        }
-        Ok(told.into_iter().zip(finals).collect())
-    }
-}
+const VERSION: u8 = 6;
 
 impl StateMachine {
     /// The machine as bytes, without its options, which are the same on every manager.
@@ -82,13 +61,15 @@ impl StateMachine {
             listed.chain([&assignment.leader]).chain(assignment.empty.keys()).copied().collect()
         };
         let named = self.shards.iter().flat_map(|shard| -> BTreeSet<NodeId> { holders(shard) });
-        let table = self.moving.as_ref().map_or(0, |moving| moving.table.0 as usize + 1);
+        let tables = self.topology.tables();
+        let moves = |moving: &Move| tables.get(moving.table).is_some();
         self.nodes.len() == nodes
             && self.shards.len() == shards
             && self.closing.values().all(|ends| ends.len() == shards)
             && self.shards.iter().all(|shard| !shard.assignment.voters.is_empty())
             && named.collect::<Vec<_>>().iter().all(is_node)
-            && table <= self.topology.tables().len()
+            && self.moving.as_ref().is_none_or(moves)
+            && self.table_changes.is_whole(tables)
             && self.configuration.revision == self.revision
             && self.configuration.nodes.len() == nodes
             && self.configuration.shards.len() == shards

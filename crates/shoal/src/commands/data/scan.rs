@@ -4,6 +4,7 @@ use super::rows::{Row, RowFormat, count};
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print};
 use crate::literal::Literal;
+use crate::terminal;
 use bytes::Bytes;
 use clap::Args;
 use shoal_client::Scan;
@@ -92,14 +93,12 @@ impl DataCommand for ScanTable {
         }
         if let (true, Some(last)) = (has_more, self.format.keys(&rows).last()) {
             let beyond = if self.reverse { "--to" } else { "--after" };
-            print(&format!(", and there are more: go on with {beyond} {}", quoted(&last)))?;
+            print(&format!(
+                ", and there are more: go on with {beyond} {}",
+                terminal::argument(&last)
+            ))?;
         }
         print("\n")?;
         Ok(CommandOutcome::Holds)
     }
-}
-
-/// A literal as an argument for the shell.
-fn quoted(literal: &str) -> String {
-    format!("'{}'", literal.replace('\'', r"'\''"))
 }

@@ -46,10 +46,7 @@ impl DataCommand for Tables {
             topology.tables().iter().filter(|table| self.all || !table.name().starts_with(OWN));
         if self.json {
             let tables: Vec<JsonTable> = listed
-                .map(|table| {
-                    let id = topology.table(table.name()).expect("it is one of them").0;
-                    json(table.name(), id, table.partitioning())
-                })
+                .map(|table| json(table.name(), table.id().0, table.partitioning()))
                 .collect();
             print_json(&tables)?;
             return Ok(CommandOutcome::Holds);

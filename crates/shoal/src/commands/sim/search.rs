@@ -127,7 +127,7 @@ impl SearchTally {
         let Ran { number, twice, took, report } = ran;
         self.seeds += 1;
         self.twice += u64::from(*twice);
-        self.metrics += report.metrics;
+        self.metrics += &report.metrics;
         self.coverage += report.coverage;
         let work = report.metrics.work;
         self.arrivals += (work.delivered + work.requests + work.replies) * (1 + u64::from(*twice));
