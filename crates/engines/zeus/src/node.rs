@@ -6,18 +6,18 @@
 
 use crate::commit::{CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, Validated};
 use crate::granule::GranuleId;
-use crate::message::{MessageBody, ZeusMessage};
+use crate::message::{CopiedRecord, Inv, MessageBody, OwnershipAck, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
 use crate::ownership::{Ownership, Ticket, Want};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::read_only::Reader;
-use crate::record::{OwnershipTs, RequestKind};
+use crate::record::RequestKind;
 use crate::recovery::{Barrier, DirectoryCopies};
 use crate::rows::Rows;
 use crate::scope::{Output, Placement, Scope};
 use crate::version::Slot;
 use crate::view::{Member, View};
-use shoal_types::{Epoch, NodeId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 
 /// A node's part of the protocol.
 #[derive(Debug)]
@@ -162,35 +162,64 @@ impl ZeusNode {
         self.finish();
     }
 
-    /// Whether the message names granules, shards and nodes that there are.
+    /// Whether the message names granules and shards that there are, and numbers that can have been reached.
     fn is_plausible(&self, body: &MessageBody) -> bool {
-        let is_granule = |granule: &GranuleId| self.placement.layout.is_granule(granule);
-        let shards = self.view.directories.len();
+        let has_shard = |shard: ShardId| (shard.0 as usize) < self.view.directories.len();
         match body {
-            MessageBody::Request(request) => is_granule(&request.granule),
-            MessageBody::Nack { granule, .. }
-            | MessageBody::Val { granule, .. }
-            | MessageBody::Recruit { granule } => is_granule(granule),
-            MessageBody::Inv(inv) => is_granule(&inv.granule),
-            MessageBody::Ack(ack) => is_granule(&ack.inv.granule),
+            MessageBody::Request(request) => {
+                self.is_granule(&request.granule) && is_reached(request.as_of.version)
+            }
+            MessageBody::Nack { granule, record } | MessageBody::Val { granule, record } => {
+                self.is_granule(granule) && is_reached(record.o_ts.version)
+            }
+            MessageBody::Recruit { granule } => self.is_granule(granule),
+            MessageBody::Inv(inv) => self.is_plausible_inv(inv),
+            MessageBody::Ack(OwnershipAck { inv, rows }) => {
+                let is_mine = self.view.member(self.node) == Some(inv.requested.by);
+                let was_made = !is_mine || self.ownership.has_requested(inv.number);
+                let has_clock = rows.as_ref().is_none_or(|rows| is_reached(rows.clock.0));
+                self.is_plausible_inv(inv) && was_made && has_clock
+            }
             MessageBody::ReplicationInv(inv) => {
-                inv.writes.iter().all(|writes| is_granule(&writes.granule))
+                let mut writes = inv.writes.iter();
+                writes.all(|writes| self.is_granule(&writes.granule))
                     && inv.pipeline.coordinator != self.as_coordinator()
+                    && is_reached(inv.slot.0)
+                    && is_reached(inv.clock.0)
             }
-            MessageBody::ReplicationVal { pipeline, .. } => {
-                pipeline.coordinator != self.as_coordinator()
+            MessageBody::ReplicationVal { pipeline, slot } => {
+                pipeline.coordinator != self.as_coordinator() && is_reached(slot.0)
             }
-            MessageBody::CopyRequest { shard, .. } => (shard.0 as usize) < shards,
+            MessageBody::ReplicationAck { slot, .. } => is_reached(slot.0),
+            MessageBody::CopyRequest { shard, .. } => has_shard(*shard),
             MessageBody::Copy(copy) => {
                 let mut records = copy.records.iter();
-                (copy.shard.0 as usize) < shards
-                    && records.all(|record| is_granule(&record.granule))
+                has_shard(copy.shard)
+                    && records.all(|CopiedRecord { granule, record, pending }| {
+                        let is_inv =
+                            |inv: &Inv| self.is_plausible_inv(inv) && inv.granule == *granule;
+                        self.is_granule(granule)
+                            && self.placement.shard_of(granule) == copy.shard
+                            && is_reached(record.o_ts.version)
+                            && pending.as_ref().is_none_or(is_inv)
+                    })
             }
-            MessageBody::ReplicationAck { .. }
-            | MessageBody::Replayed
-            | MessageBody::ReplayedHeard => true,
+            MessageBody::Replayed | MessageBody::ReplayedHeard => true,
         }
     }
+
+    fn is_plausible_inv(&self, inv: &Inv) -> bool {
+        self.is_granule(&inv.granule) && is_reached(inv.record.o_ts.version)
+    }
+
+    fn is_granule(&self, granule: &GranuleId) -> bool {
+        self.placement.layout.is_granule(granule)
+    }
+}
+
+/// Counters of records, slots and clocks begin with 0 and are counted up one by one.
+fn is_reached(number: u64) -> bool {
+    number < 1 << 62
 }
 
 impl ZeusNode {
@@ -328,11 +357,6 @@ impl ZeusNode {
         }
         self.ownership.request(scope!(self), granule, kind, now);
         self.finish();
-    }
-
-    /// A transaction of another node or of a client knows that the granule has had this record.
-    pub fn hint(&mut self, granule: &GranuleId, o_ts: OwnershipTs) {
-        self.ownership.hint(granule, o_ts);
     }
 
     /// Commits a transaction locally, and replicates it. It may be told once it is [validated](ZeusNode::take_validated).

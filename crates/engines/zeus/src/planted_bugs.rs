@@ -2,7 +2,7 @@
 
 use shoal_engine::planted_bugs::Plantable;
 
-/// One planted bug.
+/// Each disarms the rule in brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeusPlantedBug {
     /// A requester owns after the first acknowledgement (Z1).

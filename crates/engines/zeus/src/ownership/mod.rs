@@ -92,6 +92,8 @@ pub struct Ownership {
     favoured: BTreeMap<GranuleId, Favoured>,
     /// Granules of this node that may have too few or too many readers.
     uneven: BTreeSet<GranuleId>,
+    /// The last of those that were looked at, if there are more.
+    corrected: Option<GranuleId>,
     recruit_at: Time,
     /// The number of the request made last.
     requests: u64,
@@ -110,6 +112,7 @@ impl Ownership {
             changed: BTreeSet::new(),
             favoured: BTreeMap::new(),
             uneven: BTreeSet::new(),
+            corrected: None,
             recruit_at: Time::ZERO,
             requests: 0,
             random: Random::new(seed),

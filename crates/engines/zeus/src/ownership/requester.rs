@@ -58,11 +58,9 @@ impl Ownership {
         })
     }
 
-    /// The granule has had this record: a client has passed that on, which saves a refusal.
-    pub(crate) fn hint(&mut self, granule: &GranuleId, o_ts: OwnershipTs) {
-        if let Some(holding) = self.granules.get_mut(granule) {
-            holding.hint = holding.hint.max(o_ts);
-        }
+    /// Whether this node has made a request with this number.
+    pub(crate) fn has_requested(&self, number: u64) -> bool {
+        (1..=self.requests).contains(&number)
     }
 
     /// Asks for what the transactions need of a granule and the node does not have, unless it has asked.

@@ -4,13 +4,12 @@ use crate::checks;
 use crate::show::show;
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
-use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Epoch, NodeId, TableId, Time};
 use shoal_zeus::commit::Validated;
 use shoal_zeus::{
     Directory, Effect, GranuleId, GranuleLayout, Placement, TableGranules, View, ZeusMessage,
-    ZeusNode, ZeusOptions, ZeusPlantedBug,
+    ZeusNode, ZeusOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +53,7 @@ pub fn granule(name: &str) -> GranuleId {
 
 impl Cluster {
     /// Nodes of which the first three are the directory of the one shard; they know the first epoch.
-    pub fn new(nodes: u32, workers: u32, bugs: PlantedBugs<ZeusPlantedBug>) -> Cluster {
+    pub fn new(nodes: u32, workers: u32, options: ZeusOptions) -> Cluster {
         let names = |count: u32| (0..count).map(|node| format!("n{node}"));
         let builder = Topology::builder().workers(workers).datacenter("d");
         let builder = names(nodes).fold(builder, |builder, name| builder.node(name, "d"));
@@ -78,7 +77,7 @@ impl Cluster {
             violation: None,
             placement,
             workers,
-            options: ZeusOptions { bugs, ..ZeusOptions::default() },
+            options,
         };
         for node in (0..nodes).map(NodeId) {
             let new = cluster.empty(node);

@@ -10,7 +10,7 @@ use shoal_zeus::message::GranuleWrites;
 use shoal_zeus::rows::RowWrite;
 use shoal_zeus::{
     CommitRefusal, GranuleId, Level, LocalCommit, ReadOutcome, ReadRow, ReadSet, RequestKind,
-    ScannedGranule, Ticket, Want, ZeusNode, ZeusPlantedBug,
+    ScannedGranule, Ticket, Want, ZeusNode, ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,7 +80,8 @@ fn list_of(value: Option<&Bytes>) -> Vec<usize> {
 impl Run {
     fn new(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Run {
         let mut random = Random::new(seed);
-        let mut cluster = Cluster::new(NODES, WORKERS, bugs);
+        let mut cluster =
+            Cluster::new(NODES, WORKERS, ZeusOptions { bugs, ..ZeusOptions::default() });
         (0..NODES).for_each(|node| cluster.hear(NodeId(node)));
         let count = 12 + random.below(36) as usize;
         let readers_in = 2 + random.below(3);
@@ -132,7 +133,9 @@ impl Run {
             0..9 => self.message(has_faults),
             9..19 => {
                 let number = self.random.below(self.transactions.len() as u64) as usize;
-                self.advance(number);
+                // Often all of a transaction happens while no message arrives.
+                let steps = 1 + self.random.below(6);
+                (0..steps).for_each(|_| self.advance(number));
             }
             19 | 20 => {
                 let span = self.random.below(3_000);
@@ -438,7 +441,7 @@ impl Run {
 
     /// No more faults: all nodes come back, and everything has to be answered.
     fn heal(&mut self) -> Result<(), String> {
-        for _ in 0..1_000 {
+        for _ in 0..300 {
             self.bring_back();
             for node in (0..NODES).map(NodeId) {
                 let known = self.cluster.up(node).map(|up| up.view().epoch);
