@@ -1,5 +1,5 @@
-//! Copying a store while it is in use: what is committed, a part at a time, for a replica that has to begin
-//! from something (design §6, snapshots).
+//! Copies of a store in use: its committed versions, a chunk at a time, for a replica that lacks truncated entries
+//! (rule M10).
 //!
 //! The parts are taken one after the other and each shows what is committed *then*: the whole is no snapshot
 //! of an instant. It has every

@@ -61,7 +61,7 @@ pub struct Store {
     pub(crate) tables: Tables,
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
-    /// Keys that sessions which are gone would still have looked at; see `SessionState::removals`.
+    /// Keys that dropped sessions would still have looked at; see `SessionState::removals`.
     removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,
@@ -111,6 +111,11 @@ impl Store {
         Ok(table)
     }
 
+    /// The table of this name, if it was opened by it.
+    pub fn named(&self, name: &str) -> Option<TableId> {
+        lock(&self.names).get(name).copied()
+    }
+
     /// Makes room for the rows of a table whose id was given elsewhere. Does nothing where it is open, or was dropped.
     ///
     /// # Errors
@@ -123,7 +128,8 @@ impl Store {
     }
 
     /// From here on the table's rows are neither read nor written, and never again: transactions that have read or written
-    /// some, and do not hold their locks yet, fail. The rows take room until [`Session::free_table`] has taken them out.
+    /// some, and do not hold their locks yet, fail. The rows take room until
+    /// [`Session::free_table`](crate::Session::free_table) has taken them out.
     ///
     /// Returns whether there may be rows to take out: not where it was dropped before, or never open.
     pub fn drop_table(&self, table: TableId) -> bool {

@@ -28,9 +28,12 @@ struct OpenTable {
     dropped: AtomicBool,
 }
 
+/// Tables with successive ids, each empty until it is opened.
+type Page = Box<[OnceLock<OpenTable>]>;
+
 /// The tables that were ever opened, by id.
 pub(crate) struct Tables {
-    pages: Box<[OnceLock<Box<[OnceLock<OpenTable>]>>]>,
+    pages: Box<[OnceLock<Page>]>,
     /// Above the ids of all tables that were opened.
     end: AtomicU32,
     drops: AtomicU32,

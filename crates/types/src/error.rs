@@ -121,7 +121,7 @@ pub enum Aborted {
         max: usize,
     },
     /// An interactive transaction whose client was silent for too long was given up.
-    #[error("nothing was heard of its client for {idle:?}; begin again, or raise session_idle_max")]
+    #[error("its client was idle for {idle:?}; begin again, or raise session_idle_max")]
     #[coded(tag = 3)]
     Idle {
         /// How long one may be silent.

@@ -1,4 +1,4 @@
-//! The limits every part enforces with an error that names them (design §4). None is silent.
+//! The limits of keys, values and transactions. Each is enforced with an error that names it.
 
 use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;

@@ -29,7 +29,7 @@ const TABLE_REQUESTS_MAX: usize = 64;
 pub enum ManagerClientEvent {
     /// A message of a manager has arrived.
     Received(ToNode),
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     Request(ManagerRequest),
     /// A client asks for a change of tables. A repeat is legal.
     ChangeTable {
@@ -38,7 +38,7 @@ pub enum ManagerClientEvent {
         /// The change that is asked for.
         change: TableChange,
     },
-    /// A manager that has lost the majority of the others asks what is remembered.
+    /// A manager that has lost the majority of the others asks for the node's state.
     Recall {
         /// The generation of managers that it is to begin.
         generation: Generation,
@@ -167,7 +167,7 @@ impl ManagerClient {
     /// data of the former process are lost; it is ignored for a node's first process.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If the options contradict each other.
     #[must_use]
     pub fn new(
         me: NodeId,
@@ -284,18 +284,19 @@ impl ManagerClient {
         vec![
             ("epochs whose end is not known", self.untold.len()),
             ("heartbeats without an answer", self.sent.len()),
-            ("what the manager is to hear", self.pending.len()),
+            ("requests to the manager", self.pending.len()),
             ("changes of tables without an answer", self.table_requests.len()),
         ]
     }
 
-    /// Is this process over since the manager keeps no more how an epoch ended, of which it has something in memory?
+    /// Whether this process has to end since the manager does not keep any more how an epoch ended of which
+    /// the process has something in memory.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Has it pledged to managers that have not told it their configuration yet?
+    /// Whether it has pledged to managers whose configuration it has not received yet.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
@@ -308,7 +309,7 @@ impl ManagerClient {
         self.bad_messages
     }
 
-    /// Messages about what is over, and words of the owner that were not asked for.
+    /// Messages about what is over, and requests of the owner that are not expected.
     #[must_use]
     pub fn late_messages(&self) -> u64 {
         self.late_messages
@@ -460,7 +461,7 @@ impl ManagerClient {
         if !faults.grant_without_configuration {
             newer.into_iter().for_each(|newer| self.adopt(newer, effects));
             if self.revision() < revision {
-                self.bad_messages += 1; // It should have brought the configuration.
+                self.bad_messages += 1; // It should contain the configuration.
                 return;
             }
         }
@@ -608,7 +609,7 @@ impl ManagerClient {
         asked && self.claim(claim.shard) == Some(*claim)
     }
 
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     fn on_request(
         &mut self,
         now: Time,
@@ -634,7 +635,8 @@ impl ManagerClient {
         self.say(now, topic, request, effects);
     }
 
-    /// Does a replica that has caught up under a ballot, in a process, count for the configuration of this node?
+    /// Whether a replica that has caught up under a ballot, in a process, counts for the configuration of
+    /// this node.
     fn has_caught_up(
         &self,
         shard: ShardId,

@@ -458,14 +458,14 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// A node tells something. What would be void is not even proposed.
+    /// A node makes a request. A command that would be void is not even proposed.
     fn on_request(&mut self, now: Time, claim: LeadershipClaim, request: ManagerRequest) {
         let LeadershipClaim { node, incarnation, shard, ballot } = claim;
         let counts = match &request {
             ManagerRequest::Known { begun, .. } => {
                 self.machine.asks(shard, *begun, node, incarnation)
             }
-            // A node tells this under the ballot under which the replica has caught up.
+            // This request is made under the ballot under which the replica has caught up.
             ManagerRequest::CaughtUp { ballot: under, .. } if *under != ballot => {
                 self.counters.bad_messages += 1;
                 return;

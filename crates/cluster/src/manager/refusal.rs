@@ -41,9 +41,7 @@ pub enum ChangeRefusal {
         node: NodeId,
     },
     /// The shard has lost nothing.
-    #[error(
-        "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
-    )]
+    #[error("a majority of {0} is alive and has its memory: there is no loss to accept")]
     HasMajority(ShardId),
     /// The engine cannot continue after a loss.
     #[error(
@@ -51,7 +49,7 @@ pub enum ChangeRefusal {
     )]
     LossUnsupported(ShardId),
     /// No live replica has its memory.
-    #[error("no live replica of {0} remembers anything; start those that do")]
+    #[error("no live replica of {0} has its memory; start those that do")]
     NoSurvivor(ShardId),
     /// There would be too many replicas meanwhile.
     #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]

@@ -193,7 +193,7 @@ pub struct StateMachine {
     pub(super) settled: Epoch,
     /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
-    /// Those of later epochs, and the first configuration that tells of each.
+    /// FVWs of later epochs, each with the revision of the first configuration that has it.
     #[coded(with = told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
@@ -210,7 +210,7 @@ struct JoiningProcess {
     after: Incarnation,
     /// It has lost what that one had promised and accepted.
     lost: bool,
-    /// When the process before it was heard last.
+    /// When the last heartbeat of the process before it arrived.
     heard: Time,
 }
 
@@ -218,7 +218,7 @@ impl StateMachine {
     /// The state of a new cluster: in its first epoch, with the leaders of the topology.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If the options contradict each other.
     #[must_use]
     pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         options.check();
@@ -544,7 +544,7 @@ impl StateMachine {
         let is_repeat = round == node.round;
         (node.round, node.known) = (round, node.known.max(known));
         if !node.alive && (is_repeat || at + lease <= now) {
-            return; // It had died by what is told here: that brings no node back.
+            return; // Its lease had run out by this heartbeat's time: that revives no node.
         }
         node.heard = node.heard.max(at);
         if !node.alive {

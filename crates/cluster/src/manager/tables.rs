@@ -5,13 +5,14 @@
 //!     ◄──────────────── TableChanged ──────────────────────────┘ when all that live have it
 //! ```
 //! 1. *An id is given once.* The next table gets the next id, also after the last one was dropped.
-//! 2. *A request creates once.* Who asks draws a number for a request and repeats it until it is answered. The manager
-//!    remembers which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has created, also where it was dropped since.
-//!    A drop names the table by its id, and so does not meet a later table of the same name.
-//! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is of the manager's log.
-//!    So whatever stands in a stream is of a table whose creation is committed, and a replica that has not heard of it opens it
-//!    for the entry. A node that leads has heard of it: the configuration by which it was appointed is later than all by which
-//!    its predecessors served.
+//! 2. *A request creates once.* The client draws a number for a request and repeats it until it is answered. The
+//!    manager keeps which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has
+//!    created, also if it was dropped since. A drop names the table by its id, and so does not affect a later table of
+//!    the same name.
+//! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is from the
+//!    manager's log. So every entry of a stream is of a table whose creation is committed, and a replica that does not
+//!    know the table yet opens it for the entry. A node that leads knows it: the configuration by which it was
+//!    appointed is later than all by which its predecessors served.
 //! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration that tells of it.
 //!    One that does not live has no lease, and gets a new one with the last configuration only. So a table is served
 //!    everywhere once its creation is answered, and nowhere once its drop is.

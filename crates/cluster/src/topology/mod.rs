@@ -1,5 +1,5 @@
 //! The shape of a cluster: datacenters, nodes, shards and their replicas, tables, and the shard map
-//! that tells where a key lives.
+//! that assigns keys to shards.
 //!
 //! A [`Topology`] never changes and has been validated: its holder may rely on every name
 //! and number in it. Where tables are created or dropped, a later configuration has another one. It is read from TOML:

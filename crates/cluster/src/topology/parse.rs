@@ -1,4 +1,4 @@
-//! Topologies made of what a text or a caller says, once it was validated.
+//! Topologies from a text or from a caller's values, after validation.
 
 use super::cluster::Topology;
 use super::draft::{Draft, TablePlan};
@@ -27,7 +27,7 @@ impl Topology {
     /// The same cluster with these tables, numbered in this order, instead of those it has.
     ///
     /// # Errors
-    /// Where one of them could not stand in a topology's text.
+    /// If one of them is invalid.
     pub fn with_tables<N: Into<String>>(
         self,
         tables: impl IntoIterator<Item = (N, Partitioning)>,
@@ -63,7 +63,7 @@ impl Topology {
     /// The same cluster with these distances between its datacenters, instead of those it has.
     ///
     /// # Errors
-    /// Where one of them could not stand in a topology's text.
+    /// If one of them is invalid.
     pub fn with_distances(self, distances: &DistanceMatrix) -> Result<Topology, TopologyError> {
         let count = self.datacenters().len() as u32;
         let distances = distances.spelled_out(count);

@@ -61,7 +61,7 @@ pub(super) fn datacenters(
 
 fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {
     let Some(workers) = workers else {
-        let what = "it is not said how many workers a node has; begin with workers = 1, or more";
+        let what = "the number of workers is missing; begin with workers = 1, or more";
         return Complaint::about(NOWHERE, what);
     };
     let what = match *workers.get_ref() {
@@ -163,10 +163,10 @@ pub(super) fn tables(
         let what = format!("there are {count} tables, TABLES_MAX is {TABLES_MAX}; use fewer");
         return Complaint::about(NOWHERE, what);
     }
-    let ids = plans.iter().map(|(id, _)| *id);
+    let mut ids = plans.iter().map(|(id, _)| *id);
     if next.0 as usize > TABLE_IDS_MAX
         || !ids.clone().is_sorted_by(|one, two| one < two)
-        || ids.last().is_some_and(|last| last >= next)
+        || ids.next_back().is_some_and(|last| last >= next)
     {
         let what = format!(
             "the ids of the tables do not ascend up to TABLE_IDS_MAX = {TABLE_IDS_MAX}; give each its own"

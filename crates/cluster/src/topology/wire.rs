@@ -98,7 +98,7 @@ fn matrix(ways: Vec<Way>) -> Option<DistanceMatrix> {
     Some(matrix)
 }
 
-/// What a text would say; `None` where a number names nothing.
+/// The draft of a text with the same content; `None` where a number refers to nothing.
 fn draft(
     workers: u32,
     datacenters: Vec<String>,

@@ -1,8 +1,6 @@
 //! What a worker of `mako` measures beside what the workers of all engines do.
 
-use super::Mako;
 use shoal_engine::metrics::{CommitStage, ShardColumn, ShardMetric};
-use shoal_types::ShardId;
 
 shoal_engine::counters! {
     /// What a worker of `mako` counts.
@@ -71,24 +69,9 @@ pub(super) const SHARD_METRICS: &[ShardMetric] = &[
     },
 ];
 
-impl Mako {
-    /// The values of [`SHARD_METRICS`].
-    pub(super) fn shard_numbers(&self, shard: ShardId) -> [Option<u64>; SHARD_METRICS.len()] {
-        let epoch = self.runtime.worker_context.epoch.get();
-        let watermark = self.watermarks.borrow().of(epoch, shard).0;
-        let replica = self.shared.replica(shard);
-        let leads = self.leader_shards.leading().any(|(_, led)| led.lead.shard == shard);
-        let reached = replica.map(|replica| replica.reached().0);
-        let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
-        let undurable = drawn.map(|drawn| drawn.saturating_sub(watermark));
-        let unapplied = reached.filter(|_| !leads).map(|reached| watermark.saturating_sub(reached));
-        [Some(watermark), reached, drawn, undurable, unapplied]
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Mako;
 
     #[test]
     fn what_is_measured_is_declared() {

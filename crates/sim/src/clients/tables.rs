@@ -13,7 +13,7 @@
 
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
-use shoal_client::Cluster;
+use shoal_client::{Cluster, Partitioning};
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Error, Random, Rejected, Result, Scan, TableId};
@@ -23,6 +23,9 @@ use std::rc::Rc;
 
 /// Name of this group of clients.
 const NAME: &str = "tables";
+
+/// How the tables are partitioned.
+const HASH: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
 
 /// How many names there are.
 const NAMES: u64 = 3;
@@ -86,7 +89,8 @@ impl Tables {
             let lives = self.lives.borrow();
             (lives.drops, lives.gone.clone())
         };
-        let table = db.open_table(name).await?;
+        // Not `open_table`, which believes what the client has heard, also of a table that was dropped a moment ago.
+        let table = db.create_table(name, HASH).await?;
         let verdict = self.lives.borrow_mut().opened(name, table, (before.0, &before.1));
         verdict.map_err(wrong)?;
         Ok(table)

@@ -200,18 +200,18 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     /// on one key the greatest epoch and clock wins). Reports for each key whether it won.
     ///
     /// A tombstone has to stay until nothing older can arrive, or that would come back to life;
-    /// `buried` tells for which stamps nothing can.
+    /// `removable` returns whether that is so for a stamp.
     pub fn replay(
         mut self,
         stamp: StampRef<'_>,
         wins: impl Fn(StampRef<'_>) -> bool,
-        buried: impl Fn(StampRef<'_>) -> bool,
+        removable: impl Fn(StampRef<'_>) -> bool,
         mut report: impl FnMut(TableId, &[u8], bool),
     ) {
         let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
         let emptied = state.replay(stamp, &wins, &mut report);
-        state.sweep(store, emptied + SWEEP_MORE, &buried);
+        state.sweep(store, emptied + SWEEP_MORE, &removable);
     }
 }
 

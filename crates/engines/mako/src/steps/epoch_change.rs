@@ -1,13 +1,13 @@
 //! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
 
-use super::commit_waits::CommitWaiter;
-use super::epoch_ends::{clock_of, end_at, watermark_of};
-use super::leader_shard::EpochClosing;
-use super::message::MakoReply;
-use super::participant::MakoBranch;
-use super::{Mako, MakoEffects};
+use crate::branch::MakoBranch;
+use crate::commit_waits::CommitWaiter;
+use crate::epoch_ends::{clock_of, end_at, watermark_of};
+use crate::leader_shard::EpochClosing;
+use crate::message::MakoReply;
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
+use crate::{Mako, MakoEffects};
 use shoal_cluster::manager::{Configuration, ManagerRequest};
 use shoal_engine::engine::EngineEffect;
 use shoal_types::{
@@ -16,7 +16,7 @@ use shoal_types::{
 
 impl Mako {
     /// Takes note of what has happened to epochs since the last time.
-    pub(super) fn follow_epochs(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn follow_epochs(&mut self, effects: &mut MakoEffects) {
         let newest = self.runtime.worker_context.epoch.get();
         let Some(news) = self.epochs.news(&self.shared.epochs, newest) else { return };
         for (epoch, watermark) in news.opened {
@@ -33,7 +33,7 @@ impl Mako {
     }
 
     /// A node has heard that an epoch is open.
-    pub(super) fn open_epoch(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
+    pub(crate) fn open_epoch(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         if self.shared.epochs.raise(epoch) {
             effects.observe(|| MakoObservation::Opened { epoch });
             self.runtime.nudge_others(effects);
@@ -42,7 +42,7 @@ impl Mako {
     }
 
     /// A node has heard how an epoch ended.
-    pub(super) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
+    pub(crate) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
         let epoch = Epoch(last.epoch().0 + 1);
         if self.shared.epochs.settle(last) {
             effects.observe(|| MakoObservation::Opened { epoch });
@@ -74,7 +74,7 @@ impl Mako {
     }
 
     /// Its epoch has ended without it.
-    pub(super) fn tell_rolled_back(
+    pub(crate) fn tell_rolled_back(
         &mut self,
         stamp: &Stamp,
         waiter: &CommitWaiter,
@@ -94,18 +94,18 @@ impl Mako {
     }
 
     /// The last epoch that has been closed for so long that nothing waits for what is in flight of it.
-    pub(super) fn overdue(&self, now: Time) -> Epoch {
+    pub(crate) fn overdue(&self, now: Time) -> Epoch {
         self.epochs.closed_for(self.options().hang_after, now)
     }
 
     /// When the next epoch becomes overdue.
-    pub(super) fn next_overdue(&self, now: Time) -> Option<Time> {
+    pub(crate) fn next_overdue(&self, now: Time) -> Option<Time> {
         self.epochs.next_closed_for(self.options().hang_after, now)
     }
 
     /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
     /// them, or is told that they are over.
-    pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
+    pub(crate) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
         self.epochs.end_branches(overdue);
         for number in 0.. {
             let Some(at) = self.leader_shards.leading_place(number) else { return };
@@ -114,7 +114,7 @@ impl Mako {
     }
 
     /// Ends epochs on the stream of the shard at this place, or closes its batch, if it is time for that.
-    pub(super) fn close_batch(
+    pub(crate) fn close_batch(
         &mut self,
         now: Time,
         at: usize,
@@ -161,7 +161,7 @@ impl Mako {
     }
 
     /// Ends the branches on a shard that belong to `last` or to an epoch before.
-    pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut MakoEffects) {
+    pub(crate) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut MakoEffects) {
         let ended = Some(MakoReply::Refused { error: Mako::not_open(last) });
         self.drop_installing(at, |epoch| epoch <= last, effects);
         let over = self.branches.end_epochs(self.leader_shards[at].lead.shard, last, &ended);
@@ -172,7 +172,7 @@ impl Mako {
 
     /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nothing else would, if
     /// those lead nothing, so that no epoch ends with them.
-    pub(super) fn end_orphans(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn end_orphans(&mut self, effects: &mut MakoEffects) {
         let ended = Some(MakoReply::Refused {
             error: Mako::not_open(self.runtime.worker_context.epoch.get()),
         });
@@ -195,7 +195,7 @@ impl Mako {
 
     /// A stream of `shard` that this worker leads has ended an epoch, durably, and has all of it up to
     /// `clock`.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         (shard, ballot): (ShardId, Ballot),
         (epoch, clock): (Epoch, Clock),
@@ -238,7 +238,7 @@ impl Mako {
 
     /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
     /// one.
-    pub(super) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+    pub(crate) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
         self.epochs.allow_forgetting(configuration.forgotten);
         if self.epochs.first().epoch() <= configuration.forgotten {
             // It begins: one that has something of such an epoch was not to live on (`Member`).
@@ -269,14 +269,14 @@ impl Mako {
     }
 
     /// Is there an FVW that the manager keeps no more?
-    pub(super) fn may_forget_finals(&self) -> bool {
+    pub(crate) fn may_forget_finals(&self) -> bool {
         let first = self.watermarks.borrow().first_partial();
         first.is_some_and(|first| first <= self.epochs.may_forget())
     }
 
     /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
     /// streams have brought these FVWs and are stable behind them, and passes over the stores are over.
-    pub(super) fn forget_finals(&mut self) {
+    pub(crate) fn forget_finals(&mut self) {
         if self.collections.len() > 0 {
             return;
         }
@@ -295,7 +295,7 @@ impl Mako {
 
     /// Some shards have ended an epoch that is not settled, for good: what depends on more of them than
     /// there is has lost, and need not wait for the other shards to be told.
-    pub(super) fn give_up_lost(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
+    pub(crate) fn give_up_lost(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         self.replay(|replays, target| replays.end(epoch, target));
         for (own, stamp, waiter) in self.waits.take_all(epoch) {
             self.await_cover(own, stamp, waiter, effects);
@@ -304,12 +304,12 @@ impl Mako {
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.
-    pub(super) fn not_open(epoch: Epoch) -> shoal_types::Error {
+    pub(crate) fn not_open(epoch: Epoch) -> shoal_types::Error {
         Aborted::from(Conflict::EpochNotOpen { epoch }).into()
     }
 
     /// Was this, kept by `shard`, certified in an epoch that ended without it?
-    pub(super) fn rejects(&self, shard: ShardId, stamp: StampRef<'_>) -> bool {
+    pub(crate) fn rejects(&self, shard: ShardId, stamp: StampRef<'_>) -> bool {
         self.watermarks.borrow().rejects(shard, stamp)
     }
 }

@@ -4,12 +4,12 @@
 //! each other, and their followers, the whole vector. It only grows, so a message may be lost,
 //! repeated or late; it is told again from time to time.
 
-use super::leader_shard;
-use super::live_epochs::LiveEpoch;
-use super::options::StampForm;
-use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use crate::leader_shard;
+use crate::live_epochs::LiveEpoch;
 use crate::observation::MakoObservation;
+use crate::options::StampForm;
 use crate::planted_bugs::MakoPlantedBug;
+use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::leaderships::ShardLeader;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
@@ -20,7 +20,7 @@ const FLOOR_AHEAD_MAX: u64 = 1 << 40;
 
 impl Mako {
     /// The stream that this worker leads for `shard` has that many decided entries.
-    pub(super) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut MakoEffects) {
+    pub(crate) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
         let settled = self.watermarks.borrow().settled();
         let said = self.leader_shards[at].durable(self.runtime.worker_context.now.get(), length);
@@ -58,7 +58,7 @@ impl Mako {
     }
 
     /// A leader says how far the shards are.
-    pub(super) fn hear(
+    pub(crate) fn hear(
         &mut self,
         from: NodeId,
         (watermark, ended): (&VectorWatermark, &[ShardId]),
@@ -122,7 +122,7 @@ impl Mako {
     }
 
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.
-    pub(super) fn pass_floor(&mut self, floor: Clock, effects: &mut MakoEffects) {
+    pub(crate) fn pass_floor(&mut self, floor: Clock, effects: &mut MakoEffects) {
         let mut news = false;
         for (_, led) in self.leader_shards.leading() {
             let replica = self.shared.replica(led.lead.shard).expect("held");
@@ -135,7 +135,7 @@ impl Mako {
     }
 
     /// Closes the open group, whose time has come: all shards' clocks move past its end.
-    pub(super) fn close_group(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn close_group(&mut self, effects: &mut MakoEffects) {
         if let Some(end) = self.gossip.close_group() {
             self.gossip.raise_floor(end);
             self.pass_floor(end, effects);
@@ -143,13 +143,13 @@ impl Mako {
     }
 
     /// When the open group is to be closed.
-    pub(super) fn group_due(&self) -> Option<Time> {
+    pub(crate) fn group_due(&self) -> Option<Time> {
         let StampForm::Group { every } = self.options().stamps else { return None };
         self.gossip.group_due(every)
     }
 
     /// Proposes the batches, heartbeats and ends of epochs whose time has come, on the streams that this worker leads.
-    pub(super) fn close_batches(&mut self, now: Time, overdue: Epoch, effects: &mut MakoEffects) {
+    pub(crate) fn close_batches(&mut self, now: Time, overdue: Epoch, effects: &mut MakoEffects) {
         for number in 0.. {
             let Some(at) = self.leader_shards.leading_place(number) else { return };
             self.close_batch(now, at, overdue, effects);
@@ -157,7 +157,7 @@ impl Mako {
     }
 
     /// Proposes an entry.
-    pub(super) fn propose(
+    pub(crate) fn propose(
         &mut self,
         at: usize,
         closed: leader_shard::ClosedBatch,
@@ -187,7 +187,7 @@ impl Mako {
     }
 
     /// Tells others how far the shards are, if that is news and the last time is not too near.
-    pub(super) fn tell_watermark(&mut self, now: Time, effects: &mut MakoEffects) {
+    pub(crate) fn tell_watermark(&mut self, now: Time, effects: &mut MakoEffects) {
         self.gossip.is_awaited(self.runtime.awaits_answers());
         let watermarks = self.watermarks.borrow();
         let (gossip, options) = (&mut self.gossip, &self.shared.setup.options);

@@ -11,10 +11,10 @@
 //!
 //! A transaction that is given up in between loses its locks in slices, too (`execution/session_pool.rs`).
 
-use super::message::{BranchHeader, MakoReply};
-use super::participant::MakoBranch;
-use super::{Mako, MakoEffects, MakoMessage};
+use crate::branch::{BranchGoal, MakoBranch, PausedCertification, SlicedBranch};
+use crate::message::{BranchHeader, MakoReply};
 use crate::staged_certification::{CertificationStage, StagedCertification};
+use crate::{Mako, MakoEffects, MakoMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::StoreBranch;
@@ -22,62 +22,9 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, NodeId, Result, Stamp};
 
-/// What goes on in another step.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum PausedCertification {
-    /// The transaction of this worker with this sequence.
-    Own(u64),
-    /// A branch of another node's, which waits for the answer to this request.
-    Branch(NodeId, BranchHeader),
-}
-
-/// A branch that is locked or validated in slices.
-pub(super) struct SlicedBranch {
-    staged: StagedCertification,
-    /// What its reads depend on, as far as they are gathered.
-    dependencies: Stamp,
-    /// How many of its reads the coordinator knows, if it only validates.
-    reads: usize,
-    /// The clock that was drawn for it, if it held all its locks before.
-    clock: Option<Clock>,
-    asked: BranchGoal,
-}
-
-/// What a branch is to come to.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum BranchGoal {
-    /// Its locks and a clock; and to be valid, where all other locks of the transaction are held.
-    Lock {
-        /// They are.
-        validate: bool,
-    },
-    /// To be valid.
-    Validate {
-        /// Then it is over.
-        last: bool,
-    },
-    /// Its end: it is the whole transaction.
-    Commit {
-        /// What it wrote is installed.
-        install: bool,
-    },
-}
-
-impl SlicedBranch {
-    /// What it holds.
-    pub(super) fn into_parts(self) -> (StagedCertification, Option<Clock>) {
-        (self.staged, self.clock)
-    }
-
-    /// Does it hold no clock, and not all of its locks?
-    pub(super) fn is_open(&self) -> bool {
-        self.clock.is_none()
-    }
-}
-
 impl Mako {
     /// Goes on with what was paused first, by one slice.
-    pub(super) fn go_on(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn go_on(&mut self, effects: &mut MakoEffects) {
         match self.paused.pop_front() {
             None => {}
             Some(PausedCertification::Own(sequence)) => self.go_on_own(sequence, effects),
@@ -88,7 +35,7 @@ impl Mako {
     }
 
     /// What the next reads of a branch depend on, as many as a step may look at; `None` where all are gathered.
-    pub(super) fn gather_some(
+    pub(crate) fn gather_some(
         &self,
         at: usize,
         id: (TransactionId, Epoch),
@@ -108,7 +55,7 @@ impl Mako {
 
     /// Begins to do in slices what is asked of a branch that executes, and is too large for one step. Its coordinator
     /// knows as many of its reads.
-    pub(super) fn slice_branch(
+    pub(crate) fn slice_branch(
         &mut self,
         header: &BranchHeader,
         branch: StoreBranch,
@@ -132,7 +79,7 @@ impl Mako {
     }
 
     /// Begins to validate a branch in slices that holds its locks, and for which this clock was drawn.
-    pub(super) fn slice_locked(
+    pub(crate) fn slice_locked(
         &mut self,
         header: &BranchHeader,
         locked: Locked<PooledSession>,

@@ -1,9 +1,9 @@
 //! What a step goes on with, once it has taken its event: each part of a worker's state says whether there is something for it to
 //! do, and a part where nothing is due is not visited. The timer is set to the first time at which one has something to do.
 
-use super::follower_replays::FollowerReplays;
-use super::live_epochs::LiveEpoch;
-use super::{Mako, MakoEffects};
+use crate::follower_replays::FollowerReplays;
+use crate::live_epochs::LiveEpoch;
+use crate::{Mako, MakoEffects};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -11,7 +11,7 @@ use shoal_types::Time;
 
 impl Mako {
     /// Goes on with what time, this event or another worker has made due: nothing else is visited.
-    pub(super) fn go_on_where_due(
+    pub(crate) fn go_on_where_due(
         &mut self,
         now: Time,
         holds_lease: bool,
@@ -67,10 +67,11 @@ impl Mako {
     }
 
     /// What each part of a worker's state asserts of itself after a step.
-    pub(super) fn assert_invariants(&self) {
+    pub(crate) fn assert_invariants(&self) {
         self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
         self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));
         self.gossip.assert_invariants(self.runtime.worker_context.place.node);
+        self.failure_detector.assert_invariants(self.runtime.worker_context.epoch.get());
         self.leader_shards.assert_invariants();
         self.follower_replays.assert_invariants(self.runtime.worker_context.place.worker);
         self.deferred.assert_invariants(&self.runtime.worker_context.limits);
@@ -80,7 +81,7 @@ impl Mako {
     }
 
     /// Asks to come back when there will be something to do.
-    pub(super) fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
+    pub(crate) fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
         let options = &self.shared.setup.options;
         let led = self.leader_shards.leading().filter_map(|(_, led)| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)

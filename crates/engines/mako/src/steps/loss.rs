@@ -1,20 +1,9 @@
-//! A shard whose majority is lost for good, as an operator has accepted (design §5, "Accepting the loss of shard d"; the
-//! manager's part is `cluster/src/manager/accept_loss.rs`).
-//!
-//! 1. Every node stops to learn how far the shard was durable in the epochs before the loss, and where it ended, and
-//!    tells the manager what it knows ([`Epochs::freeze`](super::epochs::Epochs::freeze)). Nothing but the configuration
-//!    changes that any more.
-//! 2. The leader of the survivors, once all that they hold is decided, tells how far that goes; then it waits.
-//! 3. The configuration says how those epochs ended, and the leader closes them like any others whose ends are known
-//!    (`leadership.rs`).
-//!
-//! Invariant: no forced end is below what a node has acted by (M9). A node that was away while others were asked may
-//! know more: it must not go on with what it has in memory ([`Engine::exceeds`](shoal_engine::Engine::exceeds)).
+//! What a worker does about the loss of a majority: see [`losses`](crate::losses).
 
-use super::epoch_ends::{clock_of, end_at};
-use super::{Mako, MakoEffects};
+use crate::epoch_ends::{clock_of, end_at};
 use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, ManagerRequest};
+use crate::{Mako, MakoEffects};
+use shoal_cluster::manager::{Configuration, EpochEnd, LossStage, ManagerRequest};
 use shoal_engine::engine::EngineEffect;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
@@ -22,50 +11,12 @@ use std::collections::BTreeMap;
 /// Most epochs of which a leader says that its stream lacks their end; the first of them say the most.
 const LACKING_MAX: usize = 1024;
 
-/// Losses of majorities that were accepted, of any shards, as the configuration says.
-#[derive(Debug, Default)]
-pub(super) struct Losses {
-    losses: BTreeMap<ShardId, Loss>,
-}
-
-impl Losses {
-    /// The configuration has changed.
-    fn follow(&mut self, configuration: &Configuration) {
-        let shards = (0..).map(ShardId).zip(&configuration.shards);
-        let losses = shards.filter_map(|(id, shard)| Some((id, shard.loss.clone()?)));
-        self.losses = losses.collect();
-    }
-
-    /// Is it still open how the lost epochs of a shard end?
-    pub(super) fn is_open(&self, shard: ShardId) -> bool {
-        self.losses.get(&shard).is_some_and(|loss| loss.stage != LossStage::Over)
-    }
-
-    /// Does the configuration say how an epoch ends on a shard, and no stream?
-    pub(super) fn force(&self, shard: ShardId, epoch: Epoch) -> bool {
-        self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch))
-    }
-
-    /// The greatest clock at which a lost epoch of a shard ended: what is drawn from now on is greater (M8).
-    pub(super) fn greatest_end(&self, shard: ShardId) -> Clock {
-        let ends = self.losses.get(&shard).into_iter().flat_map(|loss| loss.ends.values());
-        let ends =
-            ends.filter_map(|lost| lost.end.as_ref()).map(clock_of).filter(|end| *end < Clock::MAX);
-        ends.max().unwrap_or_default()
-    }
-
-    /// The loss of a shard whose survivors are to say how far they hold its epochs.
-    fn preparing(&self, shard: ShardId) -> Option<&Loss> {
-        self.losses.get(&shard).filter(|loss| loss.stage == LossStage::Preparing)
-    }
-}
-
 impl Mako {
     /// The configuration says of which shards the majority is lost.
-    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+    pub(crate) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
         self.losses.follow(configuration);
-        for (shard, loss) in &self.losses.losses {
-            let (shard, begun) = (*shard, loss.begun);
+        for (shard, loss) in self.losses.iter() {
+            let begun = loss.begun;
             let learns = self.options().faults.has(MakoPlantedBug::LearnAfterLoss);
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
                 && loss.stage == LossStage::Asking
@@ -80,7 +31,7 @@ impl Mako {
     }
 
     /// All that the survivors of the shard at this place hold of this worker's stream is decided: says how far that goes.
-    pub(super) fn tell_held(&mut self, at: usize, effects: &mut MakoEffects) {
+    pub(crate) fn tell_held(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.leader_shards[at].lead.shard;
         let (Some(loss), Some(leader_state)) =
             (self.losses.preparing(shard), &mut self.leader_shards[at].leader_state)
@@ -105,7 +56,7 @@ impl Mako {
 
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
-    pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
+    pub(crate) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
         let extent = self.place_of(shard).map(|at| self.follower_replays.of(at).extent());
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
@@ -118,7 +69,7 @@ impl Mako {
     /// Does this node know more than an FVW that stands in a stream? If the end of a shard was forced while the node was away,
     /// the configuration says so, and [`exceeds_loss`](Mako::exceeds_loss) sees it. If not, hearing the same FVW with the
     /// configuration violates M9.
-    pub(super) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
+    pub(crate) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
         let Some(live) = self.epochs.get(last.epoch()) else { return false };
         let mut shards = self.runtime.worker_context.topology.shard_ids();
         shards.any(|shard| live.watermark().of(shard) > last.of(shard))
@@ -129,7 +80,7 @@ impl Mako {
     ///
     /// # Panics
     /// If this node was not away: no end is forced below what it told (M9).
-    pub(super) fn exceeds_loss(&self, configuration: &Configuration) -> Option<ShardId> {
+    pub(crate) fn exceeds_loss(&self, configuration: &Configuration) -> Option<ShardId> {
         let end = |epoch: Epoch, shard: ShardId| match configuration.ends.get(&epoch) {
             Some(ends) => ends.get(shard.0 as usize)?.as_ref().map(clock_of),
             None => configuration.last(epoch).map(|last| clock_of(last.of(shard))),

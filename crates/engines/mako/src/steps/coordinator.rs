@@ -7,115 +7,28 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
-use super::commit_waits::CommitWaiter;
-use super::message::{MakoReply, MakoRequest};
-use super::metrics::{LOCKING, VALIDATING};
-use super::options::{MakoOptions, StampForm};
-use super::participant::MakoBranch;
-use super::slices::PausedCertification;
-use super::{Mako, MakoEffects, dependencies};
+use crate::branch::{MakoBranch, PausedCertification};
+use crate::certification::{Certification, CommitPhase};
+use crate::commit_waits::CommitWaiter;
+use crate::message::{MakoReply, MakoRequest};
+use crate::metrics::{LOCKING, VALIDATING};
 use crate::observation::MakoObservation;
+use crate::options::{MakoOptions, StampForm};
 use crate::planted_bugs::MakoPlantedBug;
 use crate::staged_certification::{CertificationStage, StagedCertification};
+use crate::{Mako, MakoEffects, dependencies};
 use shoal_engine::PlantedBug;
-use shoal_engine::execution::coordinated_transactions::{
-    CommitState, CoordinatedTransactions, unless_committed,
-};
+use shoal_engine::execution::coordinated_transactions::unless_committed;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
-use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time};
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp};
 use std::rc::Rc;
-
-/// The transactions of this worker that have something to do with other nodes.
-pub(super) struct Coordinator {
-    transactions: CoordinatedTransactions<Certification>,
-    /// None that holds locks has waited too long for a silent leader before this.
-    silent_due: Time,
-}
-
-impl Default for Coordinator {
-    fn default() -> Coordinator {
-        let transactions = CoordinatedTransactions::default();
-        Coordinator { transactions, silent_due: Time::MAX }
-    }
-}
-
-impl Coordinator {
-    /// A transaction waits for others while it holds locks: silent leaders are to be looked for then, if not before.
-    pub(super) fn look_for_silence(&mut self, at: Time) {
-        self.silent_due = self.silent_due.min(at);
-    }
-
-    /// They were looked for, and are to be looked for again then.
-    pub(super) fn looked_for_silence(&mut self, next: Time) {
-        self.silent_due = next;
-    }
-
-    /// When to look for silent leaders.
-    pub(super) fn silence_due(&self) -> Option<Time> {
-        (self.silent_due < Time::MAX).then_some(self.silent_due)
-    }
-
-    /// How many transactions there are.
-    pub(super) fn len(&self) -> usize {
-        self.transactions.len()
-    }
-
-    /// Does a transaction that waits for this shard hold locks on others, and clocks, meanwhile?
-    pub(super) fn holds_besides(&self, (sequence, shard): BranchKey) -> bool {
-        let Some(it) = self.transactions.commit(sequence) else { return false };
-        let remotes = it.remote_branches.remotes();
-        it.ending == BodyEnd::Commit
-            && matches!(it.phase, CommitPhase::Locking | CommitPhase::Validating)
-            && (it.own.iter().any(|(_, own)| !own.is_read_only())
-                || remotes.iter().any(|remote| remote.writes && remote.shard != shard))
-    }
-}
-
-/// A transaction whose body is done.
-struct Certification {
-    remote_branches: Rc<RemoteBranches>,
-    ending: BodyEnd,
-    phase: CommitPhase,
-    /// Its branches on own shards, by their place in [`Mako::led`].
-    own: Vec<(usize, StagedCertification)>,
-    /// Clocks that participants on other nodes have drawn.
-    drawn: Vec<(ShardId, Clock)>,
-    /// A participant that validated together with its lock.
-    validated: Option<ShardId>,
-    /// Answers that are still to come in this phase.
-    waiting: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommitPhase {
-    /// Reads are under way that no task waits for any more.
-    Draining,
-    /// The one participant does everything.
-    Delegated,
-    /// It takes own locks in slices.
-    LockingOwn,
-    Locking,
-    /// It validates own reads in slices.
-    ValidatingOwn,
-    Validating,
-}
-
-impl CommitState for Certification {
-    fn remote_branches(&self) -> &Rc<RemoteBranches> {
-        &self.remote_branches
-    }
-
-    fn may_be_committed(&self, _: ShardId) -> bool {
-        self.phase == CommitPhase::Delegated
-    }
-}
 
 impl Mako {
     /// Sends the operations that have gathered in the remote branches.
-    pub(super) fn send_batches(
+    pub(crate) fn send_batches(
         &mut self,
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut MakoEffects,
@@ -127,7 +40,7 @@ impl Mako {
     }
 
     /// A participant has answered the request that was under way.
-    pub(super) fn replied(&mut self, key: BranchKey, reply: MakoReply, effects: &mut MakoEffects) {
+    pub(crate) fn replied(&mut self, key: BranchKey, reply: MakoReply, effects: &mut MakoEffects) {
         let (sequence, shard) = key;
         if reply == MakoReply::Resolved {
             return self.runtime.resolved(sequence);
@@ -196,7 +109,7 @@ impl Mako {
     }
 
     /// A transaction's body is done.
-    pub(super) fn submit(&mut self, submission: Submission, effects: &mut MakoEffects) {
+    pub(crate) fn submit(&mut self, submission: Submission, effects: &mut MakoEffects) {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
         remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
@@ -385,7 +298,7 @@ impl Mako {
     }
 
     /// Goes on with a transaction that was paused, if it was not given up meanwhile.
-    pub(super) fn go_on_own(&mut self, sequence: u64, effects: &mut MakoEffects) {
+    pub(crate) fn go_on_own(&mut self, sequence: u64, effects: &mut MakoEffects) {
         let is_paused = |it: &Certification| {
             matches!(it.phase, CommitPhase::LockingOwn | CommitPhase::ValidatingOwn)
         };
@@ -617,7 +530,7 @@ impl Mako {
 
     /// Gives up what belongs to a closed epoch and is not certified. Where one participant decides, it
     /// may have done so already: its answer is waited for.
-    pub(super) fn give_up_closed(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn give_up_closed(&mut self, effects: &mut MakoEffects) {
         let open = self.runtime.worker_context.epoch.get();
         let is_closed = |it: &Certification| {
             it.remote_branches.epoch < open && it.phase != CommitPhase::Delegated
@@ -629,7 +542,7 @@ impl Mako {
     }
 
     /// The leader of `shard` is gone: no node will answer what it was asked.
-    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut MakoEffects) {
+    pub(crate) fn lose_participant(&mut self, shard: ShardId, effects: &mut MakoEffects) {
         let asked = self.runtime.lose_participant(shard);
         let error = Mako::not_open(self.runtime.worker_context.epoch.get());
         self.coordinator.transactions.lose_executing(shard, &error);
@@ -644,7 +557,7 @@ impl Mako {
     }
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
-    pub(super) fn give_up_on(&mut self, branch: BranchKey, effects: &mut MakoEffects) {
+    pub(crate) fn give_up_on(&mut self, branch: BranchKey, effects: &mut MakoEffects) {
         if let Some((it, error)) = self.coordinator.transactions.give_up_on(branch) {
             self.abort(it, error, effects);
         }
@@ -659,7 +572,7 @@ impl Mako {
     }
 
     /// A transaction was dropped before it asked to commit.
-    pub(super) fn abandon(
+    pub(crate) fn abandon(
         &mut self,
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut MakoEffects,

@@ -35,7 +35,7 @@
 //! never leave the index.
 //!
 //! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
-//! whether they count, with their stamps. `undecided.rs` has what becomes of them at the receiver.
+//! whether they count, with their stamps. `undecided_versions.rs` has what becomes of them at the receiver.
 //!
 //! Why the receiver ends where the sender is:
 //!
@@ -56,12 +56,12 @@
 //! asks for again, under a new ballot of its leader, may go on: the entries that it stands for are decided for good, and no
 //! entry behind them is cut while the copy is kept.
 
-use super::options::MakoOptions;
-use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow};
-use super::stable_prefix::StreamExtent;
-use super::{Mako, MakoEffects, MakoMessage, plausibility};
 use crate::observation::MakoObservation;
+use crate::options::{ENTRIES_MAX, MakoOptions};
 use crate::planted_bugs::MakoPlantedBug;
+use crate::snapshot_chunk::{ChunkRow, SnapshotChunk, SnapshotScope, UndecidedRow};
+use crate::stable_prefix::StreamExtent;
+use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::replication::replay::publish;
@@ -72,7 +72,7 @@ use shoal_store::{Session, WalkPlace};
 use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
-    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+    Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
 };
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -89,15 +89,6 @@ struct SnapshotMetadata {
     finals: Vec<VectorWatermark>,
 }
 
-/// What the sender of a copy knows of it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SnapshotScope {
-    /// Up to this clock it brings all that is committed.
-    cut: Clock,
-    /// The epochs up to this one were settled when it began.
-    settled: Epoch,
-}
-
 /// Sends snapshots of shards.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
@@ -110,14 +101,14 @@ impl Mako {
 
     /// So many entries of this worker's stream of `shard` may be cut: the store has them for good, and no copy
     /// that is under way stands for fewer.
-    pub(super) fn may_cut(&self, shard: ShardId) -> u64 {
+    pub(crate) fn may_cut(&self, shard: ShardId) -> u64 {
         let at = self.place_of(shard).expect("a stream that is held");
         let stable = self.stable_extent(at).length;
         self.snapshot_senders.least_length(at).map_or(stable, |length| length.min(stable))
     }
 
     /// A replica needs entries of this worker's stream of `shard` that are cut.
-    pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+    pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
         if self.snapshot_senders.ask_again(now, (at, to)) {
             return;
@@ -153,7 +144,7 @@ impl Mako {
     }
 
     /// The receiver of a copy has everything before `place`.
-    pub(super) fn part_is_taken(
+    pub(crate) fn part_is_taken(
         &mut self,
         from: NodeId,
         (shard, copy): (ShardId, u64),
@@ -168,7 +159,7 @@ impl Mako {
     }
 
     /// Goes on with the copies that this worker gives.
-    pub(super) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
+    pub(crate) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
         let retry_after = self.runtime.worker_context.limits.retry_after;
         let worker_context = &self.runtime.worker_context;
         let shard_of = |at: usize| worker_context.own[at].shard;
@@ -273,7 +264,7 @@ impl Mako {
     }
 
     /// When to go on.
-    pub(super) fn next_given(&self) -> Option<Time> {
+    pub(crate) fn next_given(&self) -> Option<Time> {
         self.snapshot_senders.next_due(self.runtime.worker_context.limits.retry_after)
     }
 }
@@ -281,7 +272,7 @@ impl Mako {
 /// Receives snapshots of shards.
 impl Mako {
     /// A part of a copy has come.
-    pub(super) fn take_part(
+    pub(crate) fn take_part(
         &mut self,
         from: NodeId,
         part: SnapshotChunk,
@@ -325,7 +316,7 @@ impl Mako {
     fn may_take(&self, from: NodeId, part: &SnapshotChunk) -> bool {
         let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
         let shards = self.runtime.worker_context.topology.shards() as usize;
-        let (first, last) = (super::FIRST_EPOCH, self.last_epoch());
+        let (first, last) = (crate::FIRST_EPOCH, self.last_epoch());
         let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
         let fits = |row: &ChunkRow| {
             let told = row.epoch <= part.settled || is_known(row.epoch);
@@ -336,7 +327,7 @@ impl Mako {
             stamp.epoch >= first
                 && stamp.epoch <= last
                 && plausibility::stamp(stamp, stamp.epoch, part.shard, shards as u32)
-                && stamp.as_ref().remote.len() <= plausibility::ENTRIES_MAX
+                && stamp.as_ref().remote.len() <= ENTRIES_MAX
         };
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
@@ -455,7 +446,7 @@ impl Mako {
     }
 
     /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
-    pub(super) fn has_copy(
+    pub(crate) fn has_copy(
         &self,
         shard: ShardId,
         (from, length): (NodeId, u64),
@@ -481,7 +472,7 @@ impl Mako {
     }
 
     /// This worker's stream of `shard` begins behind a snapshot.
-    pub(super) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut MakoEffects) {
+    pub(crate) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
         let SnapshotMetadata { extent, finals, .. } =
             decode(state).expect("it was looked at before");

@@ -6,13 +6,13 @@
 //!                │ Validate (last), Commit, Abort, or any refusal ──►│
 //! ```
 
-use super::dependencies::{self, Reads};
-use super::message::{BranchHeader, MakoReply, MakoRequest};
-use super::options::{GROUP_CLOCKS, StampForm};
-use super::slices::{BranchGoal, SlicedBranch};
-use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use crate::branch::{BranchGoal, MakoBranch};
+use crate::dependencies::{self, Reads};
+use crate::message::{BranchHeader, MakoReply, MakoRequest};
 use crate::observation::MakoObservation;
+use crate::options::{GROUP_CLOCKS, StampForm};
 use crate::planted_bugs::MakoPlantedBug;
+use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -27,31 +27,9 @@ use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 /// transaction waits for its own shards after that.
 const ASKER_WAITS: u32 = 2;
 
-/// What an open branch holds.
-pub(super) enum MakoBranch {
-    /// It executes.
-    Open {
-        /// What it has done so far.
-        branch: StoreBranch,
-        /// How many of its reads the coordinator knows.
-        reads: usize,
-        /// A planted bug draws it before the locks are taken.
-        early: Option<Clock>,
-    },
-    /// It holds its locks, and the clock is in flight.
-    Locked {
-        /// What will be installed.
-        locked: Locked<PooledSession>,
-        /// What was drawn for it.
-        clock: Clock,
-    },
-    /// It is locked or validated in slices.
-    Slicing(SlicedBranch),
-}
-
 impl Mako {
     /// Acts on a request, or says again what was said before.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         &mut self,
         from: NodeId,
         header: &BranchHeader,
@@ -120,7 +98,7 @@ impl Mako {
 
     /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this
     /// node has not heard of is tried again soon.
-    pub(super) fn refuse_epoch(
+    pub(crate) fn refuse_epoch(
         &mut self,
         at: usize,
         header: &BranchHeader,
@@ -319,7 +297,7 @@ impl Mako {
     }
 
     /// A branch of another node's transaction is locked, and its coordinator will be told the clock.
-    pub(super) fn observe_locked(
+    pub(crate) fn observe_locked(
         &self,
         at: usize,
         header: &BranchHeader,
@@ -356,7 +334,7 @@ impl Mako {
     }
 
     /// What the next `most` reads of a branch depend on, after the first `from`; and the place of the one after.
-    pub(super) fn gather(
+    pub(crate) fn gather(
         &self,
         at: usize,
         (transaction, epoch): (TransactionId, Epoch),
@@ -389,7 +367,7 @@ impl Mako {
     }
 
     /// A transaction that touches this shard only: all of its certification at once.
-    pub(super) fn commit_branch(
+    pub(crate) fn commit_branch(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -429,7 +407,7 @@ impl Mako {
     }
 
     /// Does this node serve the shard at this place? It may have been deposed since the transaction began.
-    pub(super) fn check_serves(&mut self, at: usize, effects: &mut MakoEffects) -> Result<()> {
+    pub(crate) fn check_serves(&mut self, at: usize, effects: &mut MakoEffects) -> Result<()> {
         if !self.leader_shards[at].serves() {
             return Err(recovering(self.leader_shards[at].lead.shard));
         }
@@ -438,7 +416,7 @@ impl Mako {
     }
 
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
-    pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut MakoEffects) {
+    pub(crate) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut MakoEffects) {
         match self.options().stamps {
             StampForm::Full => return,
             StampForm::Sparse { remote_max } => {
@@ -463,12 +441,12 @@ impl Mako {
     /// Has the epoch closed on this node? To be asked after a clock was drawn: if not, everything of a
     /// later epoch draws greater ones. So on a shard the clocks of an epoch are below those of the next,
     /// and none overwrites a version of a later epoch (rule M8).
-    pub(super) fn is_closed(&self, epoch: Epoch) -> bool {
+    pub(crate) fn is_closed(&self, epoch: Epoch) -> bool {
         self.shared.epochs.open() > epoch
     }
 
     /// Draws a clock under the locks (rule M2).
-    pub(super) fn draw(
+    pub(crate) fn draw(
         &mut self,
         at: usize,
         transaction: (TransactionId, Epoch),
@@ -502,7 +480,7 @@ impl Mako {
     }
 
     /// What a stamp that is kept here says of all shards, they have to hear.
-    pub(super) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut MakoEffects) {
+    pub(crate) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut MakoEffects) {
         let floor = stamp.as_ref().entry(self.leader_shards[at].lead.shard, ShardId::EVERY);
         if let StampForm::Group { .. } = self.options().stamps {
             self.gossip.open_group(floor, self.runtime.worker_context.now.get());
@@ -514,7 +492,7 @@ impl Mako {
     }
 
     /// Undoes what a branch has done so far; its clock is resolved by its coordinator's word.
-    pub(super) fn drop_context(
+    pub(crate) fn drop_context(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -565,7 +543,7 @@ impl Mako {
     }
 
     /// A planted bug.
-    pub(super) fn skips_validation(&self) -> bool {
+    pub(crate) fn skips_validation(&self) -> bool {
         self.options().faults.has(MakoPlantedBug::SkipRemoteValidation)
     }
 }

@@ -1,13 +1,16 @@
-//! How much each table of a worker holds, for tests that show that none grows for ever.
+//! What a worker tells of itself: how much each of its tables holds, for tests that show that none grows for ever; and its
+//! numbers of each shard.
 
-use super::Mako;
-use super::follower_replay::FollowerReplay;
-use super::leader_shard::LeaderShard;
-use super::undecided::UndecidedVersions;
+use crate::Mako;
+use crate::follower_replay::FollowerReplay;
+use crate::leader_shard::LeaderShard;
+use crate::metrics::SHARD_METRICS;
+use crate::undecided_versions::UndecidedVersions;
+use shoal_types::ShardId;
 
 impl Mako {
     /// See [`Engine::sizes`](shoal_engine::Engine::sizes).
-    pub(super) fn table_sizes(&self) -> Vec<(&'static str, usize)> {
+    pub(crate) fn table_sizes(&self) -> Vec<(&'static str, usize)> {
         let [coordinators, over] = self.branches.sizes();
         let [live, finals, ended] = self.watermarks.borrow().sizes();
         let [shared_live, shared_finals, shared_ended] = self.shared.epochs.sizes();
@@ -44,5 +47,18 @@ impl Mako {
         let mut sizes = self.runtime.sizes();
         sizes.extend(own);
         sizes
+    }
+
+    /// The values of [`SHARD_METRICS`].
+    pub(crate) fn shard_numbers(&self, shard: ShardId) -> [Option<u64>; SHARD_METRICS.len()] {
+        let epoch = self.runtime.worker_context.epoch.get();
+        let watermark = self.watermarks.borrow().of(epoch, shard).0;
+        let replica = self.shared.replica(shard);
+        let leads = self.leader_shards.leading().any(|(_, led)| led.lead.shard == shard);
+        let reached = replica.map(|replica| replica.reached().0);
+        let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
+        let undurable = drawn.map(|drawn| drawn.saturating_sub(watermark));
+        let unapplied = reached.filter(|_| !leads).map(|reached| watermark.saturating_sub(reached));
+        [Some(watermark), reached, drawn, undurable, unapplied]
     }
 }

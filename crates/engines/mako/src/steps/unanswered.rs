@@ -18,18 +18,18 @@
 //! whose stream decides nothing for [`MakoOptions::stalled_after`] draws no clock any more and asks for the same: what it
 //! certified could never be told, and would hold up those who read it.
 //!
-//! [`MakoOptions::hang_after`]: super::Options::hang_after
+//! [`MakoOptions::hang_after`]: crate::MakoOptions::hang_after
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
-//! [`MakoOptions::stalled_after`]: super::Options::stalled_after
+//! [`MakoOptions::stalled_after`]: crate::MakoOptions::stalled_after
 
-use super::{Mako, MakoEffects};
 use crate::planted_bugs::MakoPlantedBug;
+use crate::{Mako, MakoEffects};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Time, Unknown};
 
 impl Mako {
     /// Ends what has waited too long for other shards.
-    pub(super) fn expire(&mut self, now: Time, effects: &mut MakoEffects) {
+    pub(crate) fn expire(&mut self, now: Time, effects: &mut MakoEffects) {
         if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return;
         }
@@ -50,7 +50,7 @@ impl Mako {
     }
 
     /// A transaction waits for others while it holds locks: it is to be looked after.
-    pub(super) fn watch_for_silence(&mut self) {
+    pub(crate) fn watch_for_silence(&mut self) {
         if !self.options().faults.has(MakoPlantedBug::HoldForSilent) {
             let at = self.runtime.worker_context.now.get() + self.options().hang_after;
             self.coordinator.look_for_silence(at);
@@ -95,7 +95,7 @@ impl Mako {
 
     /// A shard that a transaction writes, and that is led by a node which was given up on and is still silent. A node that
     /// leads nothing has no news of leaders but their answers, and asks.
-    pub(super) fn silent_writer(&self, remote_branches: &RemoteBranches) -> Option<ShardId> {
+    pub(crate) fn silent_writer(&self, remote_branches: &RemoteBranches) -> Option<ShardId> {
         let (worker_context, patience) =
             (&self.runtime.worker_context, self.options().silent_after);
         let is_silent =
@@ -126,7 +126,7 @@ impl Mako {
     }
 
     /// When the next wait may be over.
-    pub(super) fn next_expiry(&self) -> Option<Time> {
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
         if self.options().faults.has(MakoPlantedBug::WaitForever) {
             return None;
         }
@@ -135,14 +135,14 @@ impl Mako {
     }
 
     /// Does this worker's stream of the shard at this place decide nothing, for so long that it may never again?
-    pub(super) fn is_stalled(&self, at: usize) -> bool {
+    pub(crate) fn is_stalled(&self, at: usize) -> bool {
         self.leader_shards[at]
             .lead
             .is_stalled(self.runtime.worker_context.now.get(), self.options().stalled_after)
     }
 
     /// When the next stream may count as stalled.
-    pub(super) fn next_stall(&self, now: Time) -> Option<Time> {
+    pub(crate) fn next_stall(&self, now: Time) -> Option<Time> {
         let after = self.options().stalled_after;
         let led = self.leader_shards.leading();
         let led = led.filter_map(|(_, led)| Some(led.lead.waits_since()? + after));
@@ -154,7 +154,7 @@ impl Mako {
     /// # Errors
     /// [`Aborted::ShardOut`] where the shard takes no part in the epoch, [`Conflict::NoMajority`] where its stream decides
     /// nothing.
-    pub(super) fn check_draws(&self, at: usize) -> Result<()> {
+    pub(crate) fn check_draws(&self, at: usize) -> Result<()> {
         self.runtime.worker_context.check_takes_part(self.leader_shards[at].lead.shard)?;
         if self.is_stalled(at) && !self.options().faults.has(MakoPlantedBug::CertifyWhileStalled) {
             return Err(no_majority(self.leader_shards[at].lead.shard));

@@ -11,72 +11,22 @@
 //! in a queue that is bounded in time and size. Other shards are not waited for: what was inherited and depends on
 //! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
-use super::live_epochs::LiveEpoch;
-use super::piece::ENDS_MAX;
-use super::{Mako, MakoEffects, MakoMessage};
+use crate::leader_state::LeaderState;
+use crate::live_epochs::LiveEpoch;
 use crate::message::MakoRequest;
 use crate::observation::MakoObservation;
+use crate::piece::ENDS_MAX;
+use crate::{Mako, MakoEffects};
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::BranchHeader;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
+use shoal_types::Time;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId};
 use std::rc::Rc;
-
-/// A leadership over a shard, as a worker of its leader sees it: first it has to recover the shard, then it
-/// serves.
-#[derive(Debug)]
-pub(super) struct LeaderState {
-    /// The last appointment under which this worker's stream is prepared.
-    ballot: Ballot,
-    /// The epoch in which the leadership began.
-    since: Epoch,
-    /// Entries of this worker's stream that were there before.
-    inherited: u64,
-    /// This worker has said how far its stream holds epochs whose end was lost with a majority.
-    held: bool,
-    /// This worker has closed the epochs before the leadership, and may append.
-    closed: bool,
-    /// This worker has recovered its part.
-    recovered: bool,
-    /// All workers have.
-    serves: bool,
-}
-
-impl LeaderState {
-    /// The last appointment under which this worker's stream is prepared.
-    pub(super) fn ballot(&self) -> Ballot {
-        self.ballot
-    }
-
-    /// The epoch in which the leadership began.
-    pub(super) fn since(&self) -> Epoch {
-        self.since
-    }
-
-    /// May this worker append?
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// Has this worker still to recover the shard, or to serve it?
-    pub(super) fn is_recovering(&self) -> bool {
-        !self.recovered || !self.serves
-    }
-
-    /// Is the shard served?
-    pub(super) fn serves(&self) -> bool {
-        self.serves
-    }
-
-    /// This worker says how far its stream holds epochs whose end was lost. Says whether it has said so before.
-    pub(super) fn hold(&mut self) -> bool {
-        std::mem::replace(&mut self.held, true)
-    }
-}
 
 impl Mako {
     /// The configuration has changed.
-    pub(super) fn configured(
+    pub(crate) fn configured(
         &mut self,
         configuration: &Configuration,
         incarnation: Incarnation,
@@ -87,9 +37,7 @@ impl Mako {
         for at in 0..self.leader_shards.len() {
             let shard = self.leader_shards[at].lead.shard;
             let since = self.runtime.worker_context.leaderships.appointed_since(shard);
-            if self.leader_shards[at].leader_state.as_ref().map(|leader_state| leader_state.since)
-                != since
-            {
+            if self.leader_shards[at].leader_state.as_ref().map(LeaderState::since) != since {
                 self.step_down(at, effects);
             }
         }
@@ -109,7 +57,7 @@ impl Mako {
     }
 
     /// This worker's stream of `shard` is prepared under `ballot`.
-    pub(super) fn lead(
+    pub(crate) fn lead(
         &mut self,
         shard: ShardId,
         ballot: Ballot,
@@ -124,8 +72,7 @@ impl Mako {
         match leader_state {
             Some(leader_state) => {
                 // Appointed again: all is said again under the new ballot.
-                (leader_state.ballot, leader_state.recovered, leader_state.held) =
-                    (ballot, false, false);
+                leader_state.prepare_again(ballot);
                 let ends: Vec<(Epoch, Clock)> = self
                     .follower_replays
                     .of(at)
@@ -134,36 +81,28 @@ impl Mako {
                     .iter()
                     .map(|(epoch, clock)| (*epoch, *clock))
                     .collect();
-                if leader_state.closed {
+                if leader_state.is_closed() {
                     for end in ends {
                         self.ended((shard, ballot), end, effects);
                     }
                 }
             }
             None => {
-                *leader_state = Some(LeaderState {
-                    ballot,
-                    since,
-                    inherited: length,
-                    held: false,
-                    closed: false,
-                    recovered: false,
-                    serves: false,
-                });
+                *leader_state = Some(LeaderState::begin(ballot, since, length));
             }
         }
         self.leader_shards.look_up_recovering();
     }
 
     /// Another leads the stream.
-    pub(super) fn deposed(&mut self, shard: ShardId, effects: &mut MakoEffects) {
+    pub(crate) fn deposed(&mut self, shard: ShardId, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
         self.step_down(at, effects);
     }
 
     /// This worker's stream has promised the ballot of another. Where the node was appointed before that, other workers of it
     /// may lead their streams still; what this one comes to from now on is not their leadership's, whether it ever led or not.
-    pub(super) fn promised(&self, shard: ShardId, ballot: Ballot) {
+    pub(crate) fn promised(&self, shard: ShardId, ballot: Ballot) {
         let before = Epoch(ballot.epoch.0.saturating_sub(1));
         self.shared.replica(shard).expect("held").end_leadership(before);
     }
@@ -173,7 +112,7 @@ impl Mako {
     fn step_down(&mut self, at: usize, effects: &mut MakoEffects) {
         let Some(leader_state) = &self.leader_shards[at].leader_state else { return };
         let shard = self.leader_shards[at].lead.shard;
-        self.shared.replica(shard).expect("held").end_leadership(leader_state.since);
+        self.shared.replica(shard).expect("held").end_leadership(leader_state.since());
         self.runtime.worker_context.serve(at, false);
         self.end_branches(at, self.runtime.worker_context.epoch.get(), effects);
         self.leader_shards.resign(at);
@@ -181,7 +120,7 @@ impl Mako {
     }
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
-    pub(super) fn recover_all(&mut self, effects: &mut MakoEffects) {
+    pub(crate) fn recover_all(&mut self, effects: &mut MakoEffects) {
         for at in 0..self.leader_shards.len() {
             self.recover(at, effects);
         }
@@ -191,11 +130,11 @@ impl Mako {
     /// Goes on with recovering the shard at this place, as far as it can be now.
     fn recover(&mut self, at: usize, effects: &mut MakoEffects) {
         let Some(leader_state) = &self.leader_shards[at].leader_state else { return };
-        if leader_state.recovered && leader_state.serves {
+        if !leader_state.is_recovering() {
             return;
         }
-        if !leader_state.closed
-            && self.follower_replays.of(at).extent().length >= leader_state.inherited
+        if !leader_state.is_closed()
+            && self.follower_replays.of(at).extent().length >= leader_state.inherited()
         {
             match self.losses.is_open(self.leader_shards[at].lead.shard) {
                 true => self.tell_held(at, effects),
@@ -211,9 +150,14 @@ impl Mako {
         let through = self.follower_replays.of(at).is_through();
         // What a former lead left locked here is free.
         let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
-        if !leader_state.recovered && leader_state.closed && knows_ends && through && is_free {
-            leader_state.recovered = true;
-            let ballot = leader_state.ballot;
+        if !leader_state.is_recovered()
+            && leader_state.is_closed()
+            && knows_ends
+            && through
+            && is_free
+        {
+            leader_state.recover();
+            let ballot = leader_state.ballot();
             self.keep_undecided(at);
             let replica = self.shared.replica(shard).expect("held");
             if replica.recover(ballot) {
@@ -224,12 +168,12 @@ impl Mako {
         }
         let replica = self.shared.replica(shard).expect("held");
         let Some(leader_state) = &mut self.leader_shards[at].leader_state else { return };
-        if leader_state.recovered
-            && !leader_state.serves
-            && replica.is_recovered(leader_state.ballot)
+        if leader_state.is_recovered()
+            && !leader_state.serves()
+            && replica.is_recovered(leader_state.ballot())
         {
-            leader_state.serves = true;
-            let ballot = leader_state.ballot;
+            leader_state.serve();
+            let ballot = leader_state.ballot();
             let worker = self.runtime.worker_context.place.worker;
             replica.progress(worker, self.follower_replays.of(at).applied());
             self.runtime.worker_context.serve(at, true);
@@ -244,7 +188,7 @@ impl Mako {
         else {
             return false;
         };
-        let mut former = self.epochs.iter().filter(|live| live.epoch() < leader_state.since);
+        let mut former = self.epochs.iter().filter(|live| live.epoch() < leader_state.since());
         former.all(|live| live.watermark().has_ended(shard))
     }
 
@@ -258,8 +202,8 @@ impl Mako {
         // What is drawn from now on comes after all that the streams have.
         replica.store.raise_clock(extent.greatest.max(self.losses.greatest_end(shard)));
         let leader_state = self.leader_shards[at].leader_state.as_mut().expect("it leads");
-        leader_state.closed = true;
-        let (ballot, since) = (leader_state.ballot, leader_state.since);
+        leader_state.close();
+        let (ballot, since) = (leader_state.ballot(), leader_state.since());
         let settled = self.watermarks.borrow().settled();
         // Of some the end is known though the streams lack it: the shard was out.
         let end = |epoch| {
@@ -290,7 +234,7 @@ impl Mako {
 
     /// Keeps a request until the shard is recovered; no longer than a transaction may wait, and no more
     /// of them than may wait.
-    pub(super) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
+    pub(crate) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
         let worker_context = &self.runtime.worker_context;
         let (now, limits) = (worker_context.now.get(), &worker_context.limits);
         if !self.deferred.defer(now, limits, from, header, request) {
@@ -299,7 +243,7 @@ impl Mako {
     }
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
-    pub(super) fn unpark(&mut self, now: Time, effects: &mut MakoEffects) {
+    pub(crate) fn unpark(&mut self, now: Time, effects: &mut MakoEffects) {
         let worker_context = Rc::clone(&self.runtime.worker_context);
         let is_served = |shard| worker_context.own(shard).is_some();
         for _ in 0..self.deferred.len() {
@@ -313,12 +257,12 @@ impl Mako {
     }
 
     /// The place of a shard of which this node has a replica.
-    pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
+    pub(crate) fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.leader_shards.place_of(shard)
     }
 
     /// Asserts that this node holds its lease while it acts as the leader of a shard (rule M7).
-    pub(super) fn act_as_leader(&mut self, at: usize, effects: &mut MakoEffects) {
+    pub(crate) fn act_as_leader(&mut self, at: usize, effects: &mut MakoEffects) {
         let now = self.runtime.worker_context.now.get();
         assert!(
             self.holds_lease(now),
@@ -328,19 +272,5 @@ impl Mako {
         );
         let (shard, ballot) = (self.leader_shards[at].lead.shard, self.leader_shards[at].ballot());
         effects.observe(|| MakoObservation::Acted { shard, ballot });
-    }
-}
-
-impl MakoMessage {
-    /// Does it only say what is so, and ask nothing of a leader?
-    pub(super) fn is_fact(&self) -> bool {
-        match self {
-            MakoMessage::Gossip { .. } | MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => {
-                true
-            }
-            MakoMessage::Request { .. } | MakoMessage::Reply { .. } | MakoMessage::Relay(_) => {
-                false
-            }
-        }
     }
 }
