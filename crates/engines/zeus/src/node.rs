@@ -6,17 +6,18 @@
 
 use crate::commit::{CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, Validated};
 use crate::granule::GranuleId;
-use crate::message::{MessageBody, ZeusMessage};
+use crate::message::{CopiedRecord, Inv, MessageBody, OwnershipAck, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
 use crate::ownership::{Ownership, Ticket, Want};
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::read_only::Reader;
-use crate::record::{OwnershipTs, RequestKind};
+use crate::record::RequestKind;
 use crate::recovery::{Barrier, DirectoryCopies};
 use crate::rows::Rows;
 use crate::scope::{Output, Placement, Scope};
 use crate::version::Slot;
 use crate::view::{Member, View};
-use shoal_types::{Epoch, NodeId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 
 /// A node's part of the protocol.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl ZeusNode {
             return;
         }
         let was_out = view.has_lost(self.node, &self.view);
-        if was_out {
+        if was_out && !self.options.bugs.has(ZeusPlantedBug::KeepAfterRemoval) {
             self.forget();
         }
         let earlier = std::mem::replace(&mut self.view, view);
@@ -146,10 +147,10 @@ impl ZeusNode {
     /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
     pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
         self.now = now;
-        if message.epoch != self.view.epoch
-            || !self.view.is_live(from)
-            || !self.view.is_live(self.node)
-        {
+        let is_old = message.epoch < self.view.epoch;
+        let is_heard = message.epoch == self.view.epoch
+            || (is_old && self.options.bugs.has(ZeusPlantedBug::HearOldEpoch));
+        if !is_heard || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
             return;
         }
@@ -161,35 +162,64 @@ impl ZeusNode {
         self.finish();
     }
 
-    /// Whether the message names granules, shards and nodes that there are.
+    /// Whether the message names granules and shards that there are, and numbers that can have been reached.
     fn is_plausible(&self, body: &MessageBody) -> bool {
-        let is_granule = |granule: &GranuleId| self.placement.layout.is_granule(granule);
-        let shards = self.view.directories.len();
+        let has_shard = |shard: ShardId| (shard.0 as usize) < self.view.directories.len();
         match body {
-            MessageBody::Request(request) => is_granule(&request.granule),
-            MessageBody::Nack { granule, .. }
-            | MessageBody::Val { granule, .. }
-            | MessageBody::Recruit { granule } => is_granule(granule),
-            MessageBody::Inv(inv) => is_granule(&inv.granule),
-            MessageBody::Ack(ack) => is_granule(&ack.inv.granule),
+            MessageBody::Request(request) => {
+                self.is_granule(&request.granule) && is_reached(request.as_of.version)
+            }
+            MessageBody::Nack { granule, record } | MessageBody::Val { granule, record } => {
+                self.is_granule(granule) && is_reached(record.o_ts.version)
+            }
+            MessageBody::Recruit { granule } => self.is_granule(granule),
+            MessageBody::Inv(inv) => self.is_plausible_inv(inv),
+            MessageBody::Ack(OwnershipAck { inv, rows }) => {
+                let is_mine = self.view.member(self.node) == Some(inv.requested.by);
+                let was_made = !is_mine || self.ownership.has_requested(inv.number);
+                let has_clock = rows.as_ref().is_none_or(|rows| is_reached(rows.clock.0));
+                self.is_plausible_inv(inv) && was_made && has_clock
+            }
             MessageBody::ReplicationInv(inv) => {
-                inv.writes.iter().all(|writes| is_granule(&writes.granule))
+                let mut writes = inv.writes.iter();
+                writes.all(|writes| self.is_granule(&writes.granule))
                     && inv.pipeline.coordinator != self.as_coordinator()
+                    && is_reached(inv.slot.0)
+                    && is_reached(inv.clock.0)
             }
-            MessageBody::ReplicationVal { pipeline, .. } => {
-                pipeline.coordinator != self.as_coordinator()
+            MessageBody::ReplicationVal { pipeline, slot } => {
+                pipeline.coordinator != self.as_coordinator() && is_reached(slot.0)
             }
-            MessageBody::CopyRequest { shard, .. } => (shard.0 as usize) < shards,
+            MessageBody::ReplicationAck { slot, .. } => is_reached(slot.0),
+            MessageBody::CopyRequest { shard, .. } => has_shard(*shard),
             MessageBody::Copy(copy) => {
                 let mut records = copy.records.iter();
-                (copy.shard.0 as usize) < shards
-                    && records.all(|record| is_granule(&record.granule))
+                has_shard(copy.shard)
+                    && records.all(|CopiedRecord { granule, record, pending }| {
+                        let is_inv =
+                            |inv: &Inv| self.is_plausible_inv(inv) && inv.granule == *granule;
+                        self.is_granule(granule)
+                            && self.placement.shard_of(granule) == copy.shard
+                            && is_reached(record.o_ts.version)
+                            && pending.as_ref().is_none_or(is_inv)
+                    })
             }
-            MessageBody::ReplicationAck { .. }
-            | MessageBody::Replayed
-            | MessageBody::ReplayedHeard => true,
+            MessageBody::Replayed | MessageBody::ReplayedHeard => true,
         }
     }
+
+    fn is_plausible_inv(&self, inv: &Inv) -> bool {
+        self.is_granule(&inv.granule) && is_reached(inv.record.o_ts.version)
+    }
+
+    fn is_granule(&self, granule: &GranuleId) -> bool {
+        self.placement.layout.is_granule(granule)
+    }
+}
+
+/// Counters of records, slots and clocks begin with 0 and are counted up one by one.
+fn is_reached(number: u64) -> bool {
+    number < 1 << 62
 }
 
 impl ZeusNode {
@@ -329,11 +359,6 @@ impl ZeusNode {
         self.finish();
     }
 
-    /// A transaction of another node or of a client knows that the granule has had this record.
-    pub fn hint(&mut self, granule: &GranuleId, o_ts: OwnershipTs) {
-        self.ownership.hint(granule, o_ts);
-    }
-
     /// Commits a transaction locally, and replicates it. It may be told once it is [validated](ZeusNode::take_validated).
     ///
     /// # Errors
@@ -343,7 +368,11 @@ impl ZeusNode {
     /// If it writes nothing, or there is no such worker.
     pub fn commit(&mut self, now: Time, commit: LocalCommit) -> Result<Slot, CommitRefusal> {
         self.now = now;
+        let (worker, tag) = (commit.worker, commit.tag);
         let slot = self.pipelines.commit(scope!(self), &mut self.ownership, commit)?;
+        if self.options.bugs.has(ZeusPlantedBug::ReplyAtLocalCommit) {
+            self.validated.push(Validated { worker, slot, tag });
+        }
         self.finish();
         Ok(slot)
     }
@@ -351,8 +380,10 @@ impl ZeusNode {
     /// The node's granules as a read-only transaction sees them at this time.
     #[must_use]
     pub fn reader(&self, now: Time) -> Reader<'_> {
-        let has_lease = now < self.lease_end && self.view.is_live(self.node);
-        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease }
+        let bugs = self.options.bugs;
+        let has_lease = now < self.lease_end && self.view.is_live(self.node)
+            || bugs.has(ZeusPlantedBug::ReadWithoutLease);
+        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease, bugs }
     }
 
     /// The transactions that were validated since this was asked last.

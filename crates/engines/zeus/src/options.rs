@@ -1,11 +1,13 @@
 //! What can be set, and what a step leaves to be done.
 
 use crate::message::ZeusMessage;
+use crate::planted_bugs::ZeusPlantedBug;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::NodeId;
 use std::time::Duration;
 
 /// The configuration of a node's protocol; the default fits nodes of one datacenter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct ZeusOptions {
     /// For how long an owner keeps a granule for an older transaction of its own, from the arrival of the `Inv`. Less moves
     /// granules sooner; without any, nodes that swap granules may never both hold what they need. 1 ms.
@@ -25,6 +27,8 @@ pub struct ZeusOptions {
     pub slots_pending_max: usize,
     /// So many records are in one part of a copy of a directory. 1,024.
     pub copied_records_max: usize,
+    /// Bugs that are planted. None.
+    pub bugs: PlantedBugs<ZeusPlantedBug>,
 }
 
 impl ZeusOptions {
@@ -38,6 +42,7 @@ impl ZeusOptions {
         favour: Duration::from_millis(5),
         slots_pending_max: 4096,
         copied_records_max: 1024,
+        bugs: PlantedBugs::NONE,
     };
 }
 

@@ -9,9 +9,11 @@
 use crate::commit::{ReadRow, ScannedGranule};
 use crate::granule::GranuleId;
 use crate::ownership::Ownership;
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::{Level, OwnershipTs};
 use crate::rows::{GranuleRows, Row, RowKey, Rows};
 use bytes::Bytes;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::{NodeId, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -44,6 +46,7 @@ pub struct Reader<'a> {
     pub(crate) rows: &'a Rows,
     /// The node's lease runs. Without it another node may have written since (rule Z8).
     pub(crate) has_lease: bool,
+    pub(crate) bugs: PlantedBugs<ZeusPlantedBug>,
 }
 
 impl ReadSet {
@@ -75,7 +78,7 @@ impl Reader<'_> {
     ) -> ReadOutcome<Option<Bytes>> {
         let Some(o_ts) = self.record_of(granule) else { return ReadOutcome::NoLevel };
         let row = self.rows.get(granule, key);
-        if row.is_some_and(|row| !row.is_valid) {
+        if row.is_some_and(|row| !row.is_valid && !self.shows_pending(granule)) {
             return ReadOutcome::Pending;
         }
         reads.records.entry(granule.clone()).or_insert(o_ts);
@@ -99,7 +102,7 @@ impl Reader<'_> {
         let Some(o_ts) = self.record_of(granule) else { return ReadOutcome::NoLevel };
         let of = self.rows.granule(granule);
         let found = || of.into_iter().flat_map(|of| of.range(table, bounds.clone()));
-        if found().any(|(_, row)| !row.is_valid) {
+        if found().any(|(_, row)| !row.is_valid && !self.shows_pending(granule)) {
             return ReadOutcome::Pending;
         }
         reads.records.entry(granule.clone()).or_insert(o_ts);
@@ -121,16 +124,28 @@ impl Reader<'_> {
     /// Whether everything that was read was so at one time: it may be told. Otherwise the transaction restarts.
     #[must_use]
     pub fn check(&self, reads: &ReadSet) -> bool {
+        if self.bugs.has(ZeusPlantedBug::SkipChecks) {
+            return true;
+        }
         let records = reads.records.iter();
         let are_held = records.into_iter().all(|(of, o_ts)| self.record_of(of) == Some(*o_ts));
         let scans = reads.scans.iter();
-        let are_whole = scans.into_iter().all(|scan| self.scanned(&scan.granule) == *scan);
+        let unchecked = self.bugs.has(ZeusPlantedBug::StructureUnchecked);
+        let are_whole =
+            unchecked || scans.into_iter().all(|scan| self.scanned(&scan.granule) == *scan);
         let are_same = reads.rows.iter().all(|ReadRow { granule, key, version }| {
             let row = self.rows.get(granule, key);
-            let is_valid = row.is_none_or(|row| row.is_valid);
+            let is_valid = row.is_none_or(|row| row.is_valid || self.shows_pending(granule));
             is_valid && row.filter(|row| row.value.is_some()).map(|row| row.version) == *version
         });
         are_held && are_whole && are_same
+    }
+
+    /// Whether pending rows are shown: never, without a planted bug (rule Z7).
+    fn shows_pending(&self, granule: &GranuleId) -> bool {
+        let owns = || self.ownership.level(self.node, granule) == Level::Owner;
+        self.bugs.has(ZeusPlantedBug::ReadPending)
+            || (self.bugs.has(ZeusPlantedBug::OwnerReadsOwn) && owns())
     }
 
     /// The record under which the node may read the granule now.

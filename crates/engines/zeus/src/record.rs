@@ -124,7 +124,7 @@ impl OwnershipRecord {
     }
 
     /// The record after a request by `from` has been granted, still with this one's timestamp; `None` if it is refused:
-    /// the owner asks for what it has, or there would be fewer readers than [`READERS_MIN`] (rule Z14). A reader may ask
+    /// the owner asks for what it has, or there would be fewer readers than `readers_min` (rule Z14). A reader may ask
     /// to read: after a `Leave` that was refused it must not serve before that is granted. Where the granule was never
     /// created, `first_readers` get a copy of it, which is empty.
     #[must_use]
@@ -133,10 +133,11 @@ impl OwnershipRecord {
         kind: RequestKind,
         from: NodeId,
         first_readers: impl Iterator<Item = NodeId>,
+        readers_min: usize,
     ) -> Option<OwnershipRecord> {
         let mut record = self.clone();
         let is_owner = self.owner == Some(from);
-        let spare = self.readers.len() > READERS_MIN;
+        let spare = self.readers.len() > readers_min;
         match kind {
             RequestKind::Own | RequestKind::Read if self.is_uncreated() => {
                 record.owner = Some(from);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     fn grant(from: &OwnershipRecord, kind: RequestKind, by: u32) -> Option<OwnershipRecord> {
-        from.granted(kind, NodeId(by), [0, 1, 2].map(NodeId).into_iter())
+        from.granted(kind, NodeId(by), [0, 1, 2].map(NodeId).into_iter(), READERS_MIN)
     }
 
     #[test]

@@ -103,6 +103,17 @@ impl Rows {
         writes.iter().for_each(|write| of.validate(write, version));
     }
 
+    /// The rows of `writes` are taken for valid at any version (`ValidateNewer`).
+    pub(crate) fn validate_newer(&mut self, granule: &GranuleId, writes: &[RowWrite]) {
+        let Some(of) = self.granules.get_mut(granule) else { return };
+        for write in writes {
+            let row = of.rows.get(&(write.table, write.key.clone()));
+            if let Some(version) = row.map(|row| row.version) {
+                of.validate(write, version);
+            }
+        }
+    }
+
     /// All rows of the granule are known to be validated: nothing was pending when its owner let it go.
     pub fn validate_all(&mut self, granule: &GranuleId) {
         let Some(of) = self.granules.get_mut(granule) else { return };

@@ -3,6 +3,7 @@
 use crate::granule::{GranuleId, GranuleLayout};
 use crate::message::{MessageBody, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::rows::Rows;
 use crate::view::View;
 use shoal_cluster::topology::Topology;
@@ -51,6 +52,16 @@ pub(crate) struct Scope<'a> {
 }
 
 impl Scope<'_> {
+    /// Whether a bug is planted; never, but in tests.
+    pub(crate) fn has(&self, bug: ZeusPlantedBug) -> bool {
+        self.options.bugs.has(bug)
+    }
+
+    /// Granules without an owner may move: all live nodes have replayed (rule Z11).
+    pub(crate) fn may_pass_barrier(&self) -> bool {
+        self.has_passed_barrier || self.has(ZeusPlantedBug::MoveBeforeReplayed)
+    }
+
     /// Sends a message to a node, which may be this one.
     pub(crate) fn send(&mut self, to: NodeId, body: MessageBody) {
         if to == self.node {
@@ -76,6 +87,8 @@ impl Scope<'_> {
 
     /// Whether the node counts as an arbiter of the granule and has not copied its record yet: it answers nothing.
     pub(crate) fn is_silent(&self, granule: &GranuleId) -> bool {
-        !self.copying.is_empty() && self.copying.contains(&self.placement.shard_of(granule))
+        !self.copying.is_empty()
+            && !self.has(ZeusPlantedBug::AnswerBeforeCopy)
+            && self.copying.contains(&self.placement.shard_of(granule))
     }
 }

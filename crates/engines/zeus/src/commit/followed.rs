@@ -3,6 +3,7 @@
 use super::replayed_slots::Replays;
 use crate::message::{MessageBody, ReplicationInv};
 use crate::ownership::Ownership;
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
 use shoal_types::{NodeId, Time};
@@ -72,8 +73,8 @@ impl FollowedPipelines {
             (held.inv.followers, held.from) = (inv.followers, from);
         }
         let acknowledged = followed.apply(scope, ownership);
-        let known =
-            followed.applied >= slot && !acknowledged.iter().any(|(_, other)| *other == slot);
+        let is_applied = followed.applied >= slot || scope.has(ZeusPlantedBug::AckUnapplied);
+        let known = is_applied && !acknowledged.iter().any(|(_, other)| *other == slot);
         let known = known.then_some((from, slot));
         for (to, slot) in acknowledged.into_iter().chain(known) {
             scope.send(to, MessageBody::ReplicationAck { pipeline, slot });
@@ -134,7 +135,10 @@ impl Followed {
         let later = self.pending.split_off(&self.validated.next());
         for (_, Held { inv, .. }) in std::mem::replace(&mut self.pending, later) {
             for writes in &inv.writes {
-                scope.rows.validate(&writes.granule, &writes.rows, inv.version());
+                match scope.has(ZeusPlantedBug::ValidateNewer) {
+                    true => scope.rows.validate_newer(&writes.granule, &writes.rows),
+                    false => scope.rows.validate(&writes.granule, &writes.rows, inv.version()),
+                }
             }
         }
     }
@@ -146,7 +150,8 @@ impl Followed {
         let mut acknowledged = Vec::new();
         while let Some(first) = self.received.first_entry() {
             let slot = *first.key();
-            if slot > self.applied && self.applied.max(self.validated).next() < slot {
+            let skips = slot > self.applied && self.applied.max(self.validated).next() < slot;
+            if skips && !scope.has(ZeusPlantedBug::SkipSlot) {
                 break;
             }
             let held = first.remove();

@@ -8,6 +8,8 @@ use super::pipelines::{PendingSlot, Pipelines};
 use crate::granule::{GRANULE_BYTES_MAX, GranuleId};
 use crate::message::{GranuleWrites, ReplicationInv};
 use crate::ownership::Ownership;
+use crate::planted_bugs::ZeusPlantedBug;
+use crate::record::Level;
 use crate::rows::{GranuleRows, RowKey};
 use crate::scope::Scope;
 use crate::version::{Slot, Version};
@@ -93,7 +95,11 @@ impl Pipelines {
         let touched = commit.touched();
         for granule in &touched {
             let hold = scope.options.hold;
-            if !ownership.may_write(scope.node, scope.now, hold, granule, commit.born) {
+            let reads_only = scope.has(ZeusPlantedBug::WriteAsReader)
+                && commit.writes.iter().all(|writes| writes.granule != *granule)
+                && ownership.level(scope.node, granule) == Level::Reader;
+            let may_write = ownership.may_write(scope.node, scope.now, hold, granule, commit.born);
+            if !may_write && !reads_only {
                 return Err(CommitRefusal::NotOwned(granule.clone()));
             }
             if self.touching(granule).any(|other| other != worker) {
@@ -102,7 +108,12 @@ impl Pipelines {
         }
         commit.validate(scope)?;
         let clocks = touched.iter().map(|granule| ownership.clock(granule));
-        let clock = Clock(clocks.fold(pipeline.last_clock, Clock::max).0 + 1);
+        let least = pipeline.last_clock;
+        let clock = match scope.has(ZeusPlantedBug::ClockWithoutGranule) {
+            true => least,
+            false => clocks.fold(least, Clock::max),
+        };
+        let clock = Clock(clock.0 + 1);
         let readers = commit.writes.iter().flat_map(|writes| ownership.readers(&writes.granule));
         let followers: BTreeSet<_> =
             readers.filter(|reader| *reader != scope.node && scope.view.is_live(*reader)).collect();

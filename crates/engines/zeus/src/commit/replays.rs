@@ -7,6 +7,7 @@
 use super::followed::FollowedPipelines;
 use crate::message::MessageBody;
 use crate::ownership::Ownership;
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
 use shoal_types::NodeId;
@@ -26,12 +27,14 @@ impl FollowedPipelines {
         self.replays.repeat_at = scope.now;
         for (pipeline, followed) in &mut self.followed {
             let is_orphan = !scope.view.is_member(pipeline.coordinator);
-            followed.received.clear();
+            if !scope.has(ZeusPlantedBug::KeepReceived) {
+                followed.received.clear();
+            }
             for (slot, held) in &mut followed.pending {
                 assert!(*slot <= followed.applied, "Z12: {slot} was not applied");
                 held.inv.followers.retain(|follower| !is_dead(*follower));
                 held.remind_at = scope.now;
-                if is_orphan {
+                if is_orphan && !scope.has(ZeusPlantedBug::ReplayNothing) {
                     self.replays.slots.insert((*pipeline, *slot), BTreeSet::new());
                 } else {
                     held.from = pipeline.coordinator.node;

@@ -4,6 +4,7 @@ use super::driver::{addressed, lacks_rows};
 use super::{Holding, Ownership, PendingInv, PendingSlots};
 use crate::granule::GranuleId;
 use crate::message::{CarriedGranule, Inv, MessageBody, OwnershipAck};
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::{Level, OwnershipRecord, RequestKind};
 use crate::scope::Scope;
 use shoal_types::{Clock, NodeId};
@@ -39,11 +40,12 @@ impl Ownership {
         let (mut arrived, mut is_acknowledged) = (scope.now, false);
         if let Some(pending) = &holding.pending {
             let other = pending.inv.record.o_ts;
-            if other > o_ts {
+            if other > o_ts && !scope.has(ZeusPlantedBug::LesserWins) {
                 return scope.send(inv.requested.by.node, nack);
             }
             // What was acknowledged stays so, for any of the contenders may have won by it (rule Z17).
-            (arrived, is_acknowledged) = (pending.arrived, pending.is_acknowledged);
+            arrived = pending.arrived;
+            is_acknowledged = pending.is_acknowledged && !scope.has(ZeusPlantedBug::Unacknowledge);
             if other < o_ts && other.driver == scope.node {
                 scope.send(pending.inv.requested.by.node, nack);
             }
@@ -52,7 +54,8 @@ impl Ownership {
         if inv.replaced.o_ts > holding.record.o_ts {
             holding.set_record(scope.node, inv.replaced.clone());
         }
-        if inv.requested.kind == RequestKind::Drop(scope.node) {
+        let serves_on = scope.has(ZeusPlantedBug::ServeWhileDropped);
+        if inv.requested.kind == RequestKind::Drop(scope.node) && !serves_on {
             // A reader that is dropped stops serving before it acknowledges.
             holding.serves = false;
         }
@@ -90,25 +93,34 @@ impl Ownership {
             let is_held = requester != scope.node
                 && !pending.is_acknowledged
                 && older.is_some_and(|born| pending.yields_to(scope.now, scope.options.hold, born));
-            if slots.touches(granule) || is_held {
+            let touches = match scope.has(ZeusPlantedBug::GrantAfterWrites) {
+                true => slots.writes(granule),
+                false => slots.touches(granule) && !scope.has(ZeusPlantedBug::GrantWhilePending),
+            };
+            if touches || is_held {
                 return;
             }
         }
         let is_source = inv.source == Some(scope.node);
-        if is_source && !scope.has_passed_barrier {
+        if is_source && !scope.may_pass_barrier() {
             return;
         }
         let gives = (is_owner || is_source) && requester != scope.node && lacks_rows(inv);
         let rows = (gives && holding.is_replica).then(|| {
             let of = scope.rows.granule(granule);
             let is_valid = of.is_none_or(|of| of.is_valid());
-            assert!(!is_owner || is_valid, "Z4: {granule} moves with pending rows");
+            // When it is acknowledged again, the new owner may have written the granule already.
+            let is_first = is_owner && !pending.is_acknowledged;
+            assert!(!is_first || is_valid, "Z4: {granule} moves with pending rows");
             CarriedGranule { clock: holding.clock, rows: scope.rows.carried(granule) }
         });
         let ack = OwnershipAck { inv: inv.clone(), rows };
-        let answer_to = inv.answer_to;
+        let (answer_to, record) = (inv.answer_to, inv.record.clone());
         (pending.is_answered, pending.is_acknowledged) = (true, true);
         scope.send(answer_to, MessageBody::Ack(ack));
+        if scope.has(ZeusPlantedBug::ArbitersApplyFirst) {
+            self.on_val(scope, granule, record);
+        }
     }
 
     /// A record is known to be validated.
@@ -173,6 +185,9 @@ impl Ownership {
         };
         if !lives {
             inv.source = None;
+        }
+        if scope.has(ZeusPlantedBug::ReplayChangesRecord) {
+            inv.record.readers.pop_last();
         }
         self.counters.replays += 1;
         let arbiters = inv.arbiters.clone();

@@ -10,9 +10,13 @@ use crate::message::MessageBody;
 use crate::record::{Level, READERS_MIN, RequestKind};
 use crate::scope::Scope;
 use shoal_types::NodeId;
+use std::ops::Bound;
 
 /// So many readers more than [`READERS_MIN`] may stay after a move: nodes that read a granule often would only ask again.
 const READERS_SPARE: usize = 1;
+
+/// So many granules are looked at in each turn of `ZeusOptions::repeat_after`.
+const CORRECTED_MAX: usize = 64;
 
 impl Ownership {
     /// Looks at the granules of this node whose readers have changed, and has their number corrected.
@@ -21,11 +25,16 @@ impl Ownership {
             return;
         }
         self.recruit_at = scope.now + scope.options.repeat_after;
-        for granule in self.uneven.clone() {
-            if !self.correct_degree(scope, &granule) {
-                self.uneven.remove(&granule);
+        // In turn, since each may take some time and many nodes may have died.
+        let after = self.corrected.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let turn: Vec<GranuleId> =
+            self.uneven.range((after, Bound::Unbounded)).take(CORRECTED_MAX).cloned().collect();
+        for granule in &turn {
+            if !self.correct_degree(scope, granule) {
+                self.uneven.remove(granule);
             }
         }
+        self.corrected = turn.into_iter().nth(CORRECTED_MAX - 1);
     }
 
     /// Whether there is still something to be done.

@@ -3,7 +3,8 @@
 use super::Ownership;
 use super::favoured::Favoured;
 use crate::message::{Inv, MessageBody, OwnershipRequest};
-use crate::record::{OwnershipTs, RequestKind, Requested};
+use crate::planted_bugs::ZeusPlantedBug;
+use crate::record::{OwnershipTs, READERS_MIN, RequestKind, Requested};
 use crate::scope::Scope;
 use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
@@ -33,12 +34,16 @@ impl Ownership {
         let is_first = favoured.is_none_or(|favoured| favoured.by == by || favoured.born > born);
         let holding = self.holding_mut(granule);
         let known = holding.record.clone();
-        let may_drive = holding.pending.is_none()
+        let may_drive = (holding.pending.is_none() || scope.has(ZeusPlantedBug::DriveOnPending))
             && is_first
-            && request.as_of >= known.o_ts
-            && (known.owner.is_some() || scope.has_passed_barrier);
+            && (request.as_of >= known.o_ts || scope.has(ZeusPlantedBug::StaleRequestMoves))
+            && (known.owner.is_some() || scope.may_pass_barrier());
         let directory: Vec<NodeId> = scope.directory(granule).collect();
-        let granted = known.granted(request.kind, from, directory.into_iter());
+        let readers_min = match scope.has(ZeusPlantedBug::DropLastReader) {
+            true => 0,
+            false => READERS_MIN,
+        };
+        let granted = known.granted(request.kind, from, directory.into_iter(), readers_min);
         let inv = granted.filter(|_| may_drive).and_then(|mut record| {
             let (epoch, driver) = (scope.view.epoch, scope.node);
             record.o_ts = OwnershipTs { version: known.o_ts.version + 1, epoch, driver };

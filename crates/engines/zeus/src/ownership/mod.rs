@@ -51,6 +51,9 @@ use std::time::Duration;
 pub(crate) trait PendingSlots {
     /// Whether a pending slot of this node has read or written the granule.
     fn touches(&self, granule: &GranuleId) -> bool;
+
+    /// Whether a pending slot of this node has written the granule.
+    fn writes(&self, granule: &GranuleId) -> bool;
 }
 
 /// How often things have happened at a node.
@@ -89,6 +92,8 @@ pub struct Ownership {
     favoured: BTreeMap<GranuleId, Favoured>,
     /// Granules of this node that may have too few or too many readers.
     uneven: BTreeSet<GranuleId>,
+    /// The last of those that were looked at, if there are more.
+    corrected: Option<GranuleId>,
     recruit_at: Time,
     /// The number of the request made last.
     requests: u64,
@@ -107,6 +112,7 @@ impl Ownership {
             changed: BTreeSet::new(),
             favoured: BTreeMap::new(),
             uneven: BTreeSet::new(),
+            corrected: None,
             recruit_at: Time::ZERO,
             requests: 0,
             random: Random::new(seed),

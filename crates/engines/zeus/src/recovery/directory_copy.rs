@@ -11,6 +11,7 @@
 use crate::granule::GranuleId;
 use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
 use crate::ownership::{Ownership, PendingSlots};
+use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::view::View;
 use shoal_types::{NodeId, ShardId, Time};
@@ -170,7 +171,11 @@ impl Ownership {
             .map(|(granule, holding)| CopiedRecord {
                 granule: granule.clone(),
                 record: holding.record.clone(),
-                pending: holding.pending.as_ref().map(|pending| pending.inv.clone()),
+                pending: holding
+                    .pending
+                    .as_ref()
+                    .filter(|_| !scope.has(ZeusPlantedBug::CopyWithoutPending))
+                    .map(|pending| pending.inv.clone()),
             })
             .collect();
         let is_last = records.len() <= most;

@@ -43,6 +43,7 @@ pub struct Cluster {
     pub violation: Option<String>,
     placement: Placement,
     workers: u32,
+    options: ZeusOptions,
 }
 
 /// The granule whose keys begin with this.
@@ -52,7 +53,7 @@ pub fn granule(name: &str) -> GranuleId {
 
 impl Cluster {
     /// Nodes of which the first three are the directory of the one shard; they know the first epoch.
-    pub fn new(nodes: u32, workers: u32) -> Cluster {
+    pub fn new(nodes: u32, workers: u32, options: ZeusOptions) -> Cluster {
         let names = |count: u32| (0..count).map(|node| format!("n{node}"));
         let builder = Topology::builder().workers(workers).datacenter("d");
         let builder = names(nodes).fold(builder, |builder, name| builder.node(name, "d"));
@@ -76,6 +77,7 @@ impl Cluster {
             violation: None,
             placement,
             workers,
+            options,
         };
         for node in (0..nodes).map(NodeId) {
             let new = cluster.empty(node);
@@ -86,7 +88,7 @@ impl Cluster {
 
     fn empty(&self, node: NodeId) -> ZeusNode {
         let seed = u64::from(node.0);
-        ZeusNode::new(node, self.workers, self.placement.clone(), ZeusOptions::default(), seed)
+        ZeusNode::new(node, self.workers, self.placement.clone(), self.options, seed)
     }
 
     /// The time on a node's clock.

@@ -4,20 +4,24 @@
 use crate::cluster::{Cluster, T, granule};
 use crate::history::{Done, TOGGLES, has_second_row, judge};
 use bytes::Bytes;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_types::{NodeId, Random, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
 use shoal_zeus::rows::RowWrite;
 use shoal_zeus::{
     CommitRefusal, GranuleId, Level, LocalCommit, ReadOutcome, ReadRow, ReadSet, RequestKind,
-    ScannedGranule, Ticket, Want, ZeusNode,
+    ScannedGranule, Ticket, Want, ZeusNode, ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 const NODES: u32 = 5;
 const WORKERS: u32 = 2;
 /// So many of the last messages are shown with a failure.
 const TRACE_LINES: usize = 120;
+/// So many things happen while there are faults.
+const STEPS: u32 = 1_500;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// How far a transaction is.
@@ -74,23 +78,31 @@ fn list_of(value: Option<&Bytes>) -> Vec<usize> {
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
+    fn new(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Run {
         let mut random = Random::new(seed);
-        let mut cluster = Cluster::new(NODES, WORKERS);
+        let mut cluster =
+            Cluster::new(NODES, WORKERS, ZeusOptions { bugs, ..ZeusOptions::default() });
         (0..NODES).for_each(|node| cluster.hear(NodeId(node)));
-        let count = 12 + random.below(24) as usize;
+        let count = 12 + random.below(36) as usize;
+        let readers_in = 2 + random.below(3);
+        // Half of the runs have few granules and few nodes that use them, so that transactions meet.
+        let (names, nodes) = match random.chance(1, 2) {
+            true => (2, 3),
+            false => (NAMES.len(), u64::from(NODES)),
+        };
         let mut transactions = Vec::new();
         for _ in 0..count {
             let pick = |random: &mut Random| -> BTreeSet<usize> {
                 let mut some: BTreeSet<usize> =
-                    (0..NAMES.len()).filter(|_| random.below(3) == 0).collect();
-                some.insert(random.below(NAMES.len() as u64) as usize);
+                    (0..names).filter(|_| random.below(2) == 0).collect();
+                some.insert(random.below(names as u64) as usize);
                 some
             };
             let reads = pick(&mut random);
-            let writes = if random.below(3) == 0 { BTreeSet::new() } else { pick(&mut random) };
+            let writes =
+                if random.below(readers_in) == 0 { BTreeSet::new() } else { pick(&mut random) };
             transactions.push(Transaction {
-                node: NodeId(random.below(u64::from(NODES)) as u32),
+                node: NodeId(random.below(nodes) as u32),
                 worker: WorkerId(random.below(u64::from(WORKERS)) as u32),
                 reads: reads.union(&writes).copied().collect(),
                 writes,
@@ -117,25 +129,27 @@ impl Run {
 
     /// One thing happens, with faults or without.
     fn act(&mut self, has_faults: bool) {
-        match self.random.below(20) {
+        match self.random.below(24) {
             0..9 => self.message(has_faults),
-            9..15 => {
+            9..19 => {
                 let number = self.random.below(self.transactions.len() as u64) as usize;
-                self.advance(number);
+                // Often all of a transaction happens while no message arrives.
+                let steps = 1 + self.random.below(6);
+                (0..steps).for_each(|_| self.advance(number));
             }
-            15 | 16 => {
+            19 | 20 => {
                 let span = self.random.below(3_000);
                 self.cluster.wait(Duration::from_micros(span));
             }
-            17 => {
+            21 => {
                 let node = self.any_node();
                 if self.cluster.view.is_live(node) {
                     self.cluster.restart(node);
                     self.hear(node);
                 }
             }
-            18 if has_faults && self.chance(6) => self.fail(),
-            18 => self.bring_back(),
+            22 if has_faults && self.chance(6) => self.fail(),
+            22 => self.bring_back(),
             _ => self.give_up(),
         }
         let validated = std::mem::take(&mut self.cluster.validated);
@@ -254,12 +268,34 @@ impl Run {
 
     fn begin(&mut self, number: usize) {
         let answered = self.answered();
+        if let Some(node) = self.replica_for(number) {
+            self.transactions[number].node = node;
+        }
         let transaction = &mut self.transactions[number];
         let node = transaction.node;
         transaction.born = self.cluster.clock_of(node);
         transaction.stage = Stage::Waiting;
         self.history[number].after = answered;
         self.want(number);
+    }
+
+    /// A node that has all that a read-only transaction reads: clients send most of them to one.
+    fn replica_for(&mut self, number: usize) -> Option<NodeId> {
+        let Transaction { reads, writes, .. } = &self.transactions[number];
+        let has_all = |node: &NodeId| {
+            let up = self.cluster.up(*node);
+            let level = |of: &usize| {
+                up.map_or(Level::None, |up| up.ownership().level(*node, &granule(NAMES[*of])))
+            };
+            reads.iter().all(|of| level(of) >= Level::Reader)
+        };
+        let nodes = self.cluster.nodes.keys().copied();
+        let replicas: Vec<NodeId> =
+            nodes.filter(|node| writes.is_empty() && has_all(node)).collect();
+        match self.random.chance(4, 5) {
+            true => self.random.pick(&replicas).copied(),
+            false => None,
+        }
     }
 
     fn want(&mut self, number: usize) {
@@ -405,7 +441,7 @@ impl Run {
 
     /// No more faults: all nodes come back, and everything has to be answered.
     fn heal(&mut self) -> Result<(), String> {
-        for _ in 0..1_000 {
+        for _ in 0..300 {
             self.bring_back();
             for node in (0..NODES).map(NodeId) {
                 let known = self.cluster.up(node).map(|up| up.view().epoch);
@@ -450,6 +486,17 @@ impl Run {
         }
     }
 
+    /// Faults, then healing; then everything is judged.
+    fn finish(&mut self) -> Result<(), String> {
+        for _ in 0..STEPS {
+            self.act(true);
+            self.verdict()?;
+        }
+        self.heal()?;
+        judge(&self.history)?;
+        survivors(self)
+    }
+
     fn verdict(&mut self) -> Result<(), String> {
         self.cluster.violation.take().map_or(Ok(()), Err)
     }
@@ -488,19 +535,23 @@ fn wrong_second(number: usize, lists: &[(usize, Vec<usize>)], is_there: bool) ->
 }
 
 /// Runs a seed.
-fn run(seed: u64, steps: u32) -> Result<(), String> {
-    let mut run = Run::new(seed);
-    for _ in 0..steps {
-        run.act(true);
-        run.verdict()?;
-    }
-    if let Err(what) = run.heal() {
+///
+/// # Errors
+/// Says which rule was broken, with the last messages.
+pub fn run(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Result<(), String> {
+    let mut run = Run::new(seed, bugs);
+    let result = catch_unwind(AssertUnwindSafe(|| run.finish()));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text
+            .or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_default())
+    });
+    result.map_err(|what| {
         let trace = &run.cluster.trace;
         let last = trace[trace.len().saturating_sub(TRACE_LINES)..].join("\n");
-        return Err(format!("{what}\n{last}"));
-    }
-    judge(&run.history)?;
-    survivors(&run)
+        format!("{what}\n{last}")
+    })
 }
 
 /// What was answered, or read by what was, is at all replicas.
@@ -533,12 +584,15 @@ fn survivors(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+}
+
 #[test]
 fn random_runs_break_no_rule() {
-    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let count = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
-    for seed in first..first + count {
-        if let Err(what) = run(seed, 1_500) {
+    let first = number("SEED", 0);
+    for seed in first..first + number("SEEDS", 40) {
+        if let Err(what) = run(seed, PlantedBugs::NONE) {
             panic!("seed {seed}: {what}");
         }
     }

@@ -4,7 +4,7 @@
 //! commit it.
 //!
 //! ```text
-//! cluster nodes=N [workers=N]                    directory: n0, n1, n2; the first begins as the driver
+//! cluster nodes=N [workers=N] [copied=N]         directory: n0, n1, n2; copied in parts of so many records
 //! want NODE TICKET [own=a,b] [read=c] [born=MS]  release NODE TICKET       got NODE TICKET
 //! commit NODE TAG [put=a/x:1] [delete=a/x] [touch=b] [worker=N] [born=MS]  touch: scans of granules
 //! look NODE NAME KEY…                            check NODE NAME           (a read-only transaction)
@@ -18,12 +18,14 @@
 use crate::cluster::{Cluster, Delivery, T, granule};
 use crate::show::show;
 use bytes::Bytes;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
 use shoal_types::{NodeId, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
 use shoal_zeus::rows::RowWrite;
 use shoal_zeus::{
     GranuleId, Level, LocalCommit, ReadOutcome, ReadSet, RequestKind, ScannedGranule, Ticket, Want,
+    ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -233,14 +235,18 @@ impl Script {
     }
 }
 
-/// The trace of the commands.
-fn run(commands: &str) -> String {
+/// The trace of the commands, in nodes with these bugs.
+pub fn run(commands: &str, bugs: PlantedBugs<ZeusPlantedBug>) -> String {
     let mut script = None;
     shoal_golden::trace_of(commands, |line, trace| {
         if line.starts_with("cluster") {
             let words = Words::of(line);
             let nodes: u32 = words.named("nodes").expect("a number of nodes");
-            let mut cluster = Cluster::new(nodes, words.named("workers").unwrap_or(1));
+            let default = ZeusOptions::default();
+            let copied = words.named("copied").unwrap_or(default.copied_records_max);
+            let options = ZeusOptions { bugs, copied_records_max: copied, ..default };
+            let workers = words.named("workers").unwrap_or(1);
+            let mut cluster = Cluster::new(nodes, workers, options);
             (0..nodes).for_each(|node| cluster.hear(NodeId(node)));
             cluster.settle();
             cluster.trace.clear();
@@ -258,7 +264,7 @@ fn run(commands: &str) -> String {
 fn scripts_make_their_traces() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     shoal_golden::check_scripts(&folder, 15, |path, commands| {
-        let trace = run(commands);
+        let trace = run(commands, PlantedBugs::NONE);
         assert!(!trace.contains("VIOLATION"), "{}:\n{trace}", path.display());
         trace
     });

@@ -1,0 +1,74 @@
+//! Bugs that can be planted in the protocol: each disarms one rule.
+
+use shoal_engine::planted_bugs::Plantable;
+
+/// Each disarms the rule in brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZeusPlantedBug {
+    /// A requester owns after the first acknowledgement (Z1).
+    OwnBeforeAllAcks,
+    /// An arbiter acknowledges a lesser timestamp after a greater one (Z1).
+    LesserWins,
+    /// An arbiter takes a record for validated as soon as it acknowledges it (Z2).
+    ArbitersApplyFirst,
+    /// A replay leaves a reader out of the record (Z3).
+    ReplayChangesRecord,
+    /// An owner acknowledges a move while slots are pending (Z4).
+    GrantWhilePending,
+    /// An owner waits for slots that wrote the granule only (Z4).
+    GrantAfterWrites,
+    /// A repeated request is driven again (Z5).
+    StaleRequestMoves,
+    /// The first acknowledgement validates a slot (Z6).
+    FirstAckValidates,
+    /// A follower acknowledges what it has only received (Z6).
+    AckUnapplied,
+    /// A follower applies slots in any order (Z6).
+    SkipSlot,
+    /// Readers are shown pending rows (Z7).
+    ReadPending,
+    /// An owner shows its own pending rows (Z7).
+    OwnerReadsOwn,
+    /// A transaction is reported at its local commit (Z7).
+    ReplyAtLocalCommit,
+    /// A read-only transaction does not check what it has read (Z8).
+    SkipChecks,
+    /// A node without a lease shows rows (Z8).
+    ReadWithoutLease,
+    /// A transaction that writes reads at reader level (Z9).
+    WriteAsReader,
+    /// Messages of earlier epochs are heard (Z10).
+    HearOldEpoch,
+    /// A node that was out keeps what it had (Z10).
+    KeepAfterRemoval,
+    /// Granules without an owner move before all nodes have replayed (Z11).
+    MoveBeforeReplayed,
+    /// A follower replays nothing of dead coordinators (Z12).
+    ReplayNothing,
+    /// What was received and not applied outlives its epoch (Z12).
+    KeepReceived,
+    /// The last readers of a granule may leave (Z14).
+    DropLastReader,
+    /// A validation makes rows valid that have a newer version (Z15).
+    ValidateNewer,
+    /// A version's clock does not follow the granule's (Z15).
+    ClockWithoutGranule,
+    /// A driver drives while a record is pending (Z16).
+    DriveOnPending,
+    /// A repeated `Inv` takes an acknowledgement back (Z17).
+    Unacknowledge,
+    /// A directory node answers before it has copied the directory (Z18).
+    AnswerBeforeCopy,
+    /// A directory node copies validated records only (Z18).
+    CopyWithoutPending,
+    /// A dropped reader serves until the drop is complete (Z14).
+    ServeWhileDropped,
+    /// Absent rows and scans are not checked (Z19).
+    StructureUnchecked,
+}
+
+impl Plantable for ZeusPlantedBug {
+    fn number(self) -> u32 {
+        self as u32
+    }
+}
