@@ -9,7 +9,7 @@
 //!    remembers which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has created, also where it was dropped since.
 //!    A drop names the table by its id, and so does not meet a later table of the same name.
 //! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is of the manager's log.
-//!    So whatever stands in a stream is of a table whose creation is committed, and a replica that has not heard of it opens it
+//!    So each entry of a stream is of a table whose creation is committed, and a replica that has not heard of it opens it
 //!    for the entry. A node that leads has heard of it: the configuration by which it was appointed is later than all by which
 //!    its predecessors served.
 //! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration that tells of it.
