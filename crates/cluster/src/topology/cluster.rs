@@ -184,7 +184,7 @@ impl Topology {
         shards.unwrap_or_else(|| panic!("there is no node {node}")).iter().copied()
     }
 
-    /// The tables of the cluster, by their ids and their names.
+    /// The tables by id and by name, with the ids of those that were dropped.
     pub fn tables(&self) -> &Arc<TableMap> {
         &self.tables
     }

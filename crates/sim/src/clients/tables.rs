@@ -45,8 +45,9 @@ struct Lives {
     current: BTreeMap<String, TableId>,
     /// The ids of tables whose drop is answered.
     gone: BTreeSet<TableId>,
-    /// How many drops were asked for.
+    /// How many drops were asked for, and of each name how many are not answered: those of unknown outcome never are.
     drops: u64,
+    dropping: BTreeMap<String, u64>,
 }
 
 impl Lives {
@@ -65,7 +66,7 @@ impl Lives {
         if gone.contains(&table) {
             return Err(format!("{name:?} is {table}, which was dropped before it was opened"));
         }
-        if self.drops > drops || self.gone.contains(&table) {
+        if self.drops > drops || self.dropping.get(name).is_some_and(|open| *open > 0) {
             return Ok(()); // It may have been dropped meanwhile, and others of its name.
         }
         match self.current.insert(name.to_owned(), table) {
@@ -77,9 +78,16 @@ impl Lives {
     }
 
     /// A client asks for a table to be dropped.
-    fn dropping(&mut self, name: &str) {
+    fn drops(&mut self, name: &str) {
         self.drops += 1;
         self.current.remove(name);
+        *self.dropping.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// That is answered: the table is dropped, or nothing was.
+    fn dropped(&mut self, name: &str, table: Option<TableId>) {
+        self.gone.extend(table);
+        *self.dropping.get_mut(name).expect("it was asked for") -= 1;
     }
 }
 
@@ -117,10 +125,12 @@ impl Tables {
     }
 
     async fn drop(&self, db: &Cluster, name: &str) -> Result<()> {
-        self.lives.borrow_mut().dropping(name);
-        let table = db.drop_table(name).await?;
-        self.lives.borrow_mut().gone.insert(table);
-        Ok(())
+        self.lives.borrow_mut().drops(name);
+        let dropped = db.drop_table(name).await;
+        if !matches!(dropped, Err(Error::Unknown(_))) {
+            self.lives.borrow_mut().dropped(name, dropped.as_ref().ok().copied());
+        }
+        dropped.map(drop)
     }
 
     /// Tries a table that is gone.
