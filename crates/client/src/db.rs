@@ -5,10 +5,13 @@ use crate::retry::LocalRetries;
 use crate::transaction::{BlockingTransaction, Transaction};
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_store::{Store, StoreBugs};
-use shoal_types::{Call, Database, Epoch, Procedures, Result, TableId};
+use shoal_store::{Store, StoreBugs, WalkPlace};
+use shoal_types::{Call, Database, Epoch, Procedures, Rejected, Result, TableId};
 use std::fmt;
 use std::sync::Arc;
+
+/// Records of a dropped table that are looked at in one go.
+const FREED_AT_ONCE: usize = 1024;
 
 /// What a database allows. Start from the default:
 ///
@@ -104,13 +107,34 @@ impl Db {
         Db { procedures: Some(Arc::new(procedures)), ..self }
     }
 
-    /// The table of this name; creates it if there is none. Tables stay as long as the database.
+    /// The table of this name; creates it if there is none.
     ///
     /// # Errors
     /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
     /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
     pub fn table(&self, name: &str) -> Result<TableId> {
         self.pool.store().table(name)
+    }
+
+    /// Drops the table of this name, with all its rows, and returns the id that it had: all that uses the id fails from here
+    /// on with [`Rejected::TableDropped`](shoal_types::Rejected::TableDropped). Waits for transactions that are installing
+    /// rows of it.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`](shoal_types::Rejected::UnknownTableName);
+    /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where no session is left to free the rows.
+    pub fn drop_table(&self, name: &str) -> Result<TableId> {
+        let store = self.pool.store();
+        let unknown = || Rejected::UnknownTableName { name: name.into() };
+        let table = store.named(name).ok_or_else(unknown)?;
+        let mut session = store.session()?;
+        store.drop_table(table);
+        let mut next = Some(WalkPlace { table, key: Vec::new() });
+        while let Some(place) = next {
+            next = session.free_table(&place, FREED_AT_ONCE);
+            std::thread::yield_now();
+        }
+        Ok(table)
     }
 
     /// Runs `body` as one strictly serializable transaction and commits it.

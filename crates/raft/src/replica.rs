@@ -25,18 +25,19 @@ use tokio::sync::{mpsc, watch};
 /// manager, and at news, it calls [`exchange`](RaftReplica::exchange); if there was something, it steps the
 /// manager with `Event::Log`.
 ///
-/// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
+/// Invariant: the delivered commands, after those that the machine had applied that was delivered first, are
+/// a prefix of the committed ones.
 #[derive(Debug)]
 pub struct RaftReplica {
     node: NodeId,
     store: LogStore,
     /// Those of the manager's machine.
     options: manager::ManagerOptions,
-    /// The first entry that was not told yet.
+    /// The first entry that was not delivered yet.
     next: u64,
-    /// The leader that made the last entry that was told.
+    /// The leader that made the last entry that was delivered.
     told: Option<LeaderId<Number>>,
-    /// What was said last of its leading.
+    /// The term in which it leads, as it was delivered last.
     term: Option<Term>,
     /// How many acknowledgements of others that takes into account.
     acknowledged: u64,
@@ -145,8 +146,8 @@ async fn begin_here(
     Ok((replica, handle))
 }
 
-/// Brings proposals into the library, until the replica or the library is gone. What comes to one
-/// that does not lead gets lost there.
+/// Passes proposals to the library, until the replica or the library has ended. A proposal of a replica that
+/// does not lead is lost there.
 async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc<CounterCells>) {
     let metrics = raft.metrics();
     while let Some(want) = wants.recv().await {
@@ -171,9 +172,10 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
 }
 
 impl RaftReplica {
-    /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
-    /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
-    /// there is `news` until it is told. `now` is the manager's clock, read just before.
+    /// Takes the proposals, and delivers what is committed, the leader, and since when that is certain.
+    /// Returns whether there is news for the manager. Reads the storage, and waits for nothing else. Long
+    /// logs are delivered in several calls, and there is `news` until all is delivered. `now` is the
+    /// manager's clock, read just before.
     ///
     /// # Errors
     /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
@@ -190,7 +192,7 @@ impl RaftReplica {
     /// called again at any time.
     pub async fn news(&mut self) {
         while !self.has_news() {
-            // An error says that it is gone, which is news.
+            // An error means that the library has ended, which is news.
             let _ = tokio::select! {
                 changed = self.committed.changed() => changed,
                 changed = self.metrics.changed() => changed,
@@ -283,8 +285,8 @@ impl RaftReplica {
         self.committed.borrow().last.map_or(0, |last| last.index + 1)
     }
 
-    /// The term in which this replica leads, once an entry of that was told: then all that former
-    /// leaders committed was told before.
+    /// The term in which this replica leads, once an entry of that was delivered: then all that former
+    /// leaders committed was delivered before.
     fn leads(&self) -> Option<Term> {
         let metrics = self.metrics.borrow();
         let leader = metrics.vote.leader_id;
@@ -303,7 +305,7 @@ impl RaftReplica {
             || self.is_gone()
     }
 
-    /// Whether the library has ended, maybe without a word: nothing else changes what is watched.
+    /// Whether the library has ended, maybe without an error: nothing else changes the watched values.
     fn is_gone(&self) -> bool {
         self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
     }

@@ -1,4 +1,5 @@
-//! The loss of a shard's majority, as an operator accepts it: what may be lost is told before, what is missing after it.
+//! The loss of a shard's majority, as an operator accepts it: shows what may be lost before, and what is missing after
+//! it.
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
@@ -16,7 +17,7 @@ use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often it is asked how far it is.
+/// The interval between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Accepts the loss of a shard's majority.
@@ -34,7 +35,7 @@ pub struct Acceptance {
     pub within: Duration,
 }
 
-/// What is left of a shard, and what may be missing: told before anything is changed.
+/// What is left of a shard, and what may be missing: shown before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LossSurvey {
     shard: String,
@@ -58,7 +59,7 @@ pub struct EpochGap {
     durable: u64,
 }
 
-/// What came of it.
+/// The result of an accepted loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AcceptedLoss {
     shard: String,
@@ -77,7 +78,7 @@ impl Acceptance {
         let wanted = FromOperator::CheckLoss { shard: self.shard };
         let told = self.settle(&topology, wanted, |_| {}, Some).await?;
         let ToOperator::MayLose { survivors, aside, silent } = told else {
-            return Err(ChangeError::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
         };
         let mut workers = Vec::new();
         for node in topology.nodes() {
@@ -96,7 +97,7 @@ impl Acceptance {
         })
     }
 
-    /// Accepts it, as the request with this number, and says how it goes.
+    /// Accepts the loss, as the request with this number, and reports the progress.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.
@@ -113,7 +114,7 @@ impl Acceptance {
             told => Some(told),
         };
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
-            return Err(ChangeError::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
         };
         let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_cluster::manager::LostEnd)| {
             let (held, end) = (lost.held.as_ref()?, lost.end.as_ref()?);
@@ -234,7 +235,7 @@ fn step_of(told: &ToOperator, topology: &Topology) -> String {
     match stage {
         LossStage::Asking => {
             let told: Vec<String> = told.keys().map(|node| name(topology, *node)).collect();
-            format!("live nodes say what they know of the shard; so far {}", listed(&told))
+            format!("live nodes report what they know of the shard; so far {}", listed(&told))
         }
         LossStage::Preparing => "the survivors are prepared, all of them".to_owned(),
         LossStage::Over => "the ends of the lost epochs are final".to_owned(),
@@ -298,7 +299,7 @@ impl LossSurvey {
 }
 
 impl AcceptedLoss {
-    /// What came of it, and what is missing.
+    /// The result, and what is missing.
     pub fn text(&self) -> String {
         let AcceptedLoss { shard, voters, aside, gaps } = self;
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! The command `shoal`. What it can do stands in [`commands`], one file each.
+//! The command `shoal`. Its subcommands are in [`commands`], one file each.
 
 mod ask;
 mod chaos;

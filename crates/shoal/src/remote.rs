@@ -5,10 +5,10 @@ use crate::report;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
-use shoal_types::{Call, Counted, Database, Result, TableId};
+use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Runtime;
 
 /// A client, the runtime of its connections, and, if it has one to itself, the cluster.
@@ -19,6 +19,10 @@ pub struct RemoteDatabase {
     own: Option<Arc<InProcessCluster>>,
     addresses: Vec<String>,
     access: Access,
+    /// Whether a table that is opened is dropped first, and created anew.
+    empties: bool,
+    /// The tables that were opened.
+    opened: Arc<Mutex<Vec<(String, TableId)>>>,
 }
 
 impl RemoteDatabase {
@@ -44,6 +48,48 @@ impl RemoteDatabase {
             own,
             addresses: addresses.to_vec(),
             access,
+            empties: false,
+            opened: Arc::default(),
+        })
+    }
+
+    /// The same database, which drops each table that is opened, and creates it anew with the same partitioning.
+    #[must_use]
+    pub fn emptied(self) -> RemoteDatabase {
+        RemoteDatabase { empties: true, ..self }
+    }
+
+    /// The name of an opened table that has rows.
+    ///
+    /// # Errors
+    /// Those of reading the tables.
+    pub fn table_with_rows(&self) -> Result<Option<String>> {
+        for (name, table) in self.opened().clone() {
+            let first = Scan::all().limit(1);
+            let found = Cluster::transact(&self.cluster, async |tx: &mut ClusterTransaction| {
+                Ok(!tx.scan(table, first).await?.is_empty())
+            });
+            if self.runtime.block_on(found)? {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<(String, TableId)>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops a table, if it is there, and creates it anew.
+    fn empty(&self, name: &str) -> Result<()> {
+        let topology = self.cluster.topology();
+        let tables = topology.tables();
+        let Some(table) = tables.named(name).and_then(|table| tables.get(table)) else {
+            return Ok(());
+        };
+        self.runtime.block_on(async {
+            self.cluster.drop_table(name).await?;
+            self.cluster.create_table(name, table.partitioning().clone()).await.map(drop)
         })
     }
 
@@ -67,10 +113,15 @@ impl Database for RemoteDatabase {
     type Transaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
-        self.cluster.table(name)
+        if self.empties {
+            self.empty(name)?;
+        }
+        let table = self.cluster.table(name)?;
+        self.opened().push((name.to_owned(), table));
+        Ok(table)
     }
 
-    /// The sum over all workers that say so.
+    /// The sum over all workers that report it.
     fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),

@@ -1,4 +1,4 @@
-//! How a cluster is, by what its nodes say.
+//! The status of a cluster, from the statuses of its nodes.
 
 use crate::terminal::tables;
 use crate::{ask, loss_sentence};
@@ -13,12 +13,12 @@ use shoal_types::{Counted, CountedStage, NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each node of a cluster says of itself, or why it says nothing.
+/// The status of each node of a cluster, or why there is none.
 #[derive(Debug)]
 pub struct StatusReport {
     pub topology: Topology,
     pub nodes: Vec<Result<NodeStatus, String>>,
-    /// By how much the clock of each differs from that of the asking machine, as far as it says.
+    /// The skew of each node's clock from that of this machine, if it is known.
     pub skews: Vec<Option<ClockSkew>>,
 }
 
@@ -31,7 +31,7 @@ pub struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// Of a clock that showed `told` between these two times.
+    /// The skew of a clock that showed `told` between these two times.
     fn between(asked: Time, told: Time, heard: Time) -> ClockSkew {
         let within_ns = (heard - asked).as_nanos() as u64 / 2;
         ClockSkew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
@@ -49,7 +49,7 @@ impl StatusReport {
     /// Asks every node, as clients of this access that know these addresses.
     ///
     /// # Errors
-    /// A sentence, if none says where the nodes are.
+    /// A sentence, if no address answers.
     pub async fn gather(addresses: &[String], access: &Access) -> Result<StatusReport, String> {
         let topology = ask::topology(addresses, access).await?;
         let (mut nodes, mut skews) = (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ impl StatusReport {
         Ok(StatusReport { topology, nodes, skews })
     }
 
-    /// The node that leads each shard, by its own word and under a lease.
+    /// The node that leads each shard, by its own status and under a lease.
     pub fn leaders(&self) -> BTreeMap<u32, u32> {
         let told = self.nodes.iter().flatten().filter(|node| node.lease_ms != Some(0));
         told.flat_map(|node| {
@@ -197,7 +197,7 @@ impl StatusReport {
         format!("{head}{}\n\n{}", self.nodes_text(), self.shards_text())
     }
 
-    /// How a node is, if it says so.
+    /// The status of a node, if it answers.
     fn status(&self, node: u32) -> Option<&NodeStatus> {
         self.nodes.iter().flatten().find(|status| status.node == node)
     }
@@ -218,7 +218,7 @@ impl StatusReport {
         self.nodes.iter().flatten().next().map_or(&[], |status| &status.shard_columns)
     }
 
-    /// A shard, by what its leader says; and by what its followers say where a column is of them.
+    /// A shard, from the status of its leader, and what its followers have applied.
     fn shard_row(&self, shard: u32, leader: Option<&NodeStatus>) -> Vec<String> {
         let none = || "–".to_owned();
         let name = |node: u32| {
@@ -326,7 +326,7 @@ impl StatusReport {
     }
 }
 
-/// What all workers of a cluster have counted, added up; nothing, where one of them does not say.
+/// The sums of the counters of all workers of a cluster; empty if one does not answer.
 pub async fn counted(addresses: &[String], access: &Access) -> Counted {
     let Ok(topology) = ask::topology(addresses, access).await else { return Counted::default() };
     let mut told = Vec::new();
@@ -341,7 +341,7 @@ pub async fn counted(addresses: &[String], access: &Access) -> Counted {
     sum(told)
 }
 
-/// What these workers have counted, added up.
+/// The sums of these workers' counters.
 pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> Counted {
     let mut counted = Counted::default();
     for worker in workers {

@@ -42,7 +42,7 @@ fn help_has_an_example_for_every_command() {
         vec!["managers"],
         vec!["explore"],
     ];
-    for data in ["get", "put", "delete", "scan", "tables", "call"] {
+    for data in ["get", "put", "delete", "scan", "tables", "call", "shell", "completions", "man"] {
         commands.push(vec![data]);
     }
     for what in ["list", "replace", "recover", "add"] {
@@ -200,6 +200,30 @@ fn an_experiment_stands_beside_the_paper() {
     for run in json["runs"].as_array().unwrap() {
         assert!(run["measurement"]["summary"]["committed_per_s"].as_f64().unwrap() > 0.0, "{run}");
     }
+}
+
+#[test]
+fn completions_and_pages_of_the_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = shoal(&["completions", shell]);
+        assert!(output.status.success());
+        let script = text(&output.stdout);
+        for word in ["accept-loss", "shell", "ycsb-a"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let output = shoal(&["man"]);
+    assert!(output.status.success() && text(&output.stdout).contains(".TH SHOAL 1"));
+    let folder = tempfile::tempdir().unwrap();
+    let output = shoal(&["man", "--folder", path(folder.path())]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(folder.path().join("shoal-managers-replace.1")).unwrap();
+    assert!(
+        page.contains(".TH SHOAL\\-MANAGERS\\-REPLACE 1")
+            || page.contains(".TH SHOAL-MANAGERS-REPLACE 1"),
+        "{page}"
+    );
+    assert!(refused(&["man", "--folder", "/no/such/folder"]).contains("/no/such/folder/shoal"));
 }
 
 const CLEAN: &str = r#"{"client":1,"start_ns":0,"end_ns":9,"outcome":"ok","operations":[{"write":["x",1]}]}

@@ -18,7 +18,9 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{SPARE_CLIENTS, Scenario, ScenarioWork, partitioning};
+use crate::scenario::{
+    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork, partitioning,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -55,8 +57,13 @@ const COORDINATOR_ONE_IN: u64 = 4;
 
 /// Of these seeds, in one of so many, stores are full after little more than what is loaded: far more often than in others,
 /// of which some are recorded for what they found.
-pub(crate) const FULL_SEEDS: Range<u64> = 1 << 25..1 << 26;
+pub(crate) const FULL_SEEDS: Range<u64> = 3 << 23..1 << 25;
 const FULL_ONE_IN: u64 = 2;
+
+/// From this seed on, one in so many has clients that create and drop tables. Lower seeds keep the meaning that they had
+/// before.
+const TABLES_FROM: u64 = 1 << 25;
+const TABLES_ONE_IN: u64 = 2;
 
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
@@ -214,6 +221,11 @@ impl<E: Subject> PreparedRun<E> {
         let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
+        }
+        let mut lot = root.fork(17);
+        if seed >= TABLES_FROM && lot.chance(1, TABLES_ONE_IN) {
+            let outsiders = lot.range_inclusive(1, 4) as usize;
+            scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
         let catalog = Catalog::new();
         let all_scenario_clients =
@@ -529,8 +541,8 @@ impl<E: Subject> PreparedRun<E> {
         let gone = |node| self.simulation.is_gone(node);
         let installed = (checks.installed(), self.simulation.lost());
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
-        let topology = self.simulation.topology();
-        replicas::check(topology, installed, leader, store, gone, rolled_back)
+        let topology = self.simulation.truth_topology();
+        replicas::check(&topology, installed, leader, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

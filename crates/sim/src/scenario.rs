@@ -5,6 +5,7 @@ use crate::clients::ScenarioClients;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
 use crate::clients::skew::Skew;
+use crate::clients::tables::Tables;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
@@ -66,6 +67,8 @@ pub enum ClientWork {
     Calls,
     /// Write skew on this many pairs of rows.
     Skew(u8),
+    /// Tables that are created, used and dropped, by clients outside.
+    Tables,
 }
 
 /// The operations of the clients whose history is checked.
@@ -393,6 +396,7 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
             ClientWork::Calls => (0, 1 + outsiders),
             ClientWork::Histories(_) => (residents, outsiders),
             ClientWork::Skew(_) => (1 + residents, outsiders / 3),
+            ClientWork::Tables => (0, 1 + outsiders),
             ClientWork::Tokens
             | ClientWork::Micro(_)
             | ClientWork::Ycsb(_)
@@ -424,6 +428,7 @@ impl ClientGroup {
             }
             ClientWork::Skew(pairs) => ScenarioWork::other(Skew::new(db, pairs)?),
             ClientWork::Tokens => ScenarioWork::other(Tokens::new(db, 5, 12)?),
+            ClientWork::Tables => ScenarioWork::other(Tables::default()),
             ClientWork::Micro(keys) => ScenarioWork::other(Micro::new(db, keys)?),
             ClientWork::Ycsb(letter) => {
                 let uniform = Distribution::Uniform;

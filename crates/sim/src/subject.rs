@@ -53,6 +53,10 @@ pub enum AnyPlantedBug {
     AppointEmpty,
     /// A restarted node continues to lead what its former process led (M4).
     KeepLeadership,
+    /// A request that has created a table creates another one when it comes again (exactly once).
+    CreateAgain,
+    /// Changes of tables are answered before all nodes have heard of them.
+    AnswerUntold,
 }
 
 impl AnyPlantedBug {
@@ -68,7 +72,9 @@ impl AnyPlantedBug {
         ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
         ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),
         ("replay-below-floor", AnyPlantedBug::Runtime(PlantedBug::ReplayBelowFloor)),
-        ("bury-unreached", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
+        ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
+        ("serve-unknown-tables", AnyPlantedBug::Runtime(PlantedBug::ServeUnknownTables)),
+        ("serve-dropped-tables", AnyPlantedBug::Runtime(PlantedBug::ServeDroppedTables)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
         ("adopt-shortest", AnyPlantedBug::AdoptShortest),
@@ -84,6 +90,8 @@ impl AnyPlantedBug {
         ("lease-from-reply", AnyPlantedBug::LeaseFromReply),
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
+        ("create-again", AnyPlantedBug::CreateAgain),
+        ("answer-untold", AnyPlantedBug::AnswerUntold),
     ];
 
     /// Whether it can be planted in an engine that has the bugs `own`.
@@ -171,6 +179,8 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::LeaseFromReply => manager.lease_from_reply = true,
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
+        AnyPlantedBug::CreateAgain => manager.create_again = true,
+        AnyPlantedBug::AnswerUntold => manager.answer_untold = true,
     }
 }
 

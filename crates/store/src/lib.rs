@@ -23,7 +23,8 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
-//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas).
+//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas), `tables.rs` (which tables
+//! are open, and which were dropped).
 //!
 //! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
@@ -43,6 +44,7 @@ mod removals;
 mod session;
 mod store;
 mod sync;
+mod tables;
 mod transaction;
 mod version;
 mod walk;

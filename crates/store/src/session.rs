@@ -141,7 +141,7 @@ impl SessionState {
             let popped = self.removals.pop_back(&mut self.memory.heap);
             let Some((table, key)) = popped else { return };
             let mut pending = false;
-            let index = store.index(table).expect("a key of a table that exists");
+            let index = store.tables.any(table).expect("a key of a table that exists");
             // SAFETY: pinned.
             let removed = unsafe {
                 index.remove(&key, &mut self.memory, &mut |record| {

@@ -5,8 +5,9 @@ use super::cluster_identity::ClusterIdentity;
 use super::directory::DirectoryView;
 use super::environment::ClientEnvironment;
 use bytes::Bytes;
+use shoal_cluster::manager::Ask;
 use shoal_engine::client::Directory;
-use shoal_types::{CallSession, NodeId, Rejected, RequestId, Result};
+use shoal_types::{CallSession, NodeId, Rejected, RequestId, Result, TableId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +20,8 @@ pub(super) struct ClientShared {
     pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
     /// Requests for call sessions, by their tokens.
     pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
+    /// By the numbers of requests for changes of tables.
+    pub(super) tables: PendingAnswers<Ask, Result<TableId>>,
     /// Malformed frames.
     malformed: AtomicU64,
 }
@@ -35,6 +38,7 @@ impl ClientShared {
             founding,
             answers: PendingAnswers::default(),
             opened: PendingAnswers::default(),
+            tables: PendingAnswers::default(),
             malformed: AtomicU64::new(0),
         }
     }

@@ -48,8 +48,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<ClusterInner>,
-    deadline: Duration,
+    pub(super) inner: Arc<ClusterInner>,
+    pub(super) deadline: Duration,
 }
 
 impl Db {
@@ -149,15 +149,6 @@ impl Cluster {
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Cluster {
         Cluster { inner: Arc::clone(&self.inner), deadline }
-    }
-
-    /// The table of this name. A cluster's tables are those of its topology.
-    ///
-    /// # Errors
-    /// [`Rejected::UnknownTableName`].
-    pub fn table(&self, name: &str) -> Result<TableId> {
-        let table = self.topology().table(name);
-        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
     /// Nodes, shards and tables, by the directory that the nodes have sent.

@@ -212,6 +212,9 @@ impl NodeConnection {
             ToClient::Reply(ClientReply::CallsOpened { token, result }) => {
                 client_shared.opened.deliver(token, result);
             }
+            ToClient::Reply(ClientReply::TableChanged { ask, result }) => {
+                client_shared.tables.deliver(ask, result);
+            }
             ToClient::Reply(ClientReply::Registered { registration }) => {
                 lock(&self.book).registered(registration);
             }

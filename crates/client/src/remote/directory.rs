@@ -55,6 +55,11 @@ impl DirectoryView {
         self.told.subscribe()
     }
 
+    /// All that is known.
+    pub(super) fn directory(&self) -> Directory {
+        Directory::clone(&self.known())
+    }
+
     fn known(&self) -> Arc<Directory> {
         Arc::clone(&lock(&self.known))
     }

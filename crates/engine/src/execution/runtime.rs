@@ -151,6 +151,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     pub fn begin_step(&self, now: Time, event: &EngineEvent<M>) {
         self.worker_context.begin_step(now);
         self.worker_context.end_some();
+        self.worker_context.free_some();
         self.worker_context.admission.step(matches!(event, EngineEvent::Timer));
     }
 
@@ -455,7 +456,8 @@ impl<M: RuntimeMessage> Runtime<M> {
                 answers.push(Ok(OperationResult::Later));
                 continue;
             }
-            match operation.perform(branch, room) {
+            let known = self.worker_context.tables.check(operation.table());
+            match known.and_then(|()| operation.perform(branch, room)) {
                 answer if operation.wants_answer() => {
                     room = answer.as_ref().map_or(room, |answer| room.after(answer));
                     answers.push(answer);

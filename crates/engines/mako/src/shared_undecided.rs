@@ -12,7 +12,7 @@ use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay_floor::ReplayFloor;
 use shoal_store::Session;
-use shoal_types::{Clock, Result, ShardId, Stamp, StampRef, TableId};
+use shoal_types::{Clock, Error, Rejected, Result, ShardId, Stamp, StampRef, TableId};
 use std::ops::DerefMut;
 use std::rc::Rc;
 
@@ -62,7 +62,11 @@ impl MakoShared {
         than: VersionOrder,
     ) -> Result<bool> {
         let newer = |stamp: StampRef<'_>| order(stamp) > than && self.epochs.covers(shard, stamp);
-        Ok(transaction.get_where(table, key, newer)?.is_some())
+        match transaction.get_where(table, key, newer) {
+            // What is newer is that it is gone.
+            Err(Error::Rejected(Rejected::TableDropped { .. })) => Ok(true),
+            found => Ok(found?.is_some()),
+        }
     }
 
     /// Applies what is kept of `shard` and committed by now, and drops what is rolled back. Says whether it came through.

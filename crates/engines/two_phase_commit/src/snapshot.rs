@@ -55,7 +55,7 @@ use shoal_engine::replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};
-use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use shoal_types::limits::{KEY_BYTES_MAX, TABLE_IDS_MAX, VALUE_BYTES_MAX};
 use shoal_types::wire::{Coded, decode, encode};
 use shoal_types::{Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time};
 use std::collections::BTreeSet;
@@ -247,7 +247,7 @@ impl TwoPhaseCommit {
 
     /// Is there such a table, and is that a key and a value of it?
     fn may_write(&self, table: TableId, key: &[u8], value: Option<&Bytes>) -> bool {
-        (table.0 as usize) < self.runtime.worker_context.topology.tables().len()
+        (table.0 as usize) < TABLE_IDS_MAX
             && (1..=KEY_BYTES_MAX).contains(&key.len())
             && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
     }

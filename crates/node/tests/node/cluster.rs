@@ -153,7 +153,7 @@ impl<E: Engine> Cluster<E> {
     }
 
     fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
-        rows(E::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
+        rows(E::store(&self.shared[&node], shard).expect("a replica"), &self.topology, &TABLES)
     }
 }
 

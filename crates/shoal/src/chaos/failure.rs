@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum InjectedFailure {
     /// Its process is killed. `shoal local` starts another.
     Kill,
-    /// Its process stands still for a while.
+    /// Its process is stopped for a while.
     Pause(Duration),
     /// It reaches no other node for a while, nor they it. Clients still do.
     Partition(Duration),
@@ -59,7 +59,7 @@ impl InjectedFailure {
             InjectedFailure::Partition(_) => "is cut off",
             InjectedFailure::OneWay { way: PacketDirection::In, .. } => "hears no other node",
             InjectedFailure::OneWay { way: PacketDirection::Out, .. } => {
-                "is heard by no other node"
+                "is cut off from all other nodes"
             }
         }
     }

@@ -38,7 +38,7 @@ pub enum FailureKind {
     OneWay,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
 pub struct Round {
     /// How it failed.
@@ -63,7 +63,7 @@ pub struct Rounds {
     run: u32,
 }
 
-/// What came of all rounds of a kind.
+/// The results of all rounds of a kind.
 #[derive(Debug, Default)]
 struct KindSummary {
     outages: Vec<Duration>,
@@ -76,7 +76,7 @@ struct KindSummary {
     undecided: u64,
 }
 
-/// What came of all rounds.
+/// The results of all rounds.
 #[derive(Debug, Default)]
 pub struct RoundsSummary(BTreeMap<FailureKind, KindSummary>);
 

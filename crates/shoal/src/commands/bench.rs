@@ -162,9 +162,12 @@ struct Common {
     /// Call transactions by name, each in one message, instead of running them step by step from the client
     #[arg(long)]
     call: bool,
-    /// Run on the cluster at these addresses, which has none of the workload's data yet
+    /// Run on the cluster at these addresses, which has none of the workload's data yet; tables that it lacks are created
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
+    /// Drop the workload's tables first, with all their rows, and create them anew
+    #[arg(long, requires = "connect")]
+    reload: bool,
     #[command(flatten)]
     credentials: Credentials,
     #[command(flatten)]
@@ -215,7 +218,7 @@ fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-/// A workload that the command line asks for, to be set up on any database.
+/// A workload of the command line, to be set up on any database.
 trait RequestedWorkload: Placeable {
     type Workload: Workload + 'static;
 
@@ -327,7 +330,7 @@ fn cores() -> u16 {
 }
 
 impl Common {
-    /// Measures a workload on what the command line says.
+    /// Measures a workload on the database of the command line.
     fn run<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
@@ -401,7 +404,7 @@ impl Common {
         asked: &A,
     ) -> Result<CommandOutcome, CommandError> {
         if self.runs > 1 {
-            return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
+            return Err(CommandError::Usage("each run needs a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
         let options =
@@ -409,8 +412,14 @@ impl Common {
         let mut regions = None;
         let measured = self.measure("cluster", 0, || {
             let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
+            let db = if self.reload { db.emptied() } else { db };
             regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
+            if let Some(table) = db.table_with_rows().map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
+                ));
+            }
             Ok((Threads(db), Arc::new(workload)))
         })?;
         let regions = regions.expect("it was measured on a cluster");
@@ -466,7 +475,7 @@ impl Common {
         Ok(verdict(measurement.passed()))
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested files.
     fn write_files(
         &self,
         json: impl FnOnce() -> String,

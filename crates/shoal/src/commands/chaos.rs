@@ -1,4 +1,4 @@
-//! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
+//! `shoal chaos`: injects failures into a local cluster, and reports the results.
 
 use super::{CommandError, CommandOutcome, print};
 use crate::chaos::{
@@ -125,7 +125,7 @@ struct Loop {
 enum Fault {
     /// The process is killed
     Kill,
-    /// The process stands still for a while
+    /// The process is stopped for a while
     Pause,
     /// The node is cut off from the others for a while
     Partition,

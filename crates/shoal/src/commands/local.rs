@@ -153,7 +153,7 @@ impl LocalCommand {
                 Err(error) => Err(error),
             };
             processes.end().await;
-            // The nodes are gone: commands that read it later would find none.
+            // The nodes have ended: commands that read it later would find none.
             let _ = folder.clear();
             ended
         })

@@ -31,7 +31,7 @@ pub struct Credentials {
     /// A file with the secret of its clients, if it has one
     #[arg(long, value_name = "FILE")]
     client_secret: Option<PathBuf>,
-    /// A PEM file with those who vouch for its nodes, if it has TLS on
+    /// A PEM file with the authorities of the nodes' certificates, if the cluster uses TLS
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
 }

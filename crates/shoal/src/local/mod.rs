@@ -2,7 +2,7 @@
 //!
 //! | in the folder | is |
 //! |---|---|
-//! | `cluster.json` | who runs where, as which process: for other commands |
+//! | `cluster.json` | the addresses and processes of the nodes: for other commands |
 //! | `topology.toml` | nodes, shards, tables |
 //! | `secret` | what only the nodes know |
 //! | `client-secret` | what clients have to know, if anything |

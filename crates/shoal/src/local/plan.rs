@@ -9,7 +9,7 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables that workloads and examples know, whose keys are spread one by one.
+/// Tables of workloads and examples whose keys are distributed one by one.
 const BY_KEY: [&str; 10] = [
     "kv",
     "shoal.chaos",
@@ -49,7 +49,7 @@ const WAREHOUSE_BYTES: usize = 2;
 /// And the one of which each shard has a copy.
 const EVERYWHERE: &str = "tpcc.item";
 
-/// What only the nodes of a cluster know: drawn anew.
+/// The secret of the nodes, drawn anew.
 ///
 /// # Errors
 /// If the system has no chance to give.
@@ -76,7 +76,8 @@ pub struct ClusterPlan {
     pub regions: Regions,
     /// The commit protocol.
     pub protocol: Protocol,
-    /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
+    /// Its options if it is `mako`. Files of nodes do not contain them: only clusters of this process have
+    /// them.
     pub mako: shoal_mako::MakoOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
@@ -216,7 +217,7 @@ impl ClusterPlan {
         (0..count).map(|replica| ClusterPlan::node(0, replica)).collect()
     }
 
-    /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
+    /// The file of a node, which serves its health and metrics at `http`, if that is given.
     pub fn node_file(&self, node: &str, http: Option<&str>, security: Security) -> String {
         let managers = self.managers();
         let engine = self.engine();

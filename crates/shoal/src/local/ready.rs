@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Until every shard is served.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is asked.
+/// The interval between two requests.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits until every node answers and every shard is served.

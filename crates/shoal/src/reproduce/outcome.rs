@@ -1,4 +1,4 @@
-//! What came out of an experiment.
+//! The results of an experiment.
 
 use super::experiment::{About, Chart, Experiment};
 use super::run::MeasuredRun;
@@ -94,7 +94,7 @@ impl ExperimentOutcome {
         ExperimentOutcome { about, results, seed, foot, measured: None }
     }
 
-    /// How many runs came to nothing.
+    /// The number of failed runs.
     pub fn failures(&self) -> usize {
         let measured = self.measured.iter().flat_map(|(_, measured)| measured);
         measured.filter(|measured| measured.is_err()).count()

@@ -42,7 +42,7 @@ pub struct ExperimentRun {
     pub clients: usize,
 }
 
-/// What came of a run: a measurement, or a sentence that says what went wrong.
+/// The result of a run: a measurement, or a sentence that describes the error.
 pub type MeasuredRun = Result<Measurement, String>;
 
 /// The workload of an experiment.

@@ -159,7 +159,7 @@ impl SeenRun<'_> {
         }
     }
 
-    /// What was promised of a row, and whether it came so.
+    /// The target of a row, and whether it was met.
     fn judged(&self, curve: &Curve, row: &ExperimentRow) -> (String, TargetVerdict) {
         let throughput =
             ViewColumn { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
@@ -253,7 +253,7 @@ impl SeenRun<'_> {
     }
 }
 
-/// What the paper says of `quantity` in a row, as it was measured.
+/// The paper's number for `quantity` in a row, as it was measured.
 fn absolute(row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
     said(row, quantity).and_then(|number| match number {
         PublishedNumber::Absolute(value) => Some(value),

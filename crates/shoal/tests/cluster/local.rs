@@ -3,7 +3,7 @@
 //! Nothing here waits without a deadline; all of them are far beyond what a busy machine takes.
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -38,12 +38,7 @@ impl Local {
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");
-        let printed = BufReader::new(child.stdout.take().expect("piped"));
-        let (said, lines) = channel();
-        thread::spawn(move || {
-            // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
-            printed.lines().map_while(Result::ok).for_each(|line| drop(said.send(line)));
-        });
+        let lines = lines(child.stdout.take().expect("piped"));
         Local { folder, child, lines }
     }
 
@@ -69,6 +64,31 @@ impl Local {
     pub fn run_for(&self, arguments: &[&str], patience: Duration) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
         run(command.args(arguments).arg("--local").arg(self.folder.path()), patience)
+    }
+
+    /// Runs a command on this cluster that reads this.
+    pub fn run_on(&self, arguments: &[&str], input: &str) -> (Option<i32>, String, String) {
+        let file = self.folder.path().join("input");
+        std::fs::write(&file, input).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        command.stdin(std::fs::File::open(file).expect("a file"));
+        run(command.args(arguments).arg("--local").arg(self.folder.path()), PATIENCE)
+    }
+
+    /// Starts a command on this cluster that is written to while it runs.
+    pub fn converse(&self, arguments: &[&str]) -> Conversation {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
+            .args(arguments)
+            .arg("--local")
+            .arg(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let printed = lines(child.stdout.take().expect("piped"));
+        let errors = lines(child.stderr.take().expect("piped"));
+        Conversation { child, printed, errors }
     }
 
     /// Runs a line of the shell in which `shoal` is the command.
@@ -111,6 +131,14 @@ impl Local {
             let process = node["process"].as_i64().expect("a number");
             i32::try_from(process).expect("a process")
         })
+    }
+
+    /// The addresses of its nodes.
+    pub fn addresses(&self) -> impl Iterator<Item = String> + use<> {
+        let json = std::fs::read_to_string(self.file("cluster.json")).expect("it runs");
+        let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
+        nodes.into_iter().map(|node| node["address"].as_str().expect("an address").to_owned())
     }
 
     /// A file in its folder.
@@ -178,6 +206,50 @@ fn end_of(child: &mut Child, patience: Duration, what: &str) -> Option<i32> {
         }
         pause();
     }
+}
+
+/// A command that is written to while it runs.
+pub struct Conversation {
+    child: Child,
+    printed: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Conversation {
+    fn write(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("it has not ended");
+        writeln!(input, "{line}").expect("written");
+    }
+
+    /// Writes a line, and returns the next line that is printed.
+    pub fn told(&mut self, line: &str) -> String {
+        self.write(line);
+        self.printed.recv_timeout(PATIENCE).expect("it prints a line in time")
+    }
+
+    /// Writes a line, and returns the next line of errors.
+    pub fn refused(&mut self, line: &str) -> String {
+        self.write(line);
+        self.errors.recv_timeout(PATIENCE).expect("it complains in time")
+    }
+
+    /// Ends its input, and returns its exit code and the rest of its errors.
+    pub fn end(mut self) -> (Option<i32>, Vec<String>) {
+        drop(self.child.stdin.take());
+        let code = end_of(&mut self.child, PATIENCE, "the command");
+        (code, self.errors.iter().collect())
+    }
+}
+
+/// The lines of a pipe, as they come.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (said, lines) = channel();
+    thread::spawn(move || {
+        // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
+        let printed = BufReader::new(pipe).lines();
+        printed.map_while(Result::ok).for_each(|line| drop(said.send(line)));
+    });
+    lines
 }
 
 /// All that comes of a pipe, when it is closed.

@@ -2,6 +2,7 @@
 
 mod data;
 mod local;
+mod shell;
 mod starting;
 
 use local::{Local, until};

@@ -58,7 +58,9 @@ use safe_clock::SafeClocks;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::{TransactionId, WorkerPlace};
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, VectorWatermark, WorkerId};
+use shoal_types::{
+    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
+};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use transactions::Transactions;
@@ -192,6 +194,11 @@ impl<R: EngineRules> Checks<R> {
     /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         self.wild_clocks = true;
+    }
+
+    /// The managers have dropped a table.
+    pub fn table_dropped(&mut self, table: TableId) {
+        self.installed.drop_table(table);
     }
 
     /// How often a former leader acted where clocks exceed their bounds.

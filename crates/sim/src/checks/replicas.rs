@@ -33,8 +33,8 @@ pub fn check(
             let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
             find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader(shard);
-            for (table, number) in topology.tables().iter().zip(0..) {
-                let (id, empty) = (TableId(number), Rows::new());
+            for table in topology.tables().iter() {
+                let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
                 compare(&store, id, model, is_leader)
                     .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;

@@ -173,6 +173,7 @@ impl Replies {
             ClientReply::Called { .. }
             | ClientReply::CallsOpened { .. }
             | ClientReply::Done { .. }
+            | ClientReply::TableChanged { .. }
             | ClientReply::Registered { .. } => Ok(()),
         }
     }

@@ -107,7 +107,7 @@ impl<E: Simulated> Simulation<E> {
     ) {
         let state = &self.cluster.simulated_workers[simulated_worker as usize];
         let (place, is_up) = (state.place, state.worker.is_some() && state.has_begun);
-        // The process is gone, or the machine is.
+        // The process or the machine has ended.
         if !is_up && self.random.chance(1, 2) {
             return;
         }
@@ -191,7 +191,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A connection ends on the way: what is under way to the client arrives before it hears of that.
+    /// A connection breaks: messages in flight to the client arrive before it learns of that.
     fn break_connection(&mut self, client: u32, number: ConnectionNumber) {
         let Some(connected) = self.outsiders[client as usize].connections.get_mut(&number) else {
             return;
@@ -223,7 +223,7 @@ impl<E: Simulated> Simulation<E> {
         self.poll(client);
     }
 
-    /// A worker says something to a client, if the connection still stands over which it was asked.
+    /// A worker sends a message to a client, if the connection of the request is still open.
     pub(super) fn say(&mut self, at: Time, to: ClientId, said: ToClient) {
         let (client, number) = client_of(to);
         let connections = &self.outsiders[client as usize].connections;
@@ -239,7 +239,7 @@ impl<E: Simulated> Simulation<E> {
         self.queue.push(at, SimulationEvent::Said { client, number, said });
     }
 
-    /// Something that was said to a client arrives.
+    /// A message arrives at a client.
     pub(super) fn hear(&mut self, client: u32, number: ConnectionNumber, said: ToClient) {
         self.work.replies += 1;
         self.note(|now, trace| {

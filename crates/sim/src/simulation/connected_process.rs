@@ -32,7 +32,9 @@ impl ConnectedProcess {
     /// Counts requests that are repeated.
     pub(super) fn count(&mut self, number: ConnectionNumber, request: &ClientRequest) {
         let is_again = match request {
-            ClientRequest::OpenCalls { .. } | ClientRequest::Register => false,
+            ClientRequest::OpenCalls { .. }
+            | ClientRequest::Register
+            | ClientRequest::ChangeTable { .. } => false,
             ClientRequest::Call { id, .. } => self.last_call.replace(*id) == Some(*id),
             ClientRequest::Steps { session, number: first, operations, ending, .. } => {
                 let Some(connected) = self.connections.get_mut(&number) else { return };

@@ -701,7 +701,7 @@ impl<E: Simulated> Simulation<E> {
         Ok(())
     }
 
-    /// Does what a step of this worker, which ends at `end`, wants done.
+    /// Performs the effects of a step of this worker, which ends at `end`.
     fn take_effect(&mut self, simulated_worker: usize, end: Time) -> Result<(), Violation> {
         let place = self.cluster.simulated_workers[simulated_worker].place;
         let node = place.node.0 as usize;

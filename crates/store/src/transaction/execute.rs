@@ -142,12 +142,21 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Locked::replay`](super::Locked::replay)). A replica takes what its leader took: the database's
     /// limit of memory does not count here.
     ///
+    /// It opens a table that is not open: the leader that wrote there knew that it exists. A table that was dropped stays
+    /// dropped: nothing is written.
+    ///
     /// # Errors
-    /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
+    /// [`Rejected`] for an id that no table can have, an empty or an oversized key or value, and where the transaction would
+    /// grow beyond its limits.
     pub fn replicate(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let index = self.session().store.index(table)?;
+        let store = &self.session().store;
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
+        store.open_table(table)?;
+        let index = match store.index(table) {
+            Ok(index) => index,
+            Err(_) => return Ok(()),
+        };
         let content = value.map_or(Content::Tombstone, Content::Value);
         self.session().state.borrow_mut().write(index, table, key, content, None)
     }

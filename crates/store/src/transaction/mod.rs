@@ -87,9 +87,11 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Begins a transaction on a session that is at rest.
     pub fn on(mut session: S) -> Transaction<S> {
         let session_id = session.id;
-        let state = session.state.get_mut();
+        let Session { store, state, .. } = &mut *session;
+        let state = state.get_mut();
         state.end_forgotten();
         state.memory.pin();
+        state.sets.drops = store.tables.drops();
         Transaction { session, session_id }
     }
 

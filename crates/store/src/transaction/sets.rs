@@ -42,6 +42,8 @@ pub(crate) struct Sets {
     pub(super) bound: Vec<u8>,
     /// Whether versions were lent that are in no set of this transaction.
     pub(super) lent: bool,
+    /// How many tables of the store were dropped before it began.
+    pub(super) drops: u32,
 }
 
 impl Sets {
@@ -64,6 +66,7 @@ impl Sets {
             replaced: Vec::new(),
             bound: Vec::new(),
             lent: false,
+            drops: 0,
         }
     }
 }

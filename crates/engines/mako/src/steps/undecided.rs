@@ -7,7 +7,7 @@ use crate::undecided_versions::{UndecidedVersion, order};
 use crate::{Mako, MakoEffects};
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::replication::codec::StreamWrite;
-use shoal_types::{Result, Stamp, StampRef};
+use shoal_types::{Error, Rejected, Result, Stamp, StampRef};
 use std::rc::Rc;
 
 /// Other workers hold locks for as long as a piece takes to be replayed.
@@ -70,7 +70,12 @@ fn install(
     above: bool,
 ) -> Result<bool> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
-    transaction.get(write.table, &write.key)?;
+    match transaction.get(write.table, &write.key) {
+        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
+        // No row of the table has come here before.
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
+        read => read.map(drop)?,
+    }
     let mut newest = None;
     transaction
         .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));

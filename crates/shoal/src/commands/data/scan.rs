@@ -48,7 +48,7 @@ pub struct ScanTable {
 }
 
 impl ScanTable {
-    /// The rows that are asked for, and one more, which tells whether there are others.
+    /// The requested rows, and one more, which shows whether there are others.
     fn range(&self) -> Scan<'_> {
         let start = match (&self.from, &self.after) {
             (Some(Literal(from)), _) => Bound::Included(&from[..]),

@@ -5,7 +5,7 @@
 //! | `arguments.rs` | arguments that several of these commands take |
 //! | `search.rs` | seeds, one after another, on all threads |
 //! | `summary.rs` | what was found, in words and tables |
-//! | `faults.rs` | `--faults`: every planted bug, and who catches it |
+//! | `faults.rs` | `--faults`: every planted bug, and the rule that catches it |
 //! | `show.rs` | `show`: how fast the engines are |
 
 mod arguments;
@@ -22,7 +22,7 @@ use search::{SearchTally, SeedSearch};
 use shoal_sim::{RunOptions, SimulatedEngine, SimulatedRegions};
 use std::time::Duration;
 
-/// Seeds, if the command line does not say how many.
+/// The default number of seeds.
 const SEEDS: u64 = 100;
 
 /// Simulate whole clusters, one for each seed, and judge every rule

@@ -75,7 +75,7 @@ pub fn somewhere() -> u64 {
 }
 
 impl SeedSearch {
-    /// Runs them. `see` hears of each that ends, and of those that failed.
+    /// Runs the seeds. `see` is called for each that ends, and with those that failed.
     pub fn run(&self, see: &mut dyn FnMut(&SearchTally, Option<&RunReport>)) -> SearchTally {
         let began = now();
         let (next, end) = (AtomicU64::new(0), AtomicU64::new(self.count));

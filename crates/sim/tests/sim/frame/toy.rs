@@ -12,7 +12,7 @@ use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
 use shoal_types::wire::{Coded, Short};
-use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{EventTimes, NodeId, Random, ShardId, TableId, Time, WorkerId, WorkerPlace};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +75,10 @@ impl Observed for Nothing {
 
     fn entry(&self) -> Option<(ShardId, u64)> {
         match *self {}
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        None
     }
 
     fn copied(&self) -> Option<ShardId> {
