@@ -3,6 +3,7 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
+use crate::run::{COORDINATORS_FROM, FULL_SEEDS};
 use crate::subject::AnyPlantedBug;
 
 /// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
@@ -24,6 +25,8 @@ pub struct PlantedBugCase {
     pub caught_by: &'static [&'static str],
     /// A seed that catches it, if one is recorded in `caught.txt`.
     pub seed: Option<u64>,
+    /// The first seed of a search: those before do not have what it needs.
+    pub first: u64,
     /// The number of consecutive seeds of which at least one has to catch it.
     pub within: u64,
 }
@@ -50,6 +53,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
     ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
     ("mako", "reuse-serials", "one transaction", &["one transaction", "client"], 300),
+    // It shows where a put of a client outside fails for lack of memory.
+    ("mako", "commit-past-failed-write", "atomicity", &["M5", "client"], 150),
     ("mako", "begin-again", "exactly once", &["one transaction", "client"], 300),
     ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
@@ -111,14 +116,23 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
     ("two-phase-commit", "act-without-lease", "P6", &["P6"], 150),
     ("two-phase-commit", "serve-without-recovered-locks", "P7", UNLOCKED, 1_500),
+    ("two-phase-commit", "serve-unsealed", "P7", &["P7"], 60),
     ("two-phase-commit", "presume-abort-early", "P8", RECOVERY, 300),
     // Only one seed of four from 10,000,000 on has a coordinator without replicas.
     ("two-phase-commit", "presume-abort-unended", "P8", UNLOCKED, 1_000),
     ("two-phase-commit", "abort-while-deciding", "P8", UNLOCKED, 1_000),
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
+    ("two-phase-commit", "copy-unreached", "P10", &["assertion"], 300),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),
     ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
+];
+
+/// Bugs that no seed catches below this one.
+const SEARCHED_FROM: &[(&str, u64)] = &[
+    ("commit-past-failed-write", FULL_SEEDS.start),
+    ("presume-abort-unended", COORDINATORS_FROM),
+    ("abort-while-deciding", COORDINATORS_FROM),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.
@@ -155,16 +169,6 @@ pub const UNCAUGHT: &[&str] = &[
     // It shows only where a shard is lost for good, a former leader has a version that another shard rejects,
     // and the key is not read: in one seed of some thousand.
     "collect-settled",
-    // It shows only if a put of a client outside fails for lack of memory: `node/tests/node/late_calls.rs`
-    // has such a put.
-    "commit-past-failed-write",
-    // It shows only with three leaderships in a row, of which the second gets an entry to no other replica,
-    // and the third finds the last entry of the first at the first leader alone: the engine's unit tests have
-    // that case.
-    "serve-unsealed",
-    // A copy has to begin between an entry that deletes and the moment at which the other workers' streams have come as far: the
-    // unit tests of the engine have it.
-    "copy-unreached",
 ];
 
 /// A call ran twice, or after its client was told that it did not run.
@@ -203,7 +207,8 @@ pub fn all(engine: &str) -> Vec<PlantedBugCase> {
     let planted = of_engine.map(|(engine, name, rule, caught_by, within)| {
         let bug = AnyPlantedBug::named(name).unwrap_or_else(|| panic!("{name} is no bug"));
         let seed = recorded().find(|of| (of.0, of.1) == (*engine, *name)).map(|of| of.2);
-        PlantedBugCase { engine, name, bug, rule, caught_by, seed, within: *within }
+        let first = SEARCHED_FROM.iter().find(|(other, _)| other == name).map_or(0, |it| it.1);
+        PlantedBugCase { engine, name, bug, rule, caught_by, seed, first, within: *within }
     });
     planted.collect()
 }

@@ -30,6 +30,7 @@ use shoal_engine::engine::Setup;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,8 +52,13 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// From this seed on, with an engine that allows it, one in so many seeds has a node without replicas, which
 /// coordinates transactions and hosts half of the clients on workers. Lower seeds are recorded for what they
 /// found, and do not change.
-const COORDINATORS_FROM: u64 = 10_000_000;
+pub(crate) const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
+
+/// Of these seeds, in one of so many, stores are full after little more than what is loaded: far more often than in others,
+/// of which some are recorded for what they found.
+pub(crate) const FULL_SEEDS: Range<u64> = 3 << 23..1 << 25;
+const FULL_ONE_IN: u64 = 2;
 
 /// From this seed on, one in so many has clients that create and drop tables. Lower seeds keep the meaning that they had
 /// before.
@@ -239,7 +245,11 @@ impl<E: Subject> PreparedRun<E> {
             calls.settle(&topology);
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
-        let engine_options = E::draw(&mut random, round_trip);
+        let mut engine_options = E::draw(&mut random, round_trip);
+        let mut room = root.fork(16);
+        if FULL_SEEDS.contains(&seed) && room.chance(1, FULL_ONE_IN) {
+            E::limits(&mut engine_options).memory_bytes_max = subject::little_memory(&mut room);
+        }
         let cuts = match fails {
             true if scenario.fault_schedule.forgets => StreamCuts::Early,
             true => StreamCuts::Never,

@@ -262,9 +262,14 @@ pub(crate) fn limits(limits: &mut Limits, random: &mut Random, round_trip: Durat
     limits.call_rows_kept = round_trip * one_of(&mut apart, &[20, 200, 1_000_000]);
     // Room for the loaded data, and in some seeds for little more.
     limits.memory_bytes_max = match apart.chance(1, 8) {
-        true => one_of(&mut apart, &[128 << 10, 256 << 10, 512 << 10]),
+        true => little_memory(&mut apart),
         false => usize::MAX,
     };
+}
+
+/// Room for the loaded data, and for little more.
+pub(crate) fn little_memory(random: &mut Random) -> usize {
+    one_of(random, &[128 << 10, 256 << 10, 512 << 10])
 }
 
 /// Mostly above the round trip, as it should be; sometimes below, so that every request is sent twice.

@@ -384,6 +384,11 @@ impl Durable {
         &self.streams[first..first + self.workers]
     }
 
+    /// The workers of a node, each of which has a stream of every shard.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..self.workers as u32).map(WorkerId)
+    }
+
     /// The number of durable entries of a stream.
     pub fn decided(&self, shard: ShardId, worker: WorkerId) -> u64 {
         self.streams[shard.0 as usize * self.workers + worker.0 as usize].decided

@@ -14,6 +14,7 @@
 //! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
 //! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
+//! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
 //!
@@ -37,6 +38,7 @@ mod replay;
 pub mod replicas;
 mod replies;
 mod safe_clock;
+mod sealed;
 mod stamps;
 mod told;
 mod transactions;

@@ -1,7 +1,8 @@
-//! The rules of `two_phase_commit`, P1 to P10, judged by its observations; P1 and P7 to P10 by what clients see and what replicas hold.
+//! The rules of `two_phase_commit`, P1 to P10, judged by its observations; P1, P8 and P9, and what P7 and P10 say of locks and rows, by what clients see and what replicas hold.
 
 use super::durable::EntryFacts;
 use super::records::Records;
+use super::sealed::Seals;
 use super::{Checks, EngineRules, InstalledRow, Moment};
 use crate::violation::Violation;
 use shoal_two_phase_commit::TwoPhaseCommitObservation;
@@ -10,6 +11,7 @@ use shoal_two_phase_commit::TwoPhaseCommitObservation;
 #[derive(Debug, Default)]
 pub struct TwoPhaseCommitRules {
     records: Records,
+    seals: Seals,
 }
 
 impl EngineRules for TwoPhaseCommitRules {
@@ -58,14 +60,18 @@ impl EngineRules for TwoPhaseCommitRules {
             }
             TwoPhaseCommitObservation::Appended { shard, ballot, index, safe, clocks } => {
                 checks.rules.records.appended(*shard, worker, *index, clocks);
+                checks.rules.seals.appended(*shard, worker, *ballot, *index);
                 let facts = EntryFacts { safe: *safe, ends: Vec::new() };
                 checks.appended(moment, *shard, (*ballot, *index), facts, clocks)?;
             }
             TwoPhaseCommitObservation::Led { shard, ballot, length } => {
+                checks.rules.seals.led(*shard, worker, *ballot);
                 checks.led(moment, *shard, *ballot, *length);
             }
             TwoPhaseCommitObservation::Serves { shard, ballot } => {
                 checks.leases.serves(*shard, *ballot);
+                let sealed = checks.rules.seals.serves(*shard, *ballot, &checks.durable);
+                moment.blame("P7", sealed)?;
             }
             TwoPhaseCommitObservation::Acted { shard, ballot } => {
                 checks.acted(moment, *shard, *ballot)?;

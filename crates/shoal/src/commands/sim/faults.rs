@@ -33,7 +33,7 @@ pub struct FaultsCommand {
     /// Search for seeds that catch the bugs, and use no recorded ones
     #[arg(long)]
     search: bool,
-    /// The first seed of each search
+    /// The first seed of each search; a later one, where those before do not have what a bug needs
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Write the seeds that caught the bugs of this engine into this file, which keeps the lines of others
@@ -122,7 +122,7 @@ impl FaultsCommand {
                 return BugSearch { planted, tally: all, as_recorded: true };
             }
         }
-        let seeds = SeedRange { first: self.first, count: planted.within };
+        let seeds = SeedRange { first: self.first.max(planted.first), count: planted.within };
         self.look(&planted, seeds, 1, &mut all, &mut |_| {});
         BugSearch { planted, tally: all, as_recorded: false }
     }
@@ -131,7 +131,7 @@ impl FaultsCommand {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
         let mut all = SearchTally::default();
         let mut show = |tally: &SearchTally| bar.show(tally.seeds, tally.elapsed, tally.failures);
-        let seeds = SeedRange { first: self.first, count: planted.within };
+        let seeds = SeedRange { first: self.first.max(planted.first), count: planted.within };
         self.look(&planted, seeds, self.common.jobs(), &mut all, &mut show);
         bar.finish();
         BugSearch { planted, tally: all, as_recorded: false }
