@@ -10,7 +10,8 @@ const DOCUMENT: &str = include_str!("../../../../docs/quickstart.md");
 fn blocks(heading: &str, language: &str) -> Vec<String> {
     let section = DOCUMENT.split("\n## ").find(|section| section.starts_with(heading));
     let section = section.expect("the heading is there");
-    let opened = section.split(&format!("\n```{language}\n")).skip(1);
+    let fence = format!("\n```{language}\n");
+    let opened = section.split(&fence).skip(1);
     opened.map(|rest| rest.split("\n```").next().unwrap_or_default().to_owned()).collect()
 }
 
