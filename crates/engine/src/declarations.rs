@@ -1,6 +1,7 @@
 //! What an engine declares that it measures, and the numbers, by their names.
 
 use crate::engine::Engine;
+use crate::latency::{COMMON_STAGES, LatencyHistogram, Outcome};
 use crate::metrics::{
     COMMIT_STAGES_MAX, CommitStage, Counters, EngineCounters, Metric, MetricKind, RuntimeCounters,
     ShardMetric,
@@ -41,6 +42,21 @@ pub fn counted<E: Engine>(engine: &E) -> impl Iterator<Item = (Metric, u64)> {
     let stages = stages_ns.into_iter().take(E::STAGES.len());
     let values: Vec<u64> = runtime.values().into_iter().chain(stages).chain(own.values()).collect();
     declared::<E>().zip(values)
+}
+
+/// How long the transactions took that a worker coordinated, for each outcome.
+pub fn outcome_latencies<E: Engine>(
+    engine: &E,
+) -> impl Iterator<Item = (&'static str, LatencyHistogram)> {
+    Outcome::ALL.map(Outcome::name).into_iter().zip(engine.local().latencies().outcomes)
+}
+
+/// How long those of them that wrote and committed were in each stage.
+pub fn stage_latencies<E: Engine>(
+    engine: &E,
+) -> impl Iterator<Item = (&'static str, LatencyHistogram)> {
+    let own = E::STAGES.iter().map(|stage| stage.name.trim_end_matches("_ns"));
+    COMMON_STAGES.into_iter().chain(own).zip(engine.local().latencies().stages)
 }
 
 /// What a worker knows of a shard, each number with its declaration; without those that it does not know.

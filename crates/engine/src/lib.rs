@@ -15,6 +15,7 @@ pub mod engine;
 pub mod events;
 pub mod execution;
 pub mod interleave;
+pub mod latency;
 pub mod metrics;
 pub mod observation;
 pub mod operation;

@@ -3,8 +3,9 @@
 //! Where it is not wanted, nothing is kept. Otherwise a worker keeps the first `KEPT_MAX` of a step until
 //! they are taken, and counts them all.
 
+use crate::latency::Outcome;
 use crate::transaction_id::TransactionId;
-use shoal_types::{Error, Result, ShardId, Time};
+use shoal_types::{ShardId, Time};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ pub struct Slow {
     pub took: Duration,
     /// Of that, the time in which it waited for its client.
     pub client: Duration,
-    /// In a word: `committed`; `undone`, as its client wanted; or how it failed.
-    pub outcome: &'static str,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// What a transaction was.
@@ -41,16 +42,6 @@ pub enum Kind {
     Interactive,
     /// A task of the worker ran it.
     Task,
-}
-
-/// How this ended, in a word.
-pub fn outcome<T>(result: &Result<T>) -> &'static str {
-    match result {
-        Ok(_) => "committed",
-        Err(Error::Aborted(_)) => "aborted",
-        Err(Error::Rejected(_)) => "rejected",
-        Err(Error::Unknown(_)) => "unknown",
-    }
 }
 
 /// The slow transactions of a worker.
@@ -113,7 +104,7 @@ mod tests {
                 operations: 0,
                 took,
                 client: Duration::ZERO,
-                outcome: outcome(&Ok(())),
+                outcome: Outcome::Committed,
             });
         };
         note(&slows, 10);
@@ -121,7 +112,10 @@ mod tests {
         (0..20).for_each(|_| note(&slows, 11));
         let kept = slows.take();
         assert_eq!((slows.count(), kept.len(), slows.take().len()), (20, KEPT_MAX, 0));
-        assert_eq!((kept[0].took, kept[0].outcome), (Duration::from_micros(11), "committed"));
+        assert_eq!(
+            (kept[0].took, kept[0].outcome),
+            (Duration::from_micros(11), Outcome::Committed)
+        );
         let off = Slows::new(None);
         note(&off, 1_000_000);
         assert!(off.count() == 0 && !off.is_on());

@@ -108,6 +108,14 @@ impl Certificate {
 }
 
 impl ClientTls {
+    /// Trusts nodes for which one of the certificates in a PEM file vouches, by the name of the cluster.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or what is in it cannot be used.
+    pub fn read(authorities: &Path, name: &str) -> Result<ClientTls, TlsError> {
+        ClientTls::new(&read_certificates(authorities)?, name)
+    }
+
     /// Trusts nodes for which one of `authorities` vouches, by the name of the cluster.
     pub fn new(authorities: &[CertificateDer<'static>], name: &str) -> Result<ClientTls, TlsError> {
         let config = ClientConfig::builder_with_provider(provider())

@@ -7,9 +7,12 @@
 //!
 //! - It has a thread of its own. It queries workers by command, at most once in [`FRESH`], however many requests there
 //!   are, and waits for them no longer than [`PATIENCE`].
+//! - A peer has at most [`OF_PEER_MAX`](crate::connections::OF_PEER_MAX) connections at once; one more closes its oldest.
+//!   A head that is not complete after [`HEAD_MAX`] is refused.
 //! - It serves at most [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes at a time, each for no longer than
 //!   [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
+use crate::connections::{Connections, Peer};
 use crate::status::NodeStatus;
 use crate::worker_command::WorkerCommand;
 use crate::{health, metrics};
@@ -32,6 +35,9 @@ const CONNECTIONS_MAX: usize = 16;
 /// The head of a request: its line and its fields.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
+/// The head of a request has to have come after this.
+const HEAD_MAX: Duration = Duration::from_secs(2);
+
 /// Longest duration of a connection.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
 
@@ -45,7 +51,7 @@ const FRESH: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(100);
 
 // A client receives an answer although a worker does not reply.
-const _: () = assert!(PATIENCE.as_millis() < CONNECTION_MAX.as_millis());
+const _: () = assert!(HEAD_MAX.as_millis() + PATIENCE.as_millis() < CONNECTION_MAX.as_millis());
 
 /// The service, while it runs. It ends when this is dropped, or joined.
 #[derive(Debug)]
@@ -110,15 +116,21 @@ impl Http {
 async fn serve(listener: TcpListener, queries: Arc<WorkerQueries>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::default();
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
+                let (counted, closed) = connections.enter(Peer::of(address.ip()));
                 let queries = Arc::clone(&queries);
                 tokio::spawn(async move {
                     // A client that has disconnected needs no answer.
-                    let _ = timeout(CONNECTION_MAX, converse(stream, &queries)).await;
-                    drop(place);
+                    let conversation = timeout(CONNECTION_MAX, converse(stream, &queries));
+                    tokio::select! {
+                        _ = closed => {}
+                        _ = conversation => {}
+                    }
+                    drop((counted, place));
                 });
             }
             Err(error) => {
@@ -131,9 +143,12 @@ async fn serve(listener: TcpListener, queries: Arc<WorkerQueries>) -> io::Result
 
 /// One request and its answer.
 async fn converse(mut stream: TcpStream, queries: &WorkerQueries) -> io::Result<()> {
-    let answer = match read_head(&mut stream).await? {
-        Some(head) => queries.answer(&head).await,
-        None => HttpResponse::new(431, "the request is too long\n"),
+    let answer = match timeout(HEAD_MAX, read_head(&mut stream)).await {
+        Ok(read) => match read? {
+            Some(head) => queries.answer(&head).await,
+            None => HttpResponse::new(431, "the request is too long\n"),
+        },
+        Err(_) => HttpResponse::new(408, "the request has not come in time\n"),
     };
     stream.write_all(&answer.bytes()).await?;
     stream.shutdown().await?;
@@ -259,6 +274,7 @@ impl HttpResponse {
             200 => "OK",
             400 => "Bad Request",
             404 => "Not Found",
+            408 => "Request Timeout",
             405 => "Method Not Allowed\r\nAllow: GET, HEAD",
             431 => "Request Header Fields Too Large",
             _ => "Service Unavailable",

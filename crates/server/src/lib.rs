@@ -30,12 +30,14 @@
 
 mod builder;
 mod config;
+mod connections;
 mod engines;
 mod envelope;
 mod health;
 mod http;
 mod manager;
 mod metrics;
+mod process;
 mod protocol;
 mod server;
 mod slow;

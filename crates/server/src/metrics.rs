@@ -1,11 +1,13 @@
 //! A node's metrics in the text format of Prometheus, 0.0.4.
 //!
-//! Counters end in `_total`; all others are gauges. Metrics of each worker have the label `worker`, so that their sum
-//! is the node's.
+//! Counters end in `_total`, units are seconds and bytes; what is neither a counter nor a histogram is a gauge. Metrics of
+//! each worker have the label `worker`, so that their sum is the node's.
 
-use crate::status::{NodeStatus, ShardStatus, StreamStatus};
+use crate::process::ProcessUsage;
+use crate::status::{LatencyStatus, NodeStatus, ShardStatus, StreamStatus};
 use crate::worker_command::WorkerCommand;
 use shoal_engine::declarations::Declarations;
+use shoal_engine::latency::LatencyHistogram;
 use shoal_engine::metrics::{Metric, MetricKind, ShardMetric};
 use shoal_net::{CloseReason, CounterTotals, DropReason, Handle};
 use shoal_types::WorkerId;
@@ -32,6 +34,8 @@ pub(crate) fn page(
     }
     streams(&mut page, &known);
     counters(&mut page, &known, &declarations.counters);
+    latencies(&mut page, &known);
+    process(&mut page, &ProcessUsage::now());
     let totals = (0..).map(WorkerId).take(workers.len());
     network(&mut page, &totals.map(|worker| worker_hosts.counters_of(worker)).collect::<Vec<_>>());
     page.text
@@ -113,7 +117,8 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
     for (at, metric) in declared.iter().enumerate() {
         match metric.kind {
             MetricKind::Counter => {
-                page.family(&format!("{}_total", metric.name), "counter", metric.help);
+                let help = metric.help.replacen("Nanoseconds", "Seconds", 1);
+                page.family(&format!("{}_total", base_unit(metric.name)), "counter", &help);
             }
             MetricKind::Greatest | MetricKind::Level => {
                 page.family(metric.name, "gauge", metric.help);
@@ -121,13 +126,66 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
         }
         for status in workers {
             let count = status.counters.get(at).map_or(0, |(_, count)| *count);
-            page.sample(&[("worker", &status.worker)], count);
+            match metric.name.ends_with("_ns") {
+                true => page.sample(&[("worker", &status.worker)], seconds(count)),
+                false => page.sample(&[("worker", &status.worker)], count),
+            }
         }
     }
     let help = "Malformed frames and messages of peers and clients.";
     page.family("malformed_total", "counter", help);
     for status in workers {
         page.sample(&[("worker", &status.worker)], status.malformed);
+    }
+}
+
+/// The name of a metric in the base unit of what it measures.
+fn base_unit(name: &str) -> String {
+    match name.strip_suffix("_ns") {
+        Some(time) => format!("{time}_seconds"),
+        None => name.to_owned(),
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn latencies(page: &mut MetricsPage, workers: &[&NodeStatus]) {
+    let help =
+        "How long transactions took, from when they were asked for until their outcome was told.";
+    page.family("transaction_duration_seconds", "histogram", help);
+    for status in workers {
+        for latency in &status.outcome_latencies {
+            page.histogram(&[("worker", &status.worker), ("outcome", &latency.name)], latency);
+        }
+    }
+    let help = "How long transactions that wrote and committed were in each stage.";
+    page.family("transaction_stage_seconds", "histogram", help);
+    for status in workers {
+        for latency in &status.stage_latencies {
+            page.histogram(&[("worker", &status.worker), ("stage", &latency.name)], latency);
+        }
+    }
+}
+
+/// What the process takes, under the names that programs of all kinds have for it.
+fn process(page: &mut MetricsPage, usage: &ProcessUsage) {
+    let help = "Processor time of the process, of all its threads.";
+    page.begin("process_cpu_seconds_total".to_owned(), "counter", help);
+    page.sample(&[], usage.cpu_seconds);
+    if let Some(bytes) = usage.resident_bytes {
+        let help = "Resident memory of the process.";
+        page.begin("process_resident_memory_bytes".to_owned(), "gauge", help);
+        page.sample(&[], bytes);
+    }
+    if let Some(files) = usage.open_files {
+        page.begin(
+            "process_open_fds".to_owned(),
+            "gauge",
+            "Open files and sockets of the process.",
+        );
+        page.sample(&[], files);
     }
 }
 
@@ -187,15 +245,41 @@ struct MetricsPage {
 impl MetricsPage {
     /// Begins a family.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.name = format!("shoal_{name}");
+        self.begin(format!("shoal_{name}"), kind, help);
+    }
+
+    /// Begins a family whose name is common to programs of all kinds.
+    fn begin(&mut self, name: String, kind: &str, help: &str) {
+        self.name = name;
         let MetricsPage { text, name } = self;
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("text grows");
     }
 
+    /// Adds a histogram to it.
+    fn histogram(&mut self, labels: Labels<'_>, latency: &LatencyStatus) {
+        let bounds = LatencyHistogram::bounds_ns().map(seconds).chain([f64::INFINITY]);
+        let mut count = 0_u64;
+        for (bound, more) in bounds.zip(&latency.counts) {
+            count = count.wrapping_add(*more);
+            let bound = number(bound);
+            let labels: Vec<_> =
+                labels.iter().copied().chain([("le", &bound as &dyn Display)]).collect();
+            self.sample_of("_bucket", &labels, count);
+        }
+        self.sample_of("_sum", labels, seconds(latency.sum_ns));
+        self.sample_of("_count", labels, count);
+    }
+
     /// Adds a sample to it.
     fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
+        self.sample_of("", labels, value);
+    }
+
+    /// Adds a sample to it, of what the suffix says.
+    fn sample_of(&mut self, suffix: &str, labels: Labels<'_>, value: impl Display) {
         let MetricsPage { text, name } = self;
         text.push_str(name);
+        text.push_str(suffix);
         for (at, (label, value)) in labels.iter().enumerate() {
             let value = value.to_string();
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -203,8 +287,7 @@ impl MetricsPage {
             write!(text, "{before}{label}=\"{value}\"").expect("text grows");
         }
         text.push_str(if labels.is_empty() { " " } else { "} " });
-        let value = value.to_string();
-        text.push_str(if value == "inf" { "+Inf" } else { &value });
+        text.push_str(&number(value));
         text.push('\n');
     }
 
@@ -212,6 +295,14 @@ impl MetricsPage {
     fn one(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
         self.sample(&[], value);
+    }
+}
+
+/// A number as the format has it.
+fn number(value: impl Display) -> String {
+    match value.to_string() {
+        text if text == "inf" => "+Inf".to_owned(),
+        text => text,
     }
 }
 

@@ -38,7 +38,7 @@ impl SlowLog {
             transaction = transaction.map(|id| id.to_string()),
             kind,
             procedure,
-            outcome,
+            outcome = outcome.name(),
             took_ms = took.as_micros() as f64 / 1000.0,
             client_ms = client.as_micros() as f64 / 1000.0,
             attempts,

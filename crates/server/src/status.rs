@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
-use shoal_engine::declarations::{counted, shard_metrics};
+use shoal_engine::declarations::{counted, outcome_latencies, shard_metrics, stage_latencies};
+use shoal_engine::latency::LatencyHistogram;
 use shoal_engine::metrics::{CommitStage, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
@@ -57,6 +58,12 @@ pub struct NodeStatus {
     pub memory_bytes: usize,
     /// The counters of the engine, by name.
     pub counters: Vec<(String, u64)>,
+    /// How long transactions took from when they were asked for, for each outcome.
+    #[serde(default)]
+    pub outcome_latencies: Vec<LatencyStatus>,
+    /// How long those that wrote and committed were in each stage.
+    #[serde(default)]
+    pub stage_latencies: Vec<LatencyStatus>,
     /// Which of the counters are times of a commit's stages, in order.
     #[serde(default)]
     pub stages: Vec<StageStatus>,
@@ -83,6 +90,24 @@ pub struct NodeStatus {
     /// The nodes that this worker reaches.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
+}
+
+/// A histogram of times.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// The outcome, or the stage.
+    pub name: String,
+    /// How many times are in each bucket, and not in those before it: [`LatencyHistogram::bounds_ns`].
+    pub counts: Vec<u64>,
+    /// All of them added up, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl From<(&'static str, LatencyHistogram)> for LatencyStatus {
+    fn from((name, histogram): (&'static str, LatencyHistogram)) -> LatencyStatus {
+        let LatencyHistogram { counts, sum_ns } = histogram;
+        LatencyStatus { name: name.to_owned(), counts: counts.to_vec(), sum_ns }
+    }
 }
 
 /// A stage of a commit, whose time the engine counts.
@@ -294,6 +319,8 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         counters: counted(worker.engine())
             .map(|(metric, count)| (metric.name.to_owned(), count))
             .collect(),
+        outcome_latencies: outcome_latencies(worker.engine()).map(LatencyStatus::from).collect(),
+        stage_latencies: stage_latencies(worker.engine()).map(LatencyStatus::from).collect(),
         stages: stages::<E>(),
         shard_columns: shard_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),

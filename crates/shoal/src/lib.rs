@@ -35,3 +35,8 @@ pub mod traits {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// And so have those of the quickstart.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/quickstart.md")]
+struct Quickstart;

@@ -5,6 +5,7 @@ use super::limits::Limits;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, WorkerContext};
+use crate::latency::Latencies;
 use crate::slow::Kind;
 use bytes::Bytes;
 use shoal_types::procedure::ProcedureTransaction;
@@ -33,6 +34,11 @@ impl LocalDatabase {
     /// The worker's time.
     pub fn now(&self) -> Time {
         self.worker_context.now.get()
+    }
+
+    /// How long the transactions took that this worker coordinated.
+    pub fn latencies(&self) -> Latencies {
+        *self.worker_context.latencies.borrow()
     }
 
     /// Pauses the task, in the worker's time.

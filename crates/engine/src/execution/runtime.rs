@@ -399,6 +399,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         let own = [entering_ns, retrying_ns, executing_ns].into_iter().chain(&mut self.stages_ns);
         let StageTimes { entering_ns, retrying_ns, executing_ns, commit_ns } = *stages;
         let more = [entering_ns, retrying_ns, executing_ns].into_iter().chain(commit_ns);
+        self.worker_context.latencies.borrow_mut().add_stages(more.clone());
         own.zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
     }
 

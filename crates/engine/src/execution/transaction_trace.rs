@@ -2,7 +2,8 @@
 
 use super::remote_branches::RemoteBranches;
 use super::worker_context::WorkerContext;
-use crate::slow::{Kind, Slow, outcome};
+use crate::latency::Outcome;
+use crate::slow::{Kind, Slow};
 use shoal_types::{Result, ShardId, Time};
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,7 +49,14 @@ impl TransactionTrace {
         result: &Result<T>,
         kind: impl FnOnce() -> Kind,
     ) {
-        worker_context.slows.note(began, worker_context.now.get(), |took| Slow {
+        let outcome = match Outcome::of(result) {
+            Outcome::Committed if self.undone => Outcome::Undone,
+            outcome => outcome,
+        };
+        let now = worker_context.now.get();
+        let took_ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
+        worker_context.latencies.borrow_mut().add_outcome(outcome, took_ns);
+        worker_context.slows.note(began, now, |took| Slow {
             kind: kind(),
             transaction: self.last.as_ref().map(|last| last.remote_branches.id),
             attempts: self.attempts,
@@ -56,7 +64,7 @@ impl TransactionTrace {
             operations: self.last.as_ref().map_or(0, |last| last.operations),
             took,
             client: self.client,
-            outcome: if self.undone && result.is_ok() { "undone" } else { outcome(result) },
+            outcome,
         });
     }
 }

@@ -9,6 +9,7 @@ use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
 use super::tables::KnownTables;
 use crate::client::{Relay, ReplyToClient};
+use crate::latency::Latencies;
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Slows;
 use shoal_cluster::manager::{Configuration, Incarnation};
@@ -45,6 +46,8 @@ pub struct WorkerContext {
     pub admission: Rc<Admission>,
     /// Transactions that took long.
     pub slows: Slows,
+    /// How long all of them took.
+    pub latencies: RefCell<Latencies>,
     /// The numbers of this worker's transactions.
     pub sequences: RefCell<Sequences>,
     /// This worker's source of randomness.
@@ -208,6 +211,7 @@ impl WorkerContext {
             leaderships,
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
+            latencies: RefCell::default(),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),

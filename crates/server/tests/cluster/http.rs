@@ -48,18 +48,31 @@ pub async fn until_health(cluster: &Cluster, node: usize, code: u16, said: &str)
 /// The samples of a page, all of which stand in a family that is described once.
 fn samples(page: &str) -> Vec<(&str, &str)> {
     let (mut family, mut families) = ("", BTreeSet::new());
+    let mut is_histogram = false;
     let mut samples = Vec::new();
     for line in page.lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {
             let (name, kind) = described.split_once(' ').expect("a kind");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            is_histogram = kind == "histogram";
+            for unit in ["_ns", "_us", "_ms", "_seconds_bytes", "_kb", "_mb"] {
+                assert!(!name.trim_end_matches("_total").ends_with(unit), "{name}");
+            }
             assert_eq!(family, name, "its help comes first");
         } else if let Some(described) = line.strip_prefix("# HELP ") {
             family = described.split(' ').next().expect("a name");
             assert!(families.insert(family), "{family} is described twice");
         } else {
             let (sample, value) = line.rsplit_once(' ').expect("a value");
-            assert_eq!(sample.split('{').next(), Some(family), "{line}");
+            let name = sample.split('{').next().expect("a name");
+            let suffix = name.strip_prefix(family);
+            match is_histogram {
+                true => {
+                    assert!(["_bucket", "_sum", "_count"].map(Some).contains(&suffix), "{line}")
+                }
+                false => assert_eq!(suffix, Some(""), "{line}"),
+            }
             assert!(value.parse::<f64>().is_ok() || value == "+Inf", "{line}");
             assert!(samples.iter().all(|(other, _)| *other != sample), "{sample} comes twice");
             samples.push((sample, value));
@@ -92,6 +105,116 @@ async fn metrics_say_what_status_says() {
         let followers = samples.iter().filter(|it| it.0.starts_with("shoal_stream_behind_entries"));
         assert_eq!(followers.count(), 2 * workers as usize, "{page}");
     }
+}
+
+/// Each histogram: its labels, its buckets in order, and its count.
+fn histograms<'p>(
+    samples: &[(&'p str, &'p str)],
+    family: &str,
+) -> Vec<(String, Vec<(String, u64)>, u64)> {
+    let mut found: Vec<(String, Vec<(String, u64)>, u64)> = Vec::new();
+    for (sample, value) in samples {
+        let Some((suffix, labels)) = sample.strip_prefix(family).and_then(|it| it.split_once('{'))
+        else {
+            continue;
+        };
+        let number = || value.parse().expect("a whole number");
+        match suffix {
+            "_bucket" => {
+                let (labels, bound) = labels.split_once(",le=\"").expect("a bound, at the end");
+                let bound = bound.trim_end_matches("\"}").to_owned();
+                match found.last_mut().filter(|(last, ..)| last == labels) {
+                    Some((_, buckets, _)) => buckets.push((bound, number())),
+                    None => found.push((labels.to_owned(), vec![(bound, number())], u64::MAX)),
+                }
+            }
+            "_count" => {
+                let last = found.last_mut().expect("its buckets come first");
+                assert_eq!(last.0, labels.trim_end_matches('}'));
+                last.2 = number();
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn latencies_are_told_by_outcome_and_stage_and_the_dashboard_names_what_there_is() {
+    let cluster = Cluster::start(2, 1, Protocol::Mako);
+    let mut client = cluster.client(1);
+    for _ in 0..5 {
+        client.call(NodeId(0), ShardId(0), "count_ten", &[]).await.expect("counted");
+    }
+    client.call(NodeId(0), ShardId(0), "nothing", &[]).await.expect_err("there is none");
+    until_health(&cluster, 0, 200, "ok").await;
+    let (_, page) = get(address(&cluster, 0), "/metrics").await;
+    let samples = samples(&page);
+    let mut named = Vec::new();
+    for family in ["shoal_transaction_duration_seconds", "shoal_transaction_stage_seconds"] {
+        for (labels, buckets, count) in histograms(&samples, family) {
+            let bounds = buckets.iter().map(|(bound, _)| match &**bound {
+                "+Inf" => f64::INFINITY,
+                bound => bound.parse().expect("seconds"),
+            });
+            assert!(bounds.is_sorted() && buckets.iter().map(|it| it.1).is_sorted(), "{labels}");
+            assert_eq!(buckets.last(), Some(&("+Inf".to_owned(), count)), "{labels}");
+            named.push((labels, count));
+        }
+    }
+    let count = |label: &str| {
+        let of = named.iter().find(|(labels, _)| labels.ends_with(&format!(",{label}")));
+        of.unwrap_or_else(|| panic!("there is no {label}: {named:?}")).1
+    };
+    assert!(count("outcome=\"committed\"") >= 5, "{named:?}");
+    for stage in ["entering", "executing", "locking", "awaiting"] {
+        assert!(count(&format!("stage=\"{stage}\"")) >= 5, "{stage}: {named:?}");
+    }
+    for name in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
+        let told = samples.iter().find(|(sample, _)| *sample == name).expect("it is told").1;
+        assert!(told.parse::<f64>().expect("a number") > 0.0, "{name}");
+    }
+
+    let names: BTreeSet<&str> =
+        samples.iter().filter_map(|(sample, _)| sample.split('{').next()).collect();
+    let dashboard = include_str!("../../../../docs/grafana.json");
+    serde_json::from_str::<serde_json::Value>(dashboard).expect("JSON");
+    let words = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let metrics: BTreeSet<&str> =
+        words.filter(|word| word.starts_with("shoal_") || word.starts_with("process_")).collect();
+    assert!(metrics.len() > 15, "{metrics:?}");
+    let missing: Vec<_> = metrics.difference(&names).collect();
+    assert!(missing.is_empty(), "the dashboard names what there is not: {missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_with_many_sockets_takes_no_place_from_others() {
+    let cluster = Cluster::start(1, 1, Protocol::TwoPhaseCommit);
+    until_health(&cluster, 0, 200, "ok").await;
+    let address = address(&cluster, 0);
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(address).await.expect("it listens"));
+    }
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
+    let mut other = socket.connect(address).await.expect("it listens");
+    other.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.expect("sent");
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // The stranger itself is answered where it asks.
+    assert_eq!(get(address, "/health").await.0, 200);
+    // And what it left open is closed.
+    let mut rest = Vec::new();
+    let closed = silent[0].read_to_end(&mut rest).await;
+    assert!(closed.is_err() || rest.is_empty(), "{}", rest.escape_ascii());
+
+    let mut late = TcpStream::connect(address).await.expect("it listens");
+    late.write_all(b"GET /met").await.expect("sent");
+    let mut told = String::new();
+    late.read_to_string(&mut told).await.expect("an answer");
+    assert!(told.starts_with("HTTP/1.1 408 Request Timeout"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use crate::local::{ClusterFolder, LocalCluster, join};
 use clap::Args;
 use shoal_net::Secret;
 use shoal_net::client::{Access, Role};
-use shoal_net::tls::{ClientTls, read_certificates};
+use shoal_net::tls::ClientTls;
 use std::path::{Path, PathBuf};
 
 /// Which cluster is meant.
@@ -56,8 +56,7 @@ impl Credentials {
             access.secret = read_secret("--client-secret", path)?;
         }
         if let Some(path) = &self.authorities {
-            let trusted = read_certificates(path)
-                .and_then(|authorities| ClientTls::new(&authorities, &access.cluster));
+            let trusted = ClientTls::read(path, &access.cluster);
             access.tls = Some(trusted.map_err(|error| CommandError::file("trust", path, error))?);
         }
         Ok(access)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use shoal_net::Secret;
 use shoal_net::client::Access;
-use shoal_net::tls::{ClientTls, read_certificates};
+use shoal_net::tls::ClientTls;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -98,8 +98,7 @@ impl ClusterFolder {
         }
         if security.tls {
             let path = self.authorities();
-            let trusted = read_certificates(&path)
-                .and_then(|authorities| ClientTls::new(&authorities, NAME))
+            let trusted = ClientTls::read(&path, NAME)
                 .map_err(|error| format!("cannot trust {}: {error}", path.display()))?;
             access.tls = Some(trusted);
         }

@@ -4,6 +4,7 @@
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -44,15 +45,7 @@ impl Local {
 
     /// What it prints from now on, up to a line that begins like this.
     pub fn printed_until(&self, last: &str) -> Vec<String> {
-        let began = now();
-        let mut printed = Vec::new();
-        loop {
-            let left = PATIENCE.saturating_sub(began.elapsed());
-            printed.push(self.lines.recv_timeout(left).expect("it prints this in time"));
-            if printed.last().is_some_and(|line| line.starts_with(last)) {
-                return printed;
-            }
-        }
+        printed_until(&self.lines, last)
     }
 
     /// Runs a command on this cluster: its exit code, what it prints, and what it complains of.
@@ -93,10 +86,7 @@ impl Local {
 
     /// Runs a line of the shell in which `shoal` is the command.
     pub fn run_line(&self, line: &str) -> (Option<i32>, String, String) {
-        let named = "shoal() { \"$SHOAL\" \"$@\"; }; ";
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("{named}{line}")]).env("SHOAL", env!("CARGO_BIN_EXE_shoal"));
-        run(&mut command, PATIENCE)
+        run_line_in(self.folder.path(), line)
     }
 
     /// Runs a command that succeeds, and returns what it prints.
@@ -205,6 +195,69 @@ fn end_of(child: &mut Child, patience: Duration, what: &str) -> Option<i32> {
             panic!("{what} does not end within {patience:?}");
         }
         pause();
+    }
+}
+
+/// Lines of a shell in which `shoal` is the command, to be run in this folder.
+fn shell(folder: &Path, lines: &str) -> Command {
+    let mut command = Command::new("sh");
+    let named = format!("shoal() {{ \"$SHOAL\" \"$@\"; }}\n{lines}");
+    command.args(["-c", &named]).env("SHOAL", env!("CARGO_BIN_EXE_shoal")).current_dir(folder);
+    command
+}
+
+/// Runs lines of a shell in this folder.
+pub fn run_line_in(folder: &Path, lines: &str) -> (Option<i32>, String, String) {
+    run(&mut shell(folder, lines), PATIENCE)
+}
+
+/// A command that runs in the background, in a folder.
+pub struct Background {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Background {
+    /// Starts one command of a shell, in the place of the shell.
+    pub fn start(folder: &Path, command: &str) -> Background {
+        let arguments = command.trim().strip_prefix("shoal ").expect("the command");
+        let mut child = shell(folder, &format!("exec \"$SHOAL\" {arguments}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let lines = lines(child.stdout.take().expect("piped"));
+        Background { child, lines }
+    }
+
+    /// What it prints from now on, up to a line that begins like this.
+    pub fn printed_until(&self, last: &str) -> Vec<String> {
+        printed_until(&self.lines, last)
+    }
+
+    /// Interrupts it, as Ctrl-C does, and waits until it has ended.
+    pub fn end(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        assert_eq!(end_of(&mut self.child, PATIENCE, "the command"), Some(0));
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What comes of a pipe, up to a line that begins like this.
+fn printed_until(lines: &Receiver<String>, last: &str) -> Vec<String> {
+    let began = now();
+    let mut printed = Vec::new();
+    loop {
+        let left = PATIENCE.saturating_sub(began.elapsed());
+        printed.push(lines.recv_timeout(left).expect("it prints this in time"));
+        if printed.last().is_some_and(|line| line.starts_with(last)) {
+            return printed;
+        }
     }
 }
 

@@ -143,7 +143,12 @@ impl Completer for Completing {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(completions(&line[..at], &self.vocabulary, &self.tables))
+        let (start, mut found) = completions(&line[..at], &self.vocabulary, &self.tables);
+        if let [only] = &mut found[..] {
+            // The next word can begin.
+            only.push(' ');
+        }
+        Ok((start, found))
     }
 }
 

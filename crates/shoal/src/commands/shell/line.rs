@@ -13,6 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[command(
     no_binary_name = true,
     disable_version_flag = true,
+    override_usage = "COMMAND [ARGUMENTS]",
     help_template = "{about}:\n\n{subcommands}\n\nhelp COMMAND tells more of one."
 )]
 struct Line {
