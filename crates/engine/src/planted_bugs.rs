@@ -37,7 +37,7 @@ pub enum PlantedBug {
     /// What is replayed is applied even where a copy has brought what came after it (M6).
     ReplayBelowFloor,
     /// Replay takes tombstones while older writes may still arrive (M6).
-    BuryUnreached,
+    DropUnreachedTombstones,
     /// A leader serves tables that its configuration does not have yet.
     ServeUnknownTables,
     /// A node passes over the drop of a table, and serves its rows.

@@ -72,7 +72,7 @@ impl AnyPlantedBug {
         ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
         ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),
         ("replay-below-floor", AnyPlantedBug::Runtime(PlantedBug::ReplayBelowFloor)),
-        ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::BuryUnreached)),
+        ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::DropUnreachedTombstones)),
         ("serve-unknown-tables", AnyPlantedBug::Runtime(PlantedBug::ServeUnknownTables)),
         ("serve-dropped-tables", AnyPlantedBug::Runtime(PlantedBug::ServeDroppedTables)),
         ("count-learner", AnyPlantedBug::CountLearner),

@@ -85,29 +85,29 @@ fn try_replay<'w>(
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
     let complete = replica.reached();
-    let everywhere = |clock| clock <= complete || faults.has(PlantedBug::BuryUnreached);
-    let buried =
+    let everywhere = |clock| clock <= complete || faults.has(PlantedBug::DropUnreachedTombstones);
+    let removable =
         |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
     let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
-    publish(replica.shard, transaction.lock()?, stamp, last_wins, buried, observe);
+    publish(replica.shard, transaction.lock()?, stamp, last_wins, removable, observe);
     Ok(())
 }
 
 /// Publishes those of the writes that are newer than what is there; all, where the last wins. Of the tombstones that
-/// come to light go those that are buried.
+/// come to light go those that are removable.
 pub fn publish<S: DerefMut<Target = Session>>(
     shard: ShardId,
     locked: Locked<S>,
     stamp: &Stamp,
     last_wins: bool,
-    buried: impl Fn(StampRef<'_>) -> bool,
+    removable: impl Fn(StampRef<'_>) -> bool,
     mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) {
     let order = (stamp.epoch, stamp.clock);
     locked.replay(
         stamp.as_ref(),
         |newest| (newest.epoch, newest.clock) < order || last_wins,
-        buried,
+        removable,
         |table, key, won| {
             if let Some(observations) = &mut observe {
                 let (stamp, key) = (stamp.clone(), key.to_vec());

@@ -1,6 +1,6 @@
 //! What `mako` says of the end of an epoch on a shard: its final shard watermark, the payload that the manager keeps
 //! unread. [`Clock::MAX`] says that nothing was left hanging. The final ends of all shards are the final vector watermark
-//! (design §5, "Failure").
+//! (`docs/recovery.md`).
 
 use shoal_cluster::manager::{EpochEnd, FinalEnds};
 use shoal_types::{Clock, ShardId, VectorWatermark};

@@ -1,5 +1,5 @@
 //! The epochs of a node, as its workers share them: which one is open, how far those are durable that
-//! are not settled, and what came of those that are (design §5, "Failure").
+//! are not settled, and what came of those that are (`docs/recovery.md`).
 //!
 //! ```text
 //!   e opens ──► e+1 opens: e closes ──► every worker that leads appends the end of e ─► report

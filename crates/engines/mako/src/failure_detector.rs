@@ -1,10 +1,10 @@
-//! The nodes that this worker has not heard for a while (design §5, "Failure").
+//! The nodes from which this worker has received nothing for a while (`docs/recovery.md`).
 //!
-//! What a coordinator has in flight on a shard holds up that shard's watermark, and silence resolves nothing
-//! (rule M3): only the end of the epoch does. A leader that is held up by a coordinator who is gone does not
-//! wait until the manager has buried that one: it asks for the end of the epoch at once. To be wrong costs
-//! an epoch, and the transactions that hang; no node loses a lead by it. A node that was suspected and is heard
-//! again is slow, or far, and given more time from then on.
+//! What a coordinator has in flight on a shard blocks that shard's watermark, and only the end of the epoch resolves it
+//! (rule M3). A leader that is blocked by a coordinator that does not answer does not wait until the manager has
+//! declared its node dead: it asks for the end of the epoch at once. A wrong suspicion costs an epoch, and the blocked
+//! transactions; no node loses a leadership by it. A node that was suspected and is heard again is slow, or far, and
+//! gets more time from then on.
 
 use shoal_cluster::manager::Configuration;
 use shoal_engine::execution::sequences;
@@ -281,6 +281,6 @@ mod tests {
         assert_eq!(failure_detector.gone_at(new, PATIENCE), at(100) + PATIENCE);
         configuration.nodes[1].alive = false;
         failure_detector.configured(&configuration);
-        assert_eq!(failure_detector.gone_at(new, 5 * MS), Time::ZERO, "buried");
+        assert_eq!(failure_detector.gone_at(new, 5 * MS), Time::ZERO, "declared dead");
     }
 }

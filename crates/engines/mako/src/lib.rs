@@ -1,5 +1,4 @@
-//! `mako`: certify speculatively among the shard leaders, replicate in the background (Mako, OSDI'25,
-//! §4; design §5).
+//! `mako`: certify speculatively among the shard leaders, replicate in the background (Mako, OSDI'25, §4).
 //!
 //! ```text
 //! coordinator           participant on s1       participant on s2        streams
@@ -46,7 +45,7 @@
 //!
 //! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`steps/due.rs`). A part keeps its
 //! fields to itself, says when there is something for it to do, and asserts its invariants after each step. The invariants of the
-//! protocol are asserted where they are kept, under the names of design §5.
+//! protocol are asserted where they are kept, under their names in `ARCHITECTURE.md`.
 
 mod branch;
 mod certification;

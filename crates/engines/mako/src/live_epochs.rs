@@ -1,4 +1,4 @@
-//! The epochs that are not settled, as a worker sees them (design §5, "Failure"): which is open, since when others are closed,
+//! The epochs that are not settled, as a worker sees them (`docs/recovery.md`): which is open, since when others are closed,
 //! and what was told of them.
 //!
 //! Invariants:

@@ -1,5 +1,5 @@
-//! A shard whose majority is lost for good, as an operator has accepted (design §5, "Accepting the loss of shard d"; the
-//! manager's part is `cluster/src/manager/accept_loss.rs`).
+//! A shard whose majority is lost for good, as an operator has accepted (the manager's part is
+//! `cluster/src/manager/accept_loss.rs`).
 //!
 //! 1. Every node stops to learn how far the shard was durable in the epochs before the loss, and where it ended, and
 //!    tells the manager what it knows ([`Epochs::freeze`](super::epochs::Epochs::freeze)). Nothing but the configuration

@@ -19,7 +19,7 @@ pub enum MakoPlantedBug {
     IgnoreTombstoneStamp,
     /// Followers apply a piece as soon as it is in the stream (M6).
     ApplyAboveWatermark,
-    /// A shard validates with its own lock, before all other locks are held (design §5, step 3; P1).
+    /// A shard validates with its own lock, before all other locks are held (P1).
     ValidateBeforeLocks,
     /// Participants install with a stamp that leaves out the transaction's other shards (M1).
     InstallOwnClockOnly,
@@ -67,15 +67,15 @@ pub enum MakoPlantedBug {
     /// A snapshot says nothing of epochs that lost something (M9).
     SnapshotWithoutFinals,
     /// A collection takes tombstones while older writes may still arrive (M6).
-    SweepUnreached,
+    CollectUnreached,
     /// A collection takes tombstones that are not committed (M9).
-    SweepUncommitted,
-    /// What a node installed as a leader is swept only while it leads (M9).
-    SweepLedOnly,
+    CollectUncommitted,
+    /// What a node installed as a leader is rolled back only while it leads (M9).
+    CollectLedOnly,
     /// A transaction keeps its locks while it waits for a silent leader (M11).
     HoldForSilent,
-    /// What a shard's end rejects is swept only once its epoch is settled (M12).
-    SweepSettled,
+    /// What a shard's end rejects is rolled back only once its epoch is settled (M12).
+    CollectSettled,
     /// A one-shard transaction installs although its epoch closed before its clock was drawn (M8).
     InstallAfterClose,
     /// A participant locks and draws a clock for an epoch that closed meanwhile (M8).

@@ -1,5 +1,5 @@
 //! What a worker knows to be durable: of each epoch that is open or closing, its vector watermark, and which shards have
-//! ended it; of those that are settled, the final one (design §5, "Failure").
+//! ended it; of those that are settled, the final one (`docs/recovery.md`).
 //!
 //! A version is **committed** once each entry of its stamp is covered, **rolled back** once one exceeds the end of its
 //! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, with any outcome

@@ -274,7 +274,7 @@ impl Mako {
         Ok(own.gathers.is_none())
     }
 
-    /// All is checked when all locks are held (design §5, step 3). But what fails now already need not be kept from
+    /// All is checked when all locks are held (Mako §4). But what fails now already need not be kept from
     /// others for as long as locks on other shards take; where that takes more than a step, it is not worth it.
     fn check_own(&self, it: &Certification) -> Result<()> {
         let worker_context = &self.runtime.worker_context;

@@ -1,4 +1,4 @@
-//! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
+//! Epochs open, close and are settled while transactions go on (`docs/recovery.md`; rules M8, M9).
 
 use crate::branch::MakoBranch;
 use crate::commit_waits::CommitWaiter;

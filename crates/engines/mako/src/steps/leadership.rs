@@ -1,4 +1,4 @@
-//! A node takes up and lays down the lead of shards as the configuration says (design §5, "Failure"; rules
+//! A node takes up and lays down the lead of shards as the configuration says (`docs/recovery.md`; rules
 //! M7 and M9).
 //!
 //! ```text

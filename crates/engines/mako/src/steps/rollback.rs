@@ -24,7 +24,7 @@ impl Mako {
     /// A shard has ended an epoch that is not settled: what is lost of it by now is to be swept out of the
     /// shards that have ended it themselves.
     pub(crate) fn begin_sweeps_of_live(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
-        if self.options().faults.has(MakoPlantedBug::SweepSettled) {
+        if self.options().faults.has(MakoPlantedBug::CollectSettled) {
             return;
         }
         for at in 0..self.leader_shards.len() {
@@ -46,7 +46,7 @@ impl Mako {
         let led = &self.leader_shards[at];
         let replica = self.shared.replica(led.lead.shard).expect("held");
         let had_uncommitted = led.ever_led() || !replica.floor().is_empty();
-        let led_only = self.options().faults.has(MakoPlantedBug::SweepLedOnly);
+        let led_only = self.options().faults.has(MakoPlantedBug::CollectLedOnly);
         let is_swept = if led_only { led.serves() } else { had_uncommitted };
         self.collections.begin(at, is_swept, self.runtime.worker_context.now.get());
     }
@@ -68,12 +68,12 @@ impl Mako {
         let reached =
             || self.shared.replica(shard).map_or(Clock::ZERO, |replica| replica.reached());
         let (before, faults) = (reached(), self.shared.setup.options.faults);
-        let is_last = |clock| clock <= before || faults.has(MakoPlantedBug::SweepUnreached);
+        let is_last = |clock| clock <= before || faults.has(MakoPlantedBug::CollectUnreached);
         let gone = RefCell::new(Vec::new());
         let committed = |stamp: StampRef<'_>| {
             let covered = watermarks.covers(shard, stamp);
             let goes =
-                is_last(stamp.clock) && (covered || faults.has(MakoPlantedBug::SweepUncommitted));
+                is_last(stamp.clock) && (covered || faults.has(MakoPlantedBug::CollectUncommitted));
             if goes {
                 gone.borrow_mut().push(stamp.to_stamp());
             }

@@ -1,4 +1,4 @@
-//! Snapshots: how a replica gets what its streams have no more, since they were cut (design §6).
+//! Snapshots: how a replica gets what its streams have no more, since they were cut.
 //!
 //! ```text
 //!   sender                                            receiver
