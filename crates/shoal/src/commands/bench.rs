@@ -3,7 +3,7 @@
 use super::shape::{Shape, engine};
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
-use crate::remote::RemoteDatabase;
+use crate::remote::{ConnectedClients, RemoteDatabase};
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
@@ -397,10 +397,12 @@ impl Common {
         let region = self.region.as_deref();
         let mut regions = None;
         let measured = self.measure("cluster", 0, || {
-            let db = RemoteDatabase::connect(&self.connect, client_options(region), None)?;
+            let options = client_options(region);
+            let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
             regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
-            Ok((Threads(db), Arc::new(workload)))
+            let clients = ConnectedClients::connect(db, &options, self.workers().into())?;
+            Ok((clients, Arc::new(workload)))
         })?;
         let regions = regions.expect("it was measured on a cluster");
         self.report(&trial::told(measured, &regions, region))
