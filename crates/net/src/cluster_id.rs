@@ -9,6 +9,9 @@ use shoal_types::ClusterId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Longest name of a cluster, in bytes.
+pub const CLUSTER_BYTES_MAX: usize = 64;
+
 /// The identity of this node's cluster, once the node has learned it. Its clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct SharedClusterId(Arc<AtomicU64>);

@@ -1,7 +1,6 @@
 //! What a node is told of itself, its peers and its limits.
 
-use crate::cluster_id::SharedClusterId;
-use crate::handshake::CLUSTER_BYTES_MAX;
+use crate::cluster_id::{CLUSTER_BYTES_MAX, SharedClusterId};
 use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
 use shoal_types::wire::{CLIENT_MESSAGES, MessageVersions, PEER_MESSAGES};

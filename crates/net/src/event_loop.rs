@@ -13,10 +13,11 @@
 
 use crate::clock::SystemClock;
 use crate::config::{NetworkConfig, NetworkConfigError};
-use crate::connection::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
+use crate::connection_queue::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
 use crate::counters::LoopCounters;
 use crate::frame::FrameKind;
 use crate::listener;
+use crate::loop_connections::LoopConnections;
 use crate::loop_state::{LoopArrival, LoopState};
 use crate::loop_timer::LoopTimer;
 use crate::mailbox::{HandedOverConnections, Handle, HandleShared, LoopMailbox, NetworkControl};
@@ -210,18 +211,20 @@ fn run<C: Core>(
         .build_local(LocalOptions::default())?;
     let counters = &handle.0.counters[worker.0 as usize];
     let loop_state = LoopState::new(config, worker, handle.0.clock, counters);
+    let connections = LoopConnections::new(Rc::clone(&loop_state));
     let ended = runtime.block_on(async {
         if let Some(listener) = listener {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let handed_over =
                 handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.handed_over));
             let handed_over: Vec<Arc<HandedOverConnections>> = handed_over.collect();
-            spawn_local(listener::listen(Rc::clone(&loop_state), listener, handed_over.into()));
+            spawn_local(listener::listen(Rc::clone(&connections), listener, handed_over.into()));
         }
         let loop_timer = LoopTimer::new(loop_state.clock)?;
         let mut turner = EventLoop {
             core: build(handle),
             loop_state,
+            connections,
             handle,
             out: Outbox::new(),
             passed: VecDeque::new(),
@@ -251,6 +254,7 @@ fn run<C: Core>(
 struct EventLoop<'a, C: Core> {
     core: C,
     loop_state: Rc<LoopState>,
+    connections: Rc<LoopConnections>,
     handle: &'a Handle<C::Command>,
     out: Outbox,
     /// What was taken of the frames that other workers passed on, and the core has not been given.
@@ -264,7 +268,7 @@ impl<C: Core> EventLoop<'_, C> {
     fn start(&mut self) {
         for peer in &self.loop_state.config.peers {
             let link = PeerLink::start(&self.loop_state, peer.clone());
-            self.loop_state.links.borrow_mut().insert(peer.node, link);
+            self.connections.links.borrow_mut().insert(peer.node, link);
         }
         self.step(CoreInput::Started);
         self.end_turn();
@@ -295,7 +299,7 @@ impl<C: Core> EventLoop<'_, C> {
         if self.loop_state.has_mail.get() || !self.loop_state.inbox.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
-        let due = self.loop_state.links.borrow().values().filter_map(|link| link.due()).min();
+        let due = self.connections.links.borrow().values().filter_map(|link| link.due()).min();
         match self.timer.into_iter().chain(due).min() {
             // Often over by now: the core said when the turn began.
             Some(next) if next <= self.loop_state.clock.now() + SPIN => cx.waker().wake_by_ref(),
@@ -323,17 +327,17 @@ impl<C: Core> EventLoop<'_, C> {
             let Ok(socket) = tokio::net::TcpStream::from_std(accepted_connection.socket) else {
                 continue;
             };
-            let loop_state = Rc::clone(&self.loop_state);
+            let connections = Rc::clone(&self.connections);
             let receive = |number| {
                 listener::receive(
-                    loop_state,
+                    connections,
                     number,
                     socket,
                     accepted_connection.preamble,
                     accepted_connection.address,
                 )
             };
-            self.loop_state.meet(receive);
+            self.connections.meet(receive);
         }
         let (commands, has_more) =
             mailbox.take_commands(self.loop_state.config.limits.turn_frames_max);
@@ -371,20 +375,21 @@ impl<C: Core> EventLoop<'_, C> {
     }
 
     fn control(&mut self, control: NetworkControl) {
-        let loop_state = &self.loop_state;
+        let (loop_state, connections) = (&self.loop_state, &self.connections);
         match control {
             NetworkControl::SetPeer(peer) => {
-                let known = loop_state.links.borrow().get(&peer.node).map(|link| link.peer.clone());
+                let known =
+                    connections.links.borrow().get(&peer.node).map(|link| link.peer.clone());
                 if peer.node == loop_state.host.node || known.as_ref() == Some(&peer) {
                     return;
                 }
-                loop_state.forget_peer(peer.node);
+                connections.forget_peer(peer.node);
                 let link = PeerLink::start(loop_state, peer.clone());
-                loop_state.links.borrow_mut().insert(peer.node, link);
+                connections.links.borrow_mut().insert(peer.node, link);
             }
-            NetworkControl::RemovePeer(node) => loop_state.forget_peer(node),
+            NetworkControl::RemovePeer(node) => connections.forget_peer(node),
             NetworkControl::SetLinkFaults(node, link_faults) => {
-                let links = loop_state.links.borrow();
+                let links = connections.links.borrow();
                 let meant = |link: &&Rc<PeerLink>| node.is_none_or(|node| link.peer.node == node);
                 links
                     .values()
@@ -396,7 +401,7 @@ impl<C: Core> EventLoop<'_, C> {
 
     /// What was waited for: held frames that have come far enough, and the core's timer.
     fn take_due(&mut self, now: Time) -> bool {
-        self.loop_state
+        self.connections
             .links
             .borrow()
             .values()
@@ -449,14 +454,14 @@ impl<C: Core> EventLoop<'_, C> {
         arrived: Time,
     ) -> Option<CoreInput<C::Command>> {
         channel.taken(frame.len());
-        if !channel.is_told(&self.loop_state) {
+        if !channel.is_told(self.loop_state.config.identity.get()) {
             channel.close(CloseReason::Identified);
             self.loop_state.note_drop(DropReason::Unidentified, 1);
             return None;
         }
         match channel.origin {
             ConnectionOrigin::PeerIn(node) => {
-                let links = self.loop_state.links.borrow();
+                let links = self.connections.links.borrow();
                 if links.get(&node).is_some_and(|link| link.is_cut_from()) {
                     self.loop_state.note_drop(DropReason::Cut, 1);
                     return None;
@@ -490,26 +495,26 @@ impl<C: Core> EventLoop<'_, C> {
     fn end_turn(&mut self) {
         let now = self.loop_state.clock.now();
         self.core.end_turn(now, &mut self.out);
-        let loop_state = &self.loop_state;
+        let (loop_state, connections) = (&self.loop_state, &self.connections);
         for output in self.out.drain() {
             match output {
                 CoreOutput::ToPeer(node, payload) => {
                     let delivery = PeerDelivery::InOrder(None);
-                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                    to_peer(connections, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToPeerUrgent(node, payload) => {
                     let delivery = PeerDelivery::Urgent;
-                    to_peer(loop_state, now, node, PeerFrame { payload, delivery });
+                    to_peer(connections, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToWorker(to, payload) => {
-                    to_worker(loop_state, self.handle, now, (to, payload));
+                    to_worker(connections, self.handle, now, (to, payload));
                 }
-                CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
+                CoreOutput::ToClient(client, frame) => to_client(connections, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),
                 CoreOutput::CloseClient(client, reason) => {
-                    let channel = loop_state.clients.borrow().get(&client).map(Rc::clone);
+                    let channel = connections.clients.borrow().get(&client).map(Rc::clone);
                     if let Some(channel) = channel.filter(|channel| !channel.is_ending()) {
-                        channel.push(loop_state, FrameKind::Bye, reason.into());
+                        loop_state.queue(&channel, FrameKind::Bye, reason.into());
                         channel.close_drained(CloseReason::Asked);
                     }
                 }
@@ -531,8 +536,9 @@ fn fits(loop_state: &LoopState, frame: &Bytes) -> bool {
     fits
 }
 
-fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, peer_frame: PeerFrame) {
-    let links = loop_state.links.borrow();
+fn to_peer(connections: &LoopConnections, now: Time, node: NodeId, peer_frame: PeerFrame) {
+    let loop_state = &connections.loop_state;
+    let links = connections.links.borrow();
     let Some(link) = links.get(&node) else {
         return loop_state.note_drop(DropReason::UnknownPeer, 1);
     };
@@ -543,11 +549,12 @@ fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, peer_frame: PeerFram
 
 /// Sends a frame to another worker: over the connection of this worker's number, or within the node.
 fn to_worker<M>(
-    loop_state: &LoopState,
+    connections: &LoopConnections,
     handle: &Handle<M>,
     now: Time,
     (to, payload): (WorkerPlace, Bytes),
 ) {
+    let loop_state = &connections.loop_state;
     let host = &loop_state.host;
     let from = WorkerPlace { node: host.node, worker: host.worker };
     assert!(to != from, "{to} has nothing to send to itself");
@@ -561,7 +568,7 @@ fn to_worker<M>(
         return;
     }
     let delivery = PeerDelivery::InOrder((to.worker != from.worker).then_some(to.worker));
-    to_peer(loop_state, now, to.node, PeerFrame { payload, delivery });
+    to_peer(connections, now, to.node, PeerFrame { payload, delivery });
 }
 
 /// Passes a frame to another worker of this node, where it may be lost.
@@ -575,8 +582,9 @@ fn pass<M>(loop_state: &LoopState, handle: &Handle<M>, receiver: WorkerId, frame
     loop_state.note_drop(reason, 1);
 }
 
-fn to_client(loop_state: &LoopState, client: ConnectedClient, frame: Bytes) {
-    let clients = loop_state.clients.borrow();
+fn to_client(connections: &LoopConnections, client: ConnectedClient, frame: Bytes) {
+    let loop_state = &connections.loop_state;
+    let clients = connections.clients.borrow();
     let Some(channel) = clients.get(&client).filter(|channel| !channel.is_ending()) else {
         return loop_state.note_drop(DropReason::UnknownClient, 1);
     };
@@ -584,7 +592,7 @@ fn to_client(loop_state: &LoopState, client: ConnectedClient, frame: Bytes) {
         // It waits for this one: a client is never left without an answer and a connection.
         return channel.close(CloseReason::TooLong);
     }
-    channel.push(loop_state, FrameKind::Data, frame);
+    loop_state.queue(channel, FrameKind::Data, frame);
     if channel.queued_bytes() > loop_state.config.limits.client_queue_bytes_max {
         channel.close(CloseReason::FellBehind);
     }

@@ -27,7 +27,7 @@
 //!
 //! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and the caller bounds its time.
 
-use crate::cluster_id::number;
+use crate::cluster_id::{CLUSTER_BYTES_MAX, number};
 use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
@@ -45,9 +45,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The version of the frames and of the handshake.
 pub const VERSION: u8 = 2;
-
-/// Longest name of a cluster, in bytes.
-pub const CLUSTER_BYTES_MAX: usize = 64;
 
 /// Longest message of the handshake, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256;

@@ -22,8 +22,9 @@
 //! | `config.rs` | what a node is told of itself, its peers and its limits |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
 //! | `handshake.rs`, `secret.rs`, `tls.rs`, `cluster_id.rs` | who is there, of which cluster, and the proof of it |
-//! | `admission.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
-//! | `connection.rs`, `peer_link.rs`, `loop_state.rs` | connections that stand; ways to peers; what a loop's tasks share |
+//! | `listener.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
+//! | `connection_queue.rs`, `loop_state.rs`, `connection.rs` | what waits on a connection; what a loop's tasks share; a connection's task |
+//! | `peer_link.rs`, `loop_connections.rs` | connections to peers; all of a loop, and which it admits |
 //! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
 //! | `clock.rs`, `loop_timer.rs` | the time, and being woken on time |
 //! | `system_time.rs`, `transaction_clock.rs` | real time with its error bound; the clock of transactions, which follows it |
@@ -45,6 +46,7 @@ mod clock;
 mod cluster_id;
 mod config;
 mod connection;
+mod connection_queue;
 mod counters;
 mod dial;
 mod distance;
@@ -55,6 +57,7 @@ mod fuzz_targets;
 mod handshake;
 mod listener;
 mod log;
+mod loop_connections;
 mod loop_state;
 mod loop_timer;
 mod mailbox;
@@ -70,13 +73,13 @@ pub mod tls;
 mod transaction_clock;
 
 pub use clock::SystemClock;
-pub use cluster_id::SharedClusterId;
+pub use cluster_id::{CLUSTER_BYTES_MAX, SharedClusterId};
 pub use config::{NetworkConfig, NetworkConfigError, NetworkLimits, PeerConfig};
 pub use counters::CounterTotals;
 pub use distance::LinkFaults;
 pub use event_loop::{Core, Network, Panicked, StartError, listen};
 pub use frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader, HEADER_BYTES};
-pub use handshake::{CLUSTER_BYTES_MAX, VERSION};
+pub use handshake::VERSION;
 pub use mailbox::{Handle, UndeliveredCommand};
 pub use outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
 pub use reason::{CloseReason, DropReason};

@@ -4,13 +4,15 @@
 //! and hands it over to that one's loop, where it proves itself. Clients that do not care are dealt out
 //! by turns.
 
-use crate::connection::{ConnectionOrigin, ConnectionTask};
+use crate::connection::ConnectionTask;
+use crate::connection_queue::ConnectionOrigin;
 use crate::frame::{FrameHeader, FrameKind, FrameReader};
 use crate::handshake::{
     self, AcceptOutcome, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
 };
+use crate::loop_connections::LoopConnections;
 use crate::loop_state::LoopState;
-use crate::mailbox::HandedOverConnections;
+use crate::mailbox::{AcceptedConnection, HandedOverConnections};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::{SocketStream, set_options};
@@ -28,17 +30,9 @@ use zerocopy::{FromBytes, IntoBytes};
 /// How long to wait when no more sockets can be had.
 const BREATHER: Duration = Duration::from_millis(10);
 
-/// A connection on its way to its worker.
-#[derive(Debug)]
-pub(crate) struct AcceptedConnection {
-    pub socket: std::net::TcpStream,
-    pub preamble: Preamble,
-    pub address: SocketAddr,
-}
-
 /// Accepts connections for all workers of the node.
 pub(crate) async fn listen(
-    loop_state: Rc<LoopState>,
+    connections: Rc<LoopConnections>,
     listener: TcpListener,
     workers: Arc<[Arc<HandedOverConnections>]>,
 ) {
@@ -46,13 +40,13 @@ pub(crate) async fn listen(
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                loop_state.counters.accepted.add(1);
+                connections.loop_state.counters.accepted.add(1);
                 let (near, workers, turn) =
-                    (Rc::clone(&loop_state), Arc::clone(&workers), Rc::clone(&turn));
-                loop_state.meet(|number| knock(near, number, socket, address, workers, turn));
+                    (Rc::clone(&connections), Arc::clone(&workers), Rc::clone(&turn));
+                connections.meet(|number| knock(near, number, socket, address, workers, turn));
             }
             Err(error) => {
-                tracing::warn!(node = %loop_state.host.node, %error, "cannot accept");
+                tracing::warn!(node = %connections.loop_state.host.node, %error, "cannot accept");
                 sleep(BREATHER).await;
             }
         }
@@ -61,24 +55,25 @@ pub(crate) async fn listen(
 
 /// Finds out which worker a connection is for.
 async fn knock(
-    loop_state: Rc<LoopState>,
+    connections: Rc<LoopConnections>,
     number: u64,
     mut socket: TcpStream,
     address: SocketAddr,
     workers: Arc<[Arc<HandedOverConnections>]>,
     turn: Rc<Cell<usize>>,
 ) {
+    let loop_state = &connections.loop_state;
     let limits = &loop_state.config.limits;
-    let routed = timeout(limits.handshake_max, route(&loop_state, &mut socket, &turn)).await;
+    let routed = timeout(limits.handshake_max, route(loop_state, &mut socket, &turn)).await;
     let refused = match routed.unwrap_or(Err(CloseReason::SlowHandshake)) {
         Ok((preamble, worker)) if worker == loop_state.host.worker => {
-            return receive(loop_state, number, socket, preamble, address).await;
+            return receive(Rc::clone(&connections), number, socket, preamble, address).await;
         }
         Ok((preamble, worker)) => {
             let accepted_connection =
                 socket.into_std().map(|socket| AcceptedConnection { socket, preamble, address });
             let Ok(accepted_connection) = accepted_connection else {
-                return loop_state.met(number);
+                return connections.met(number);
             };
             let handed_over = &workers[worker.0 as usize];
             handed_over
@@ -88,7 +83,7 @@ async fn knock(
         }
         Err(reason) => Some(reason),
     };
-    loop_state.met(number);
+    connections.met(number);
     if let Some(reason) = refused {
         loop_state.note_close(reason, "a stranger", &address.to_string());
     }
@@ -133,17 +128,18 @@ async fn route(
 
 /// Lets a connection prove itself, and serves it from then on.
 pub(crate) async fn receive(
-    loop_state: Rc<LoopState>,
+    connections: Rc<LoopConnections>,
     number: u64,
     socket: TcpStream,
     preamble: Preamble,
     address: SocketAddr,
 ) {
+    let loop_state = &connections.loop_state;
     // What this end tells of itself, however long the handshake takes.
     let told = loop_state.config.identity.get();
-    let proving = prove(&loop_state, socket, preamble, told);
+    let proving = prove(&connections, socket, preamble, told);
     let proof = timeout(loop_state.config.limits.handshake_max, proving).await;
-    loop_state.met(number);
+    connections.met(number);
     let proof = proof.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)));
     let (stream, reader, AcceptOutcome { caller, version }) = match proof {
         Ok(proved) => proved,
@@ -159,13 +155,13 @@ pub(crate) async fn receive(
     };
     let (entered, whom) = match caller {
         DialingEnd::Peer { node, instance, .. } => {
-            (loop_state.enter_peer(node, instance, told), node.to_string())
+            (connections.enter_peer(node, instance, told), node.to_string())
         }
         DialingEnd::Client => {
-            (Some(loop_state.enter_client(ConnectionOrigin::Client, told)), "a client".to_owned())
+            (Some(connections.enter_client(ConnectionOrigin::Client, told)), "a client".to_owned())
         }
         DialingEnd::Operator => (
-            Some(loop_state.enter_client(ConnectionOrigin::Operator, told)),
+            Some(connections.enter_client(ConnectionOrigin::Operator, told)),
             "an operator".to_owned(),
         ),
     };
@@ -173,19 +169,19 @@ pub(crate) async fn receive(
         return loop_state.note_close(CloseReason::StaleLife, &whom, &address.to_string());
     };
     tracing::debug!(node = %loop_state.host.node, worker = %loop_state.host.worker, whom, %address, %version, "admitted");
-    let reason = ConnectionTask::new(stream, reader, Rc::clone(&channel), &loop_state)
-        .run(&loop_state)
-        .await;
-    loop_state.leave(&channel);
+    let reason =
+        ConnectionTask::new(stream, reader, Rc::clone(&channel), loop_state).run(loop_state).await;
+    connections.leave(&channel);
     loop_state.note_close(reason, &whom, &address.to_string());
 }
 
 async fn prove(
-    loop_state: &LoopState,
+    connections: &LoopConnections,
     socket: TcpStream,
     preamble: Preamble,
     identity: Option<ClusterId>,
 ) -> Result<(SocketStream, FrameReader, AcceptOutcome), HandshakeError> {
+    let loop_state = &connections.loop_state;
     let mut stream = match &loop_state.config.tls {
         None => SocketStream::Plain(socket),
         Some(tls) => {
@@ -207,6 +203,6 @@ async fn prove(
     let terms = HandshakeTerms { cluster, identity, versions, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     let outcome =
-        handshake::accept(&mut stream, &mut reader, &terms, &loop_state.host, loop_state).await?;
+        handshake::accept(&mut stream, &mut reader, &terms, &loop_state.host, connections).await?;
     Ok((stream, reader, outcome))
 }

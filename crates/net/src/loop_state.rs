@@ -2,23 +2,21 @@
 
 use crate::clock::SystemClock;
 use crate::config::NetworkConfig;
-use crate::connection::{ConnectionOrigin, ConnectionQueue};
+use crate::connection_queue::{ConnectionQueue, PeerFrame};
 use crate::counters::LoopCounters;
-use crate::handshake::{AcceptingEnd, AdmissionPolicy, DialingEnd};
+use crate::frame::FrameKind;
+use crate::handshake::AcceptingEnd;
 use crate::log::LogLimit;
 use crate::outbox::ConnectedClient;
-use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use bytes::Bytes;
 use shoal_types::wire::MessageVersion;
-use shoal_types::{ClusterId, NodeId, Random, Time, WorkerId};
+use shoal_types::{NodeId, Random, Time, WorkerId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use tokio::task::{AbortHandle, spawn_local};
 
 /// What waits for the core.
 #[derive(Debug)]
@@ -40,14 +38,7 @@ pub(crate) enum LoopArrival {
     ClientGone(ConnectedClient),
 }
 
-/// The connection that a peer has dialed, and in which of its processes.
-#[derive(Debug)]
-struct IncomingPeer {
-    instance: u64,
-    channel: Rc<ConnectionQueue>,
-}
-
-/// One loop's connections, its inbox and its counters.
+/// One loop's clock, its inbox and its counters.
 #[derive(Debug)]
 pub(crate) struct LoopState {
     pub host: AcceptingEnd,
@@ -61,12 +52,6 @@ pub(crate) struct LoopState {
     pub has_mail: Cell<bool>,
     /// What has something to write when the turn ends.
     pub dirty: RefCell<Vec<Rc<ConnectionQueue>>>,
-    pub links: RefCell<BTreeMap<NodeId, Rc<PeerLink>>>,
-    pub clients: RefCell<BTreeMap<ConnectedClient, Rc<ConnectionQueue>>>,
-    incoming: RefCell<BTreeMap<NodeId, IncomingPeer>>,
-    strangers: RefCell<VecDeque<(u64, AbortHandle)>>,
-    strangers_seen: Cell<u64>,
-    clients_seen: Cell<u64>,
     log: RefCell<LogLimit>,
     waker: RefCell<Option<Waker>>,
 }
@@ -87,12 +72,6 @@ impl LoopState {
             inbox: RefCell::default(),
             has_mail: Cell::new(false),
             dirty: RefCell::default(),
-            links: RefCell::default(),
-            clients: RefCell::default(),
-            incoming: RefCell::default(),
-            strangers: RefCell::default(),
-            strangers_seen: Cell::new(0),
-            clients_seen: Cell::new(0),
             log: RefCell::new(LogLimit::new(config.limits.log_lines_max)),
             waker: RefCell::new(None),
         })
@@ -119,27 +98,6 @@ impl LoopState {
         }
     }
 
-    /// Looks after a connection that has not proved anything yet. If there are too many, the one that
-    /// took longest goes: those who know the secret are quick.
-    pub fn meet<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(u64) -> F) {
-        let number = self.strangers_seen.get();
-        self.strangers_seen.set(number + 1);
-        let handle = spawn_local(task(number)).abort_handle();
-        let mut strangers = self.strangers.borrow_mut();
-        strangers.push_back((number, handle));
-        if strangers.len() > self.config.limits.strangers_max
-            && let Some((_, oldest)) = strangers.pop_front()
-        {
-            oldest.abort();
-            self.note_close(CloseReason::Crowded, "a stranger", "");
-        }
-    }
-
-    /// That one is a stranger no more.
-    pub fn met(&self, number: u64) {
-        self.strangers.borrow_mut().retain(|(other, _)| *other != number);
-    }
-
     /// Counts the end of a connection, and logs it if it is worth a line.
     pub fn note_close(&self, reason: CloseReason, whom: &str, address: &str) {
         self.counters.close(reason);
@@ -164,106 +122,22 @@ impl LoopState {
         self.counters.drop_frames(reason, frames);
     }
 
-    /// A peer came in: its former connection goes, and we dial it if we have not reached it.
-    /// `None` if a later process of it was quicker.
-    pub fn enter_peer(
-        &self,
-        node: NodeId,
-        instance: u64,
-        told: Option<ClusterId>,
-    ) -> Option<Rc<ConnectionQueue>> {
-        let mut incoming = self.incoming.borrow_mut();
-        if let Some(known) = incoming.get(&node) {
-            if known.instance > instance {
-                return None;
-            }
-            known.channel.close(CloseReason::Superseded);
-        }
-        let channel = ConnectionQueue::new(ConnectionOrigin::PeerIn(node), told);
-        incoming.insert(node, IncomingPeer { instance, channel: Rc::clone(&channel) });
-        self.counters.admitted.add(1);
-        if let Some(link) = self.links.borrow().get(&node) {
-            link.redial();
-        }
-        Some(channel)
+    /// Queues a frame on a connection, which is written when the turn ends.
+    pub fn queue(&self, channel: &Rc<ConnectionQueue>, kind: FrameKind, payload: Bytes) {
+        channel.push(kind, payload);
+        self.note_queued(channel);
     }
 
-    /// A client came in, or an operator.
-    pub fn enter_client(
-        &self,
-        origin: impl FnOnce(ConnectedClient) -> ConnectionOrigin,
-        told: Option<ClusterId>,
-    ) -> Rc<ConnectionQueue> {
-        let number = self.clients_seen.get();
-        self.clients_seen.set(number + 1);
-        let client = ConnectedClient(u64::from(self.host.worker.0) << 48 | number);
-        let channel = ConnectionQueue::new(origin(client), told);
-        self.clients.borrow_mut().insert(client, Rc::clone(&channel));
-        self.counters.admitted.add(1);
-        channel
+    /// Queues what is for a peer; ahead of all that waits, if it is urgent.
+    pub fn queue_to_peer(&self, channel: &Rc<ConnectionQueue>, peer_frame: PeerFrame) {
+        channel.push_to_peer(peer_frame);
+        self.note_queued(channel);
     }
 
-    /// A connection that came in is over.
-    pub fn leave(&self, channel: &Rc<ConnectionQueue>) {
-        match channel.origin {
-            ConnectionOrigin::PeerIn(node) => {
-                let mut incoming = self.incoming.borrow_mut();
-                if incoming.get(&node).is_some_and(|known| Rc::ptr_eq(&known.channel, channel)) {
-                    incoming.remove(&node);
-                }
-            }
-            ConnectionOrigin::Client(client) | ConnectionOrigin::Operator(client) => {
-                self.clients.borrow_mut().remove(&client);
-                self.counters.clients_gone.add(1);
-                self.arrive(LoopArrival::ClientGone(client));
-            }
-            ConnectionOrigin::PeerOut(node) => {
-                unreachable!("{node} was dialed, and did not come in")
-            }
+    fn note_queued(&self, channel: &Rc<ConnectionQueue>) {
+        self.counters.frames_out.add(1);
+        if channel.mark_dirty() {
+            self.dirty.borrow_mut().push(Rc::clone(channel));
         }
-        self.note_drop(DropReason::Lost, channel.queued_frames());
-    }
-
-    /// A node is a peer no more.
-    pub fn forget_peer(&self, node: NodeId) {
-        if let Some(known) = self.incoming.borrow().get(&node) {
-            known.channel.close(CloseReason::Removed);
-        }
-        let link = self.links.borrow_mut().remove(&node);
-        if let Some(link) = link {
-            link.end(self);
-        }
-    }
-}
-
-impl AdmissionPolicy for LoopState {
-    fn knows(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
-        match caller {
-            DialingEnd::Peer { node, .. } if !self.links.borrow().contains_key(node) => {
-                Err(CloseReason::UnknownNode)
-            }
-            DialingEnd::Peer { .. } | DialingEnd::Client | DialingEnd::Operator => Ok(()),
-        }
-    }
-
-    /// A former process is refused only while a later one is connected: should lives be counted wrongly,
-    /// no node is locked out for good.
-    fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
-        match caller {
-            DialingEnd::Peer { node, instance, .. } => {
-                let known = self.incoming.borrow().get(node).map(|known| known.instance);
-                if known.is_some_and(|known| known > *instance) {
-                    return Err(CloseReason::StaleLife);
-                }
-            }
-            DialingEnd::Client => {
-                if self.clients.borrow().len() >= self.config.limits.clients_max {
-                    return Err(CloseReason::TooManyClients);
-                }
-            }
-            // However many clients there are: it may be about them.
-            DialingEnd::Operator => {}
-        }
-        Ok(())
     }
 }

@@ -7,12 +7,13 @@ use crate::clock::SystemClock;
 use crate::config::{NetworkLimits, PeerConfig};
 use crate::counters::{CounterTotals, LoopCounters};
 use crate::distance::LinkFaults;
-use crate::listener::AcceptedConnection;
+use crate::handshake::Preamble;
 use crate::passed_frames::{PassedFrame, PassedFrames};
 use crossbeam_utils::CachePadded;
 use shoal_types::{NodeId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -24,6 +25,14 @@ pub(crate) type LoopWaker = Arc<Notify>;
 /// A queue that others may fill. What it holds is whole whenever it is not locked, panics or not.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    pub socket: TcpStream,
+    pub preamble: Preamble,
+    pub address: SocketAddr,
 }
 
 /// Connections handed over to a worker.

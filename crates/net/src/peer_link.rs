@@ -7,9 +7,8 @@
 //! connection they are dropped at once, so that a peer does not hear what was said long ago.
 
 use crate::config::PeerConfig;
-use crate::connection::{
-    ConnectionOrigin, ConnectionQueue, ConnectionTask, PeerDelivery, PeerFrame,
-};
+use crate::connection::ConnectionTask;
+use crate::connection_queue::{ConnectionOrigin, ConnectionQueue, PeerDelivery, PeerFrame};
 use crate::dial::{DialedConnection, Dialer};
 use crate::distance::{DelayedPath, LinkFaults};
 use crate::frame::HEADER_BYTES;
@@ -74,7 +73,7 @@ impl PeerLink {
         let Some(channel) = &*channel else {
             return loop_state.note_drop(DropReason::NotConnected, 1);
         };
-        if !channel.is_told(loop_state) {
+        if !channel.is_told(loop_state.config.identity.get()) {
             channel.close(CloseReason::Identified);
             return loop_state.note_drop(DropReason::Unidentified, 1);
         }
@@ -91,7 +90,7 @@ impl PeerLink {
             return loop_state.note_drop(DropReason::QueueFull, 1);
         }
         match way.release(now) {
-            None if held.is_empty() => channel.push_to_peer(loop_state, peer_frame),
+            None if held.is_empty() => loop_state.queue_to_peer(channel, peer_frame),
             release => {
                 self.held_bytes.set(self.held_bytes.get() + own_bytes);
                 held.push_back(DelayedFrame { at: release.unwrap_or(now), peer_frame });
@@ -112,7 +111,7 @@ impl PeerLink {
             let own_bytes = HEADER_BYTES + peer_frame.payload.len();
             self.held_bytes.set(self.held_bytes.get() - own_bytes);
             let channel = channel.as_ref().expect("nothing is held without a connection");
-            channel.push_to_peer(loop_state, peer_frame);
+            loop_state.queue_to_peer(channel, peer_frame);
         }
     }
 

@@ -11,7 +11,7 @@
 //!   longer than [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
 use crate::status::NodeStatus;
-use crate::worker_host::WorkerCommand;
+use crate::worker_command::WorkerCommand;
 use crate::{health, metrics};
 use shoal_net::Handle;
 use shoal_types::WorkerId;

@@ -12,8 +12,8 @@
 //! |---|---|
 //! | `config.rs` | what a node is told, and the file it stands in |
 //! | `builder.rs` | a node with procedures of its user's own |
-//! | `server.rs`, `protocol.rs` | starting a node, and its end; the commit protocols to choose from |
-//! | `worker_host.rs` | a worker on its event loop |
+//! | `server.rs`, `protocol.rs`, `engines.rs` | starting a node, and its end; the commit protocols to choose from |
+//! | `worker_host.rs`, `worker_command.rs` | a worker on its event loop; what other threads ask of it |
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager/` | the node's part of the configuration manager, on a thread of its own |
 //! | `slow.rs` | the log of slow transactions |
@@ -31,6 +31,7 @@
 
 mod builder;
 mod config;
+mod engines;
 mod envelope;
 mod health;
 mod http;
@@ -40,6 +41,7 @@ mod protocol;
 mod server;
 mod slow;
 mod status;
+mod worker_command;
 mod worker_host;
 
 pub use builder::ServerBuilder;
@@ -51,4 +53,4 @@ pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
     PeerStatus, ShardStatus, StreamStatus, VersionsStatus,
 };
-pub use worker_host::{MakeTask, WorkerCommand};
+pub use worker_command::{MakeTask, WorkerCommand};

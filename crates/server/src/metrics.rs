@@ -4,7 +4,7 @@
 //! `worker`, so that a sum is the node's.
 
 use crate::status::{NodeStatus, ShardStatus, StreamStatus};
-use crate::worker_host::WorkerCommand;
+use crate::worker_command::WorkerCommand;
 use shoal_net::{CloseReason, CounterTotals, DropReason, Handle};
 use shoal_types::WorkerId;
 use std::fmt::{Display, Write};

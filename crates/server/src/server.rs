@@ -3,7 +3,8 @@
 use crate::config::NodeConfig;
 use crate::http::Http;
 use crate::manager::{self, InputSender};
-use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
+use crate::worker_command::{HOST, WorkerCommand};
+use crate::worker_host::{Isolation, WorkerHost};
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
@@ -58,19 +59,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the node of this configuration, which clients can ask for these procedures. It listens where
-    /// the topology says; or at `listener`, for those who let the system choose a port.
-    ///
-    /// # Errors
-    /// If an address, a thread or a file is not to be had, or the configuration makes no sense.
-    pub fn start(
-        config: &NodeConfig,
-        procedures: Arc<Procedures>,
-        listener: Option<TcpListener>,
-    ) -> Result<Server, ServerStartError> {
-        config.protocol.start(config, procedures, listener)
-    }
-
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.network.address()
@@ -104,10 +92,12 @@ impl Server {
     }
 }
 
-/// Starts a node that runs an engine with these options.
+/// Starts a node that runs an engine with these options. `accepts_losses` says whether an operator may accept the loss of
+/// a shard's majority.
 pub(crate) fn start<E>(
     config: &NodeConfig,
     options: E::Options,
+    accepts_losses: bool,
     procedures: Arc<Procedures>,
     listener: Option<TcpListener>,
 ) -> Result<Server, ServerStartError>
@@ -127,7 +117,6 @@ where
         |error| ServerStartError::System { what: "read which cluster this is".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
-    let accepts_losses = config.protocol.accepts_losses();
     let managed = ManagerOptions { accepts_losses, ..manager_options(round_trip) };
     let has_managers = !config.managers.is_empty();
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);

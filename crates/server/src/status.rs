@@ -1,15 +1,19 @@
 //! How a node is, as one of its workers sees it.
 
 use crate::manager::InputSender;
-use crate::worker_host::WorkerHost;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
+use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::engine::{EngineCounters, ShardProgress};
 use shoal_net::SharedClusterId;
-use shoal_types::wire::{CLIENT_MESSAGES, MessageVersions, PEER_MESSAGES};
-use shoal_types::{Epoch, NodeId, ShardId, Time};
+use shoal_node::Worker;
+use shoal_store::Store;
+use shoal_types::wire::{CLIENT_MESSAGES, MessageVersion, MessageVersions, PEER_MESSAGES};
+use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,30 +216,44 @@ pub struct FollowerStatus {
     pub behind: u64,
 }
 
+/// What the status of a worker is made of.
+pub(crate) struct StatusSource<'a, E: Engine> {
+    pub(crate) node: NodeId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) worker: &'a Worker<E>,
+    pub(crate) topology: &'a Topology,
+    /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
+    pub(crate) identity: Option<&'a SharedClusterId>,
+    /// Where this worker talks with managers.
+    pub(crate) manager_inputs: Option<&'a InputSender>,
+    /// The node's copies of shards.
+    pub(crate) stores: &'a [(ShardId, Arc<Store>)],
+    /// The nodes that this worker reaches, and the version of messages that it speaks with each.
+    pub(crate) peers: &'a BTreeMap<NodeId, MessageVersion>,
+    /// Frames that made no sense.
+    pub(crate) malformed: u64,
+}
+
 /// How a worker is, as JSON.
-pub(crate) fn json<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> Bytes {
-    serde_json::to_vec(&of(worker_host, now)).expect("numbers and names").into()
+pub(crate) fn json<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> Bytes {
+    serde_json::to_vec(&of(source, now)).expect("numbers and names").into()
 }
 
 /// How a worker is.
-pub(crate) fn of<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> NodeStatus {
-    let topology = &worker_host.directory.topology;
-    let worker = &worker_host.worker;
+pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStatus {
+    let topology = source.topology;
+    let worker = source.worker;
     let configuration = worker.configuration();
     let leaders = configuration.iter().flat_map(|it| &it.shards).map(|shard| shard.leader.0);
     let lease_end = worker.lease_end();
     let (managers_version, managers) =
-        worker_host.manager_inputs.as_ref().map(InputSender::managers).unwrap_or_default();
+        source.manager_inputs.map(InputSender::managers).unwrap_or_default();
     NodeStatus {
-        node: worker_host.node.0,
-        name: topology.node(worker_host.node).map(|node| node.name.clone()).unwrap_or_default(),
-        cluster: worker_host
-            .identity
-            .as_ref()
-            .and_then(SharedClusterId::get)
-            .map(|cluster| cluster.to_string()),
+        node: source.node.0,
+        name: topology.node(source.node).map(|node| node.name.clone()).unwrap_or_default(),
+        cluster: source.identity.and_then(SharedClusterId::get).map(|cluster| cluster.to_string()),
         time_ns: now.0,
-        worker: worker_host.worker_id.0,
+        worker: source.worker_id.0,
         workers: topology.workers(),
         admitted: worker.is_admitted(),
         revision: configuration.map_or(0, |it| it.revision.0),
@@ -244,21 +262,21 @@ pub(crate) fn of<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> NodeStatu
         lease_ms: (lease_end < Time::MAX).then(|| (lease_end - now).as_millis() as u64),
         leaders: leaders.collect(),
         empty: configuration.iter().flat_map(|it| &it.shards).map(|it| it.empty.len()).sum(),
-        shards: shards(worker_host),
+        shards: shards(source),
         streams: topology
-            .shards_of(worker_host.node)
-            .filter_map(|shard| stream(worker_host, shard))
+            .shards_of(source.node)
+            .filter_map(|shard| stream(source, shard))
             .collect(),
         pending: worker.engine().pending(),
-        memory_bytes: worker_host.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
+        memory_bytes: source.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
         counters: named(&worker.engine().counters()),
-        malformed: worker_host.malformed + worker.strays() + worker.bad_messages(),
+        malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
-        manager: worker_host.manager_inputs.as_ref().and_then(manager),
+        manager: source.manager_inputs.and_then(manager),
         peer_messages: PEER_MESSAGES.into(),
         client_messages: CLIENT_MESSAGES.into(),
-        peers: worker_host
+        peers: source
             .peers
             .iter()
             .map(|(node, version)| PeerStatus { node: node.0, version: version.0 })
@@ -273,12 +291,11 @@ fn manager(manager_inputs: &InputSender) -> Option<ManagerStatus> {
     Some(ManagerStatus { volume: me.volume.0, votes, leader, entries, committed })
 }
 
-fn shards<E: Engine>(worker_host: &WorkerHost<E>) -> Vec<ShardStatus> {
+fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
     let of = |(shard, progress): (ShardId, ShardProgress)| {
-        let store =
-            worker_host.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
-        let appointed = worker_host.worker.is_appointed(shard);
-        let configuration = worker_host.worker.configuration();
+        let store = source.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
+        let appointed = source.worker.is_appointed(shard);
+        let configuration = source.worker.configuration();
         let assignment = configuration.and_then(|all| all.shard(shard));
         let numbers = |nodes: &mut dyn Iterator<Item = NodeId>| nodes.map(|node| node.0).collect();
         let voters = assignment.map(|it| numbers(&mut it.voters.iter().copied()));
@@ -290,14 +307,14 @@ fn shards<E: Engine>(worker_host: &WorkerHost<E>) -> Vec<ShardStatus> {
             empty: empty.unwrap_or_default(),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
-            lacking: lacking(worker_host, shard),
+            lacking: lacking(source, shard),
             watermark: progress.watermark.map(|clock| clock.0),
             reached: progress.reached.map(|clock| clock.0),
             drawn: store.filter(|_| appointed).map(|store| store.clock().0),
             memory_bytes: store.map(|store| store.memory_bytes()),
         }
     };
-    (0..).map(ShardId).zip(worker_host.worker.engine().progress()).map(of).collect()
+    (0..).map(ShardId).zip(source.worker.engine().progress()).map(of).collect()
 }
 
 fn loss(loss: &Loss) -> LossStatus {
@@ -316,8 +333,8 @@ fn loss(loss: &Loss) -> LossStatus {
 }
 
 /// What this worker knows of epochs that the shard has not ended, as far as the configuration tells.
-fn lacking<E: Engine>(worker_host: &WorkerHost<E>, shard: ShardId) -> Vec<LackingStatus> {
-    let known = worker_host.worker.engine().lacking(shard).into_iter();
+fn lacking<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Vec<LackingStatus> {
+    let known = source.worker.engine().lacking(shard).into_iter();
     let status = |(epoch, durable, held): (Epoch, EpochEnd, Option<EpochEnd>)| LackingStatus {
         epoch: epoch.0,
         durable: number(&durable),
@@ -357,8 +374,8 @@ pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<St
     })
 }
 
-fn stream<E: Engine>(worker_host: &WorkerHost<E>, shard: ShardId) -> Option<StreamStatus> {
-    let stream = worker_host.worker.stream(shard)?;
+fn stream<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Option<StreamStatus> {
+    let stream = source.worker.stream(shard)?;
     let accepted = stream.accepted();
     let followers = stream.acknowledged().map(|(node, acknowledged)| FollowerStatus {
         node: node.0,

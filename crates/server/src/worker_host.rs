@@ -6,14 +6,14 @@
 use crate::envelope::Envelope;
 use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, ToOperator};
 use crate::slow::SlowLog;
-use crate::status::{self, NodeStatus};
+use crate::status::{self, StatusSource};
+use crate::worker_command::WorkerCommand;
 use bytes::Bytes;
 use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
 use shoal_engine::client::{
     ClientId, ClientReply, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient,
 };
-use shoal_engine::engine::Task;
-use shoal_engine::{Engine, LocalDatabase, WorkerPlace};
+use shoal_engine::{Engine, WorkerPlace};
 use shoal_net::{CoreInput, NetworkLimits, NodeTransactionClock, Outbox, SharedClusterId};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
@@ -21,55 +21,7 @@ use shoal_store::Store;
 use shoal_types::wire::{self, Coded, MessageVersion};
 use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-use tokio::sync::oneshot;
-
-/// The worker that talks with managers, of each node.
-pub(crate) const HOST: WorkerId = WorkerId(0);
-
-/// Makes a task on the thread where it is to run.
-pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
-
-/// What others of the process ask of a worker.
-pub enum WorkerCommand {
-    /// A manager of this process says something to this node.
-    Told(ToNode),
-    /// Send this to the same worker of another node.
-    Send {
-        /// The node that the frame is for.
-        to: NodeId,
-        /// A whole frame.
-        frame: Bytes,
-    },
-    /// Run this beside the transactions of clients.
-    Spawn(MakeTask),
-    /// Say how you are.
-    Look(oneshot::Sender<NodeStatus>),
-    /// Answer a client.
-    Answer {
-        /// The client to be answered.
-        client: shoal_net::ConnectedClient,
-        /// A whole frame.
-        frame: Bytes,
-    },
-}
-
-impl fmt::Debug for WorkerCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkerCommand::Told(message) => f.debug_tuple("Told").field(message).finish(),
-            WorkerCommand::Send { to, frame } => {
-                write!(f, "Send {{ to: {to}, {} bytes }}", frame.len())
-            }
-            WorkerCommand::Spawn(_) => f.write_str("Spawn"),
-            WorkerCommand::Look(_) => f.write_str("Look"),
-            WorkerCommand::Answer { client, frame } => {
-                write!(f, "Answer {{ client: {client}, {} bytes }}", frame.len())
-            }
-        }
-    }
-}
 
 /// Cuts a node off from all others, for tests of what happens then.
 pub(crate) struct Isolation {
@@ -93,27 +45,27 @@ impl Isolation {
 
 /// Runs one worker on its event loop: frames become events of the worker, and its effects become frames.
 pub(crate) struct WorkerHost<E: Engine> {
-    pub(crate) node: NodeId,
-    pub(crate) worker_id: WorkerId,
-    pub(crate) worker: Worker<E>,
+    node: NodeId,
+    worker_id: WorkerId,
+    worker: Worker<E>,
     /// The way to the node's manager inbox, where this worker talks with managers.
-    pub(crate) manager_inputs: Option<InputSender>,
+    manager_inputs: Option<InputSender>,
     /// The node that was asked last who the managers are.
     asked: usize,
     /// Whose manager has granted the lease.
     granter: Option<NodeId>,
     /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
     pub(crate) identity: Option<SharedClusterId>,
-    pub(crate) directory: Directory,
+    directory: Directory,
     /// The node's copies of shards.
-    pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
+    stores: Vec<(ShardId, Arc<Store>)>,
     /// What was logged last of each shard that has a replica here, and cannot be served.
     outages: BTreeMap<ShardId, String>,
     /// The nodes that this worker reaches, and the version of messages that it speaks with each.
-    pub(crate) peers: BTreeMap<NodeId, MessageVersion>,
+    peers: BTreeMap<NodeId, MessageVersion>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
-    pub(crate) malformed: u64,
+    malformed: u64,
     /// The node's transaction clock, for an engine that uses it.
     pub(crate) transaction_clock: Option<NodeTransactionClock>,
     /// When the frame arrived that is being handled; now, where it is something else.
@@ -149,6 +101,21 @@ impl<E: Engine> WorkerHost<E> {
             arrived: Time::ZERO,
             slow: SlowLog::default(),
             effects: WorkerEffects::new(),
+        }
+    }
+
+    /// What its status is made of.
+    fn status_source(&self) -> StatusSource<'_, E> {
+        StatusSource {
+            node: self.node,
+            worker_id: self.worker_id,
+            worker: &self.worker,
+            topology: &self.directory.topology,
+            identity: self.identity.as_ref(),
+            manager_inputs: self.manager_inputs.as_ref(),
+            stores: &self.stores,
+            peers: &self.peers,
+            malformed: self.malformed,
         }
     }
 
@@ -384,7 +351,7 @@ impl<E: Engine> WorkerHost<E> {
                 answer(out, from, &ToClient::Directory(directory));
             }
             Ok(FromClient::Status) => {
-                answer(out, from, &ToClient::Status(status::json(self, now)));
+                answer(out, from, &ToClient::Status(status::json(&self.status_source(), now)));
             }
             Ok(FromClient::Isolate(isolated)) => {
                 let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
@@ -409,7 +376,7 @@ impl<E: Engine> WorkerHost<E> {
             }
             WorkerCommand::Look(asker) => {
                 // It may have lost patience.
-                let _ = asker.send(status::of(self, now));
+                let _ = asker.send(status::of(&self.status_source(), now));
             }
             WorkerCommand::Answer { client, frame } => out.to_client(client, frame),
         }

@@ -2,12 +2,13 @@
 
 use super::attempts::Attempts;
 use super::call::CalledProcedure;
+use super::client_shared::ClientShared;
 use super::cluster_identity::ClusterIdentity;
 use super::connection::NodeConnection;
 use super::environment::ClientEnvironment;
 use super::error::ConnectError;
 use super::options::ClusterOptions;
-use super::shared::{ClientShared, ClusterInner};
+use super::shared::ClusterInner;
 use super::sockets::{FirstNode, Sockets, first};
 use super::transaction::{ClusterTransaction, OperationTimeout};
 use crate::db::Db;

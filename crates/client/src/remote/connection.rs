@@ -14,14 +14,16 @@
 //! once a session has waited for that in vain, be it that its transaction asks again or that it ends before it would
 //! have: its deadline, or the node's silence, may come first.
 
+use super::client_shared::ClientShared;
 use super::environment::{EnvironmentConnection, Incoming, Outgoing};
 use super::lock;
 use super::session::{AfterReply, ClientSession, SessionName};
-use super::shared::ClientShared;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientReply, ClientRequest, FromClient, ToClient};
 use shoal_types::{Aborted, Cause, Error, NodeId, Time, Unknown};
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -91,8 +93,11 @@ impl NodeConnection {
         });
         // What comes at once waits until there is a way to end.
         let mut book = lock(&link.book);
-        book.outgoing =
-            Some(carrier.start(Incoming::new(Arc::clone(&link), Arc::clone(client_shared))));
+        let receiver = ConnectionReceiver {
+            link: Arc::clone(&link),
+            client_shared: Arc::clone(client_shared),
+        };
+        book.outgoing = Some(carrier.start(Arc::new(receiver)));
         drop(book);
         link
     }
@@ -186,7 +191,7 @@ impl NodeConnection {
     ///
     /// # Errors
     /// Where it makes no sense.
-    pub(super) fn take(
+    fn take(
         &self,
         said: ToClient,
         client_shared: &ClientShared,
@@ -333,9 +338,43 @@ impl OpenSessions {
     }
 }
 
+/// Takes what comes over a connection, for as long as that lasts.
+#[derive(Debug)]
+struct ConnectionReceiver {
+    link: Arc<NodeConnection>,
+    client_shared: Arc<ClientShared>,
+}
+
+impl Incoming for ConnectionReceiver {
+    fn receive(&self, said: ToClient) {
+        if self.link.take(said, &self.client_shared).is_err() {
+            self.malformed();
+        }
+    }
+
+    fn malformed(&self) {
+        self.client_shared.count_malformed();
+        self.link.end(Cause::Malformed);
+    }
+
+    fn lose(&self) {
+        self.link.end(Cause::Disconnected);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.link.has_ended()
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            self.link.ended().await;
+        })
+    }
+}
+
 /// A message that makes no sense.
 #[derive(Debug)]
-pub(super) struct MalformedReply;
+struct MalformedReply;
 
 #[cfg(test)]
 mod tests;

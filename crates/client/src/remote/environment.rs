@@ -14,8 +14,6 @@
 //!   prefix of what was sent has arrived.
 //! - What comes over a connection is handed over before its end is.
 
-use super::connection::NodeConnection;
-use super::shared::ClientShared;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_types::{Cause, ClusterId, NodeId, Time, WorkerId};
@@ -85,7 +83,7 @@ pub struct EnvironmentConnection {
 /// Carries the messages of a connection.
 pub trait MessageCarrier: fmt::Debug + Send {
     /// Hands what comes to `incoming` from now on, but not before it returns. Returns the way to the node.
-    fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing>;
+    fn start(self: Box<Self>, incoming: Arc<dyn Incoming>) -> Box<dyn Outgoing>;
 }
 
 /// The way to a node. When it is dropped, the connection ends after what was sent.
@@ -95,44 +93,21 @@ pub trait Outgoing: fmt::Debug + Send {
 }
 
 /// The client's end of a connection, for what carries its messages.
-#[derive(Debug, Clone)]
-pub struct Incoming {
-    link: Arc<NodeConnection>,
-    client_shared: Arc<ClientShared>,
-}
-
-impl Incoming {
-    pub(super) fn new(link: Arc<NodeConnection>, client_shared: Arc<ClientShared>) -> Incoming {
-        Incoming { link, client_shared }
-    }
-
+pub trait Incoming: fmt::Debug + Send + Sync {
     /// A message has come.
-    pub fn receive(&self, said: ToClient) {
-        if self.link.take(said, &self.client_shared).is_err() {
-            self.malformed();
-        }
-    }
+    fn receive(&self, said: ToClient);
 
     /// What has come makes no sense: the connection ends.
-    pub fn malformed(&self) {
-        self.client_shared.count_malformed();
-        self.link.end(Cause::Malformed);
-    }
+    fn malformed(&self);
 
     /// The connection has ended at the other end, or on the way.
-    pub fn lose(&self) {
-        self.link.end(Cause::Disconnected);
-    }
+    fn lose(&self);
 
     /// Has the connection ended, as the client sees it?
-    pub fn has_ended(&self) -> bool {
-        self.link.has_ended()
-    }
+    fn has_ended(&self) -> bool;
 
     /// Waits until the connection has ended, as the client sees it.
-    pub(super) async fn ended(&self) {
-        self.link.ended().await;
-    }
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// When so long will have passed from now.

@@ -21,11 +21,11 @@
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
-//! | `connection.rs`, `connection_pool.rs` | a connection and who waits for what comes over it; all of them, made on demand |
+//! | `connection.rs`, `connection_pool.rs`, `dial.rs` | a connection and what waits for messages over it; all of them; making them on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `region.rs` | where the client is, and the emulated distance to each node |
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
-//! | `shared.rs` | what all of these share |
+//! | `client_shared.rs`, `shared.rs` | what connections share; what all of these share |
 //! | `environment.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
 //!
 //! What always holds:
@@ -39,10 +39,12 @@
 mod answers;
 mod attempts;
 mod call;
+mod client_shared;
 mod cluster;
 mod cluster_identity;
 mod connection;
 mod connection_pool;
+mod dial;
 mod directory;
 pub mod environment;
 mod error;

@@ -1,32 +1,15 @@
-//! What the clones of a cluster, its transactions and its connections share.
+//! What the clones of a cluster and its transactions share.
 
-use super::answers::PendingAnswers;
-use super::cluster_identity::ClusterIdentity;
+use super::client_shared::ClientShared;
 use super::connection_pool::ConnectionPool;
-use super::directory::DirectoryView;
 use super::environment::{ClientEnvironment, after};
 use super::lock;
 use super::options::ClusterOptions;
 use super::request_ids::RequestIds;
-use bytes::Bytes;
-use shoal_engine::client::Directory;
-use shoal_types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time, backoff};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use shoal_types::{Cause, Random, Rejected, Result, Time, backoff};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// What connections need of the client; it does not keep them.
-#[derive(Debug)]
-pub(super) struct ClientShared {
-    pub(super) world: Arc<dyn ClientEnvironment>,
-    pub(super) view: DirectoryView,
-    pub(super) founding: ClusterIdentity,
-    pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
-    /// By the tokens of those who ask for sessions for calls.
-    pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
-    /// Frames that made no sense.
-    malformed: AtomicU64,
-}
 
 /// What the clones of a connected database share.
 #[derive(Debug)]
@@ -46,47 +29,6 @@ pub(super) struct ClusterInner {
 /// Room for one transaction or call.
 #[derive(Debug)]
 pub(super) struct TransactionPermit(Arc<ClusterInner>);
-
-impl ClientShared {
-    pub(super) fn new(
-        world: Arc<dyn ClientEnvironment>,
-        first: Directory,
-        founding: ClusterIdentity,
-    ) -> ClientShared {
-        ClientShared {
-            view: DirectoryView::new(first, Arc::clone(&world)),
-            world,
-            founding,
-            answers: PendingAnswers::default(),
-            opened: PendingAnswers::default(),
-            malformed: AtomicU64::new(0),
-        }
-    }
-
-    /// A node tells where everything is. Says whether it is of our cluster: others are not believed.
-    pub(super) fn hear_directory(&self, node: NodeId, told: Directory) -> bool {
-        let cluster = told.configuration.as_ref().and_then(|configured| configured.cluster);
-        let is_ours = self.founding.meet(node, cluster);
-        if is_ours {
-            self.view.update(told);
-        }
-        is_ours
-    }
-
-    /// The error of every request, if another cluster was founded in the place of ours.
-    pub(super) fn founded_again(&self) -> Option<Rejected> {
-        self.founding.founded_again(self.view.topology().nodes().len())
-    }
-
-    pub(super) fn count_malformed(&self) {
-        self.malformed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many connections were ended since a frame made no sense.
-    pub(super) fn malformed(&self) -> u64 {
-        self.malformed.load(Ordering::Relaxed)
-    }
-}
 
 impl ClusterInner {
     pub(super) fn new(

@@ -140,10 +140,10 @@ struct SocketFrames {
 }
 
 impl MessageCarrier for SocketFrames {
-    fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
+    fn start(self: Box<Self>, incoming: Arc<dyn Incoming>) -> Box<dyn Outgoing> {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let (sender, waiting) = (self.sender.clone(), Arc::<AtomicUsize>::default());
-        let writer = write(self.sender, outgoing, Arc::clone(&waiting), incoming.clone());
+        let writer = write(self.sender, outgoing, Arc::clone(&waiting), Arc::clone(&incoming));
         tokio::spawn(writer);
         tokio::spawn(read(self.receiver, incoming));
         Box::new(WriteQueue { sender, frames, waiting })
@@ -180,7 +180,7 @@ async fn write(
     sender: Sender,
     mut frames: mpsc::UnboundedReceiver<Bytes>,
     waiting: Arc<AtomicUsize>,
-    incoming: Incoming,
+    incoming: Arc<dyn Incoming>,
 ) {
     while let Some(frame) = frames.recv().await {
         match sender.send(frame).await {
@@ -196,13 +196,14 @@ async fn write(
 }
 
 /// Takes frames until the connection ends.
-async fn read(mut receiver: Receiver, incoming: Incoming) {
+async fn read(mut receiver: Receiver, incoming: Arc<dyn Incoming>) {
+    let mut ended = incoming.ended();
     while !incoming.has_ended() {
         let received = tokio::select! {
             biased;
             received = receiver.receive() => received,
             // Ended on our side: when the receiver goes, so does the connection.
-            () = incoming.ended() => return,
+            () = &mut ended => return,
         };
         match received.map(|frame| decode::<ToClient>(&frame)) {
             Ok(Ok(said)) => incoming.receive(said),

@@ -7,8 +7,8 @@
 //! Not seen is only a cluster that lives on with none of the named managers, where no node that knows it can be
 //! reached: its managers were replaced, all of them, and these have been emptied, and their files never changed.
 
-use super::SharedStatus;
 use super::rpc::Rpc;
+use super::shared_status::SharedStatus;
 use crate::envelope::{Envelope, RpcReply};
 use shoal_raft::LogMember;
 use shoal_types::NodeId;

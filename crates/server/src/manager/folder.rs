@@ -6,7 +6,7 @@ use shoal_types::ClusterId;
 use shoal_types::wire::{decode, encode};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const LOG: &str = "manager.redb";
 /// The last log that was set aside.
@@ -123,6 +123,11 @@ impl ManagerFolder {
         fs::rename(next, folder.join(name))?;
         File::open(folder)?.sync_all()
     }
+}
+
+/// Which cluster a node belongs to, by what it keeps in its folder.
+pub(crate) fn cluster_of(data: Option<&Path>) -> io::Result<Option<ClusterId>> {
+    ManagerFolder(data.map(Path::to_owned)).cluster()
 }
 
 #[cfg(test)]

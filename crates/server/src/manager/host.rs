@@ -2,7 +2,7 @@
 
 use super::rpc::Rpc;
 use crate::envelope::Envelope;
-use crate::worker_host::WorkerCommand;
+use crate::worker_command::WorkerCommand;
 use shoal_cluster::manager::{
     CarriedLog, Manager, ManagerEffect, ManagerEvent, StateMachine, ToNode,
 };

@@ -4,22 +4,39 @@ use super::bootstrap::Bootstrap;
 use super::change::{ChangeContext, ChangeTask, PendingChange, RequestedChange};
 use super::folder::{LogStorage, ManagerFolder};
 use super::host::ManagerHost;
+use super::input::ManagerInput;
 use super::operator::{FromOperator, OperatorRefusal, RecoveryStage, ToOperator};
 use super::recovery::{AcceptedRecovery, ListHolder, ManagerRecovery};
 use super::rpc::Rpc;
-use super::{ManagerInput, ManagerPlan, SharedStatus};
+use super::shared_status::SharedStatus;
 use crate::envelope::{Envelope, Hosting, RpcReply, RpcRequest};
-use crate::worker_host::WorkerCommand;
+use crate::worker_command::WorkerCommand;
 use shoal_cluster::manager::{
-    self, Ask, Assignment, CarriedLog, Manager, ManagerEvent, StateMachine, ToManager,
+    self, Ask, Assignment, CarriedLog, Manager, ManagerEvent, ManagerOptions, StateMachine,
+    ToManager,
 };
+use shoal_cluster::topology::Topology;
 use shoal_net::SystemClock;
 use shoal_raft::{LogMembers, RequestRefusal, Stopped, Volume};
 use shoal_types::wire::encode;
-use shoal_types::{ClusterId, NodeId, ShardId, Time};
+use shoal_types::{ClusterId, NodeId, Random, ShardId, Time};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// A manager inbox to be started.
+#[derive(Debug)]
+pub(crate) struct ManagerPlan {
+    pub(crate) node: NodeId,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) options: ManagerOptions,
+    pub(crate) log: shoal_raft::RaftOptions,
+    /// Where the log and the list of managers are kept. `None` for memory, for a process that has no other after it.
+    pub(crate) data: Option<PathBuf>,
+    /// Volumes are drawn from it.
+    pub(crate) random: Random,
+}
 
 /// Reads what a node's workers and other nodes send to managers, whether this node hosts one or not.
 pub(super) struct ManagerInbox {

@@ -1,23 +1,9 @@
-//! The managers' majority is lost: the one that is hosted here asks all nodes what they remember, and goes on alone. What
-//! makes that safe is said in `cluster/src/manager/recovery.rs`.
-//!
-//! ```text
-//!  operator ── CheckRecovery ──►  ask all nodes                    ──► what would be lost
-//!  operator ── RecoverManagers ─► ask all nodes, which pledge      ──► another log, with this member only
-//! ```
-//! The node stays up: what it has in memory may be all that is left of a shard.
-//!
-//! While the managers have a majority it is refused, unless a node has pledged: a recovery that stopped half-way leaves nodes
-//! that take nothing from their managers, be they all back, and only another recovery helps. So nodes are asked first without a
-//! pledge where there is a majority. And it is refused where it would cost more than the operator was shown.
+//! What nodes remember of managers whose majority is lost, and what can be recovered from that. `generation.rs` asks them.
 
-use super::inbox::ManagerInbox;
-use super::operator::{OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
-use crate::envelope::Envelope;
+use super::operator::{OperatorRefusal, RememberedManagers};
 use shoal_cluster::manager::{
-    Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine, ToNode,
+    Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine,
 };
-use shoal_raft::{LogMember, Stopped};
 use shoal_types::{NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,14 +28,14 @@ pub(super) struct AcceptedRecovery {
 /// Nodes are being asked.
 pub(super) struct ManagerRecovery {
     /// The operator's number for it; `None` if nothing is to change.
-    number: Option<u64>,
+    pub(super) number: Option<u64>,
     /// Whether nodes pledge.
-    pledges: bool,
-    generation: Generation,
+    pub(super) pledges: bool,
+    pub(super) generation: Generation,
     /// Which lists of managers nodes have.
-    version: u64,
+    pub(super) version: u64,
     told: BTreeMap<NodeId, Recollection>,
-    nodes: usize,
+    pub(super) nodes: usize,
     begun: Time,
     asked: Time,
 }
@@ -84,7 +70,7 @@ impl ManagerRecovery {
 
     /// An operator asks for it, still. False if it is to begin anew: it was given up, or changes nothing where something is
     /// wanted. What another operator wants waits until then.
-    fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
+    pub(super) fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
         let is_given_up = now - self.asked >= PATIENCE;
         let is_same = self.number == number;
         if is_same {
@@ -100,8 +86,16 @@ impl ManagerRecovery {
         self.begun = now;
     }
 
+    /// The same recovery, begun anew with pledges.
+    pub(super) fn with_pledges(self, now: Time, me: NodeId) -> ManagerRecovery {
+        let known = self.generation;
+        let mut recovery = ManagerRecovery { pledges: true, ..self };
+        recovery.begin_anew(now, known, me);
+        recovery
+    }
+
     /// Has a node pledged to managers that are later than those of the machine?
-    fn is_pledged(&self, machine: &StateMachine) -> bool {
+    pub(super) fn is_pledged(&self, machine: &StateMachine) -> bool {
         let generation = machine.configuration().generation;
         self.told.values().any(|told| told.pledged > generation)
     }
@@ -142,7 +136,7 @@ impl ManagerRecovery {
     }
 
     /// What the next managers go on from, if that costs no more than what is accepted.
-    fn machine(
+    pub(super) fn machine(
         &self,
         machine: &StateMachine,
         accepted: &AcceptedRecovery,
@@ -191,112 +185,6 @@ impl ManagerRecovery {
             heard: heard.max(epoch),
             pledged: self.is_pledged(machine),
         })
-    }
-}
-
-impl ManagerInbox {
-    /// Recovers the managers from the one that is hosted here, as far as that goes now; where nothing is accepted, says what
-    /// would be left.
-    pub(super) async fn recover(
-        &mut self,
-        accepted: Option<AcceptedRecovery>,
-    ) -> Result<ToOperator, Stopped> {
-        let number = accepted.as_ref().map(|accepted| accepted.number);
-        if let Some((done, managers)) = &self.recovered
-            && number == Some(*done)
-        {
-            return Ok(ToOperator::Done { managers: managers.clone() });
-        }
-        let Some(manager_host) = &mut self.manager_host else {
-            let managers = self.shared_status.known().nodes().into_iter().collect();
-            return Ok(ToOperator::Refused(OperatorRefusal::NotManager { managers }));
-        };
-        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
-        let has_majority = manager_host.has_majority();
-        if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
-            let version = manager_host.log.status().entries.max(self.shared_status.version());
-            let known = manager_host.machine().configuration().generation.max(Generation(version));
-            let pledges = number.is_some() && !has_majority;
-            self.recovery = Some(ManagerRecovery::new(number, pledges, known.next(me), nodes, now));
-        }
-        let Some(recovery) = self.recovery.take_if(|it| it.number == number && it.is_over(now))
-        else {
-            return Ok(self.ask_nodes());
-        };
-        if has_majority && !recovery.is_pledged(manager_host.machine()) {
-            return Ok(ToOperator::Refused(OperatorRefusal::MajorityLives));
-        }
-        let Some(accepted) = accepted else {
-            let refused =
-                |why: NotRecovered| ToOperator::Refused(OperatorRefusal::Failed(why.to_string()));
-            let remembered = recovery.remembered(manager_host.machine());
-            return Ok(remembered.map_or_else(refused, ToOperator::MayRecover));
-        };
-        if !recovery.pledges {
-            let known = recovery.generation;
-            let mut recovery = ManagerRecovery { pledges: true, ..recovery };
-            recovery.begin_anew(now, known, me);
-            self.recovery = Some(recovery);
-            return Ok(self.ask_nodes());
-        }
-        match recovery.machine(manager_host.machine(), &accepted) {
-            Ok(machine) => self.begin_generation(accepted.number, recovery.version, &machine).await,
-            Err(why) => Ok(ToOperator::Refused(why)),
-        }
-    }
-
-    /// Asks those that have not answered.
-    fn ask_nodes(&self) -> ToOperator {
-        let (Some(manager_host), Some(asking)) = (&self.manager_host, &self.recovery) else {
-            return ToOperator::NotLeading { leader: None };
-        };
-        let (generation, pledges) = (asking.generation, asking.pledges);
-        asking
-            .missing()
-            .for_each(|node| manager_host.tell(node, ToNode::Recall { generation, pledges }));
-        ToOperator::UnderWay(RecoveryStage::Asking {
-            told: asking.answered(),
-            of: asking.nodes as u64,
-        })
-    }
-
-    /// The manager here goes on alone with this machine.
-    async fn begin_generation(
-        &mut self,
-        number: u64,
-        version: u64,
-        machine: &StateMachine,
-    ) -> Result<ToOperator, Stopped> {
-        let node = self.plan.node;
-        let manager_client = LogMember { node, volume: self.draw_volume() };
-        let entries =
-            self.manager_host.as_ref().map_or(0, |manager_host| manager_host.log.status().entries);
-        let version = version.max(entries).max(self.shared_status.version());
-        let begun = self.folder.begin_log(manager_client, machine, version);
-        let (storage, members) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let why = format!(
-                    "its log cannot be written: {error}; nodes have pledged, and are not served before it is done: make \
-                     room, and ask again"
-                );
-                return Ok(ToOperator::Refused(OperatorRefusal::Failed(why)));
-            }
-        };
-        let configuration = machine.configuration();
-        tracing::warn!(
-            %node, generation = configuration.generation.count(), epoch = %configuration.epoch,
-            "the managers' majority is lost, and that is accepted: this one goes on alone"
-        );
-        self.close().await;
-        self.open(storage).await?;
-        self.follow().await;
-        for other in self.plan.topology.nodes().iter().filter(|other| other.id != node) {
-            self.rpc.send(other.id, &Envelope::Members(members.clone()));
-        }
-        let managers: Vec<NodeId> = members.nodes().into_iter().collect();
-        self.recovered = Some((number, managers.clone()));
-        Ok(ToOperator::Done { managers })
     }
 }
 

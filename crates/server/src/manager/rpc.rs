@@ -1,7 +1,7 @@
 //! Carries what manager inboxes say to each other by way of the first worker's connections.
 
 use crate::envelope::{Envelope, RpcReply, RpcRequest};
-use crate::worker_host::{HOST, WorkerCommand};
+use crate::worker_command::{HOST, WorkerCommand};
 use bytes::Bytes;
 use shoal_net::{SystemClock, UndeliveredCommand};
 use shoal_raft::{Transport, Unreachable};

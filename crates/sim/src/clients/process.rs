@@ -74,7 +74,7 @@ struct ProcessState {
     spawned: Vec<EnvironmentFuture<()>>,
     dials: BTreeMap<ConnectionNumber, oneshot::Sender<ConnectAnswer>>,
     dialed: ConnectionNumber,
-    connections: BTreeMap<ConnectionNumber, Incoming>,
+    connections: BTreeMap<ConnectionNumber, Arc<dyn Incoming>>,
     wanted: VecDeque<ProcessOutput>,
 }
 
@@ -319,7 +319,7 @@ struct ProcessConnection {
 }
 
 impl MessageCarrier for ProcessConnection {
-    fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
+    fn start(self: Box<Self>, incoming: Arc<dyn Incoming>) -> Box<dyn Outgoing> {
         let ProcessConnection { shared, number } = *self;
         if let Some(shared) = shared.upgrade() {
             lock(&shared.state).connections.insert(number, incoming);

@@ -18,7 +18,7 @@ const REGISTRATION: u64 = 40;
 struct SentMessages(Arc<Mutex<Vec<FromClient>>>);
 
 impl MessageCarrier for SentMessages {
-    fn start(self: Box<Self>, _: Incoming) -> Box<dyn Outgoing> {
+    fn start(self: Box<Self>, _: Arc<dyn Incoming>) -> Box<dyn Outgoing> {
         self
     }
 }

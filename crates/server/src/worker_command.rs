@@ -1,0 +1,56 @@
+//! What other threads of the process ask of a worker.
+
+use crate::status::NodeStatus;
+use bytes::Bytes;
+use shoal_cluster::manager::ToNode;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
+use shoal_types::{NodeId, WorkerId};
+use std::fmt;
+use tokio::sync::oneshot;
+
+/// The worker that talks with managers, of each node.
+pub(crate) const HOST: WorkerId = WorkerId(0);
+
+/// Makes a task on the thread where it is to run.
+pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
+
+/// What others of the process ask of a worker.
+pub enum WorkerCommand {
+    /// A manager of this process says something to this node.
+    Told(ToNode),
+    /// Send this to the same worker of another node.
+    Send {
+        /// The node that the frame is for.
+        to: NodeId,
+        /// A whole frame.
+        frame: Bytes,
+    },
+    /// Run this beside the transactions of clients.
+    Spawn(MakeTask),
+    /// Say how you are.
+    Look(oneshot::Sender<NodeStatus>),
+    /// Answer a client.
+    Answer {
+        /// The client to be answered.
+        client: shoal_net::ConnectedClient,
+        /// A whole frame.
+        frame: Bytes,
+    },
+}
+
+impl fmt::Debug for WorkerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkerCommand::Told(message) => f.debug_tuple("Told").field(message).finish(),
+            WorkerCommand::Send { to, frame } => {
+                write!(f, "Send {{ to: {to}, {} bytes }}", frame.len())
+            }
+            WorkerCommand::Spawn(_) => f.write_str("Spawn"),
+            WorkerCommand::Look(_) => f.write_str("Look"),
+            WorkerCommand::Answer { client, frame } => {
+                write!(f, "Answer {{ client: {client}, {} bytes }}", frame.len())
+            }
+        }
+    }
+}
