@@ -17,6 +17,7 @@ use super::environment::{
 use super::error::ConnectError;
 use super::options::ClusterOptions;
 use super::region::ClientRegion;
+use super::timers::Timers;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// So long after one address the next is visited.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
@@ -47,12 +48,15 @@ pub(super) struct Sockets {
     began: Instant,
     /// Connections live on it.
     runtime: Handle,
+    timers: Arc<Timers>,
 }
 
 impl Sockets {
     /// To be called on the runtime on which connections are to live.
     pub(super) fn new(access: Access, region: Option<ClientRegion>) -> Sockets {
-        Sockets { access, region, began: Instant::now(), runtime: Handle::current() }
+        let runtime = Handle::current();
+        let timers = Timers::start(&runtime);
+        Sockets { access, region, began: Instant::now(), runtime, timers }
     }
 }
 
@@ -62,7 +66,7 @@ impl ClientEnvironment for Sockets {
     }
 
     fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {
-        Box::pin(sleep_until(self.began + Duration::from_nanos(at.0)))
+        Box::pin(self.timers.sleep_until(self.began + Duration::from_nanos(at.0)))
     }
 
     fn spawn(&self, task: EnvironmentFuture<()>) {
@@ -294,7 +298,7 @@ pub(super) async fn first(
             Err(what) => tried.push((address.as_ref().to_owned(), what)),
         }
     }
-    Err(ConnectError { tried })
+    Err(ConnectError::Unreached { tried })
 }
 
 /// Why a node could not be asked.
