@@ -5,10 +5,13 @@ use crate::retry::LocalRetries;
 use crate::transaction::{BlockingTransaction, Transaction};
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_store::{Store, StoreBugs};
-use shoal_types::{Call, Database, Epoch, Procedures, Result, TableId};
+use shoal_store::{Store, StoreBugs, WalkPlace};
+use shoal_types::{Call, Database, Epoch, Procedures, Rejected, Result, TableId};
 use std::fmt;
 use std::sync::Arc;
+
+/// Records of a dropped table that are looked at in one go.
+const FREED_AT_ONCE: usize = 1024;
 
 /// What a database allows. Start from the default:
 ///
@@ -56,7 +59,7 @@ impl Default for Options {
 pub struct Db {
     pool: Arc<Pool>,
     attempts_max: u32,
-    /// What can be called by name, if anything can.
+    /// The procedures that can be called by name.
     procedures: Option<Arc<Procedures>>,
 }
 
@@ -69,7 +72,7 @@ impl Db {
     /// An empty database in memory, with limits of your own.
     ///
     /// # Panics
-    /// If the system has no random numbers to give.
+    /// If the system has no randomness.
     pub fn with_options(options: Options) -> Db {
         let store = Store::new(shoal_store::Options {
             transactions_max: options.transactions_max,
@@ -104,13 +107,34 @@ impl Db {
         Db { procedures: Some(Arc::new(procedures)), ..self }
     }
 
-    /// The table of this name; creates it if there is none. Tables stay as long as the database.
+    /// The table of this name; creates it if there is none.
     ///
     /// # Errors
     /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
     /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
     pub fn table(&self, name: &str) -> Result<TableId> {
         self.pool.store().table(name)
+    }
+
+    /// Drops the table of this name, with all its rows, and returns the id that it had: all that uses the id fails from here
+    /// on with [`Rejected::TableDropped`](shoal_types::Rejected::TableDropped). Waits for transactions that are installing
+    /// rows of it.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`](shoal_types::Rejected::UnknownTableName);
+    /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where no session is left to free the rows.
+    pub fn drop_table(&self, name: &str) -> Result<TableId> {
+        let store = self.pool.store();
+        let unknown = || Rejected::UnknownTableName { name: name.into() };
+        let table = store.named(name).ok_or_else(unknown)?;
+        let mut session = store.session()?;
+        store.drop_table(table);
+        let mut next = Some(WalkPlace { table, key: Vec::new() });
+        while let Some(place) = next {
+            next = session.free_table(&place, FREED_AT_ONCE);
+            std::thread::yield_now();
+        }
+        Ok(table)
     }
 
     /// Runs `body` as one strictly serializable transaction and commits it.
@@ -184,7 +208,8 @@ impl Db {
         }
     }
 
-    /// Runs `body` once, and commits it. What stopped it stands inside; an error outside says that it did not begin.
+    /// Runs `body` once, and commits it. The inner result is that of the attempt; an error outside means that
+    /// it did not begin.
     #[inline]
     fn attempt<T>(
         &self,
@@ -260,10 +285,11 @@ impl Db {
     }
 }
 
-/// A seed that authors of keys cannot know, for the hash by which transactions find their writes.
+/// A random seed of the hash by which transactions find their writes, so that keys cannot be chosen to
+/// collide.
 fn hash_seed() -> u64 {
     let mut bytes = [0; 8];
-    SystemRandom::new().fill(&mut bytes).expect("the system gives random numbers");
+    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
     u64::from_le_bytes(bytes)
 }
 

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Read in this order: `db.rs` (the database and how a transaction is retried), `transaction.rs` (its
-//! operations), `procedure.rs` (how procedures run on it), `retry.rs` and `pool.rs` (what stands behind); `remote/` has the client of a cluster.
+//! operations), `procedure.rs` (how procedures run on it), `retry.rs` and `pool.rs` (retries and idle sessions); `remote/` has the client of a cluster.
 
 mod db;
 mod pool;
@@ -31,6 +31,7 @@ mod transaction;
 pub use db::{Db, Options};
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
+pub use shoal_cluster::topology::Partitioning;
 pub use shoal_net::Secret;
 pub use shoal_net::client::Access;
 pub use shoal_net::tls::ClientTls;

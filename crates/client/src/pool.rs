@@ -1,7 +1,7 @@
-//! Sessions at rest, so that a transaction does not make its own.
+//! A pool of idle sessions, so that a transaction does not create its own.
 //!
-//! Each thread has a slot of its own (shared only where there are more threads than slots), so taking
-//! a session and giving it back touches nothing that another core has.
+//! Each thread has a slot of its own (shared only where there are more threads than slots), so taking a session and
+//! returning it touches nothing that another core uses.
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::atomic::AtomicCell;
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const SLOTS: usize = 64;
 
-/// Where a thread leaves its session. A pointer, so that taking it is one instruction.
+/// The slot of a thread's session. A pointer, so that taking it is one instruction.
 type Slot = CachePadded<AtomicCell<Option<Box<Session>>>>;
 
 /// The sessions of one database that no transaction uses.
 pub(crate) struct Pool {
     store: Arc<Store>,
     near: Box<[Slot]>,
-    /// What found its slot taken.
-    #[expect(clippy::vec_box, reason = "a box is what moves in and out")]
+    /// Sessions whose slots were occupied.
+    #[expect(clippy::vec_box, reason = "sessions move in and out as boxes")]
     far: Mutex<Vec<Box<Session>>>,
 }
 
@@ -35,7 +35,7 @@ impl Pool {
         &self.store
     }
 
-    /// A session at rest, or a new one.
+    /// An idle session, or a new one.
     ///
     /// # Errors
     /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where all are in use.
@@ -67,7 +67,7 @@ impl Pool {
         }
         match self.store.session() {
             Ok(session) => Ok(Box::new(session)),
-            // The last ones may rest in the slots of other threads.
+            // The last idle sessions may be in the slots of other threads.
             Err(error) => self.near.iter().find_map(|slot| slot.take()).ok_or(error),
         }
     }
@@ -84,15 +84,15 @@ impl Pool {
     }
 }
 
-/// A session in use. Goes back to its pool when dropped.
+/// A session in use. Returns to its pool when dropped.
 pub(crate) struct Pooled<'db> {
     /// Empty only while it is being dropped.
     session: Option<Box<Session>>,
     home: PoolHome<'db>,
 }
 
-/// Where a session goes back to. Most transactions end before their database does, and borrow it: a
-/// count of references would be a word that all cores write.
+/// The pool of a session. Most transactions end before their database does, and borrow it: a reference count
+/// would be a word that all cores write.
 enum PoolHome<'db> {
     Borrowed(&'db Pool),
     Shared(Arc<Pool>),

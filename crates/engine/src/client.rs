@@ -32,10 +32,10 @@ pub use crate::request_table::{
     REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
 };
 use bytes::Bytes;
-use shoal_cluster::manager::Configuration;
+use shoal_cluster::manager::{Ask, Configuration, TableChange};
 use shoal_cluster::topology::Topology;
 use shoal_types::wire::{Coded, Short};
-use shoal_types::{CallSession, Error, RequestId, ShardId, WorkerId};
+use shoal_types::{CallSession, Error, RequestId, ShardId, TableId, WorkerId};
 use std::sync::Arc;
 
 /// A client, as the node that it is connected to names it.
@@ -105,6 +105,15 @@ pub enum ClientRequest {
         /// How to end after that, if this is the end: the last step of all.
         ending: Option<SessionEnd>,
     },
+    /// Create or drop a table. Only the first worker of a node takes it, and has the managers told until they answer. Takes
+    /// effect once, however often and by way of however many nodes it is asked for.
+    #[coded(tag = 7)]
+    ChangeTable {
+        /// The number of the request, drawn so that no other client draws it.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
+    },
 }
 
 /// How an interactive transaction ends.
@@ -160,6 +169,15 @@ pub enum ClientReply {
         number: u32,
         /// What came of it.
         result: Result<OperationResult, Error>,
+    },
+    /// To [`ClientRequest::ChangeTable`]. All nodes that live have heard of the change, and the directory of the node that
+    /// answers tells of it.
+    #[coded(tag = 6)]
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, that was there, or that was dropped; or why not.
+        result: Result<TableId, Error>,
     },
 }
 

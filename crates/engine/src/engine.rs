@@ -11,6 +11,7 @@
 //! that it follows have decided.
 
 use crate::execution::LocalDatabase;
+use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
@@ -19,11 +20,10 @@ use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::procedure::Procedures;
 use shoal_types::wire::Coded;
-use shoal_types::{Clock, Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
 use std::fmt;
 use std::sync::Arc;
 
-pub use crate::counters::{EngineCounters, StageTimes};
 pub use crate::events::{EngineEffect, EngineEffects, EngineEvent, StepOutput};
 pub use crate::execution::tasks::Task;
 pub use shoal_types::WorkerPlace;
@@ -106,8 +106,22 @@ pub trait Engine: Sized {
         self.pending()
     }
 
+    /// What it counts beside what all engines count.
+    type Counters: Counters;
+
+    /// The stages of a commit, from when a transaction's body is done until it is told; one after the other. The last one is
+    /// the time in which what it wrote is replicated.
+    const STAGES: &'static [CommitStage];
+
+    /// What it tells of each shard: see [`shard_values`](Engine::shard_values).
+    const SHARD_METRICS: &'static [ShardMetric];
+
     /// What it has counted.
-    fn counters(&self) -> EngineCounters;
+    fn counters(&self) -> EngineCounters<Self::Counters>;
+
+    /// What this worker knows of a shard of the cluster: a number for each of
+    /// [`SHARD_METRICS`](Engine::SHARD_METRICS), `None` where it cannot say.
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>>;
 
     /// So many entries of this worker's stream of `shard` are in the store for good: they may be cut, since
     /// a replica that lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
@@ -162,20 +176,4 @@ pub trait Engine: Sized {
         let _ = shard;
         format!("[{} bytes]", entry.len())
     }
-
-    /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
-    /// that cannot say.
-    fn progress(&self) -> Vec<ShardProgress> {
-        Vec::new()
-    }
-}
-
-/// How far a shard is, as a worker knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShardProgress {
-    /// Its watermark in the epoch that is open. `None` where the engine has none.
-    pub watermark: Option<Clock>,
-    /// How far this node's copy is, if it has one: what of it is durable where the node leads, what it has
-    /// applied where it follows. `None` where the engine does not keep that.
-    pub reached: Option<Clock>,
 }

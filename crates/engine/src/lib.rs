@@ -10,11 +10,12 @@
 //! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
 
 pub mod client;
-pub mod counters;
+pub mod declarations;
 pub mod engine;
 pub mod events;
 pub mod execution;
 pub mod interleave;
+pub mod metrics;
 pub mod observation;
 pub mod operation;
 pub mod planted_bugs;

@@ -193,6 +193,16 @@ impl OwnedScan {
 }
 
 impl Operation {
+    /// The table that it is about.
+    pub fn table(&self) -> TableId {
+        match self {
+            Operation::Get { table, .. }
+            | Operation::Scan { table, .. }
+            | Operation::Put { table, .. }
+            | Operation::Insert { table, .. } => *table,
+        }
+    }
+
     /// Does it change anything?
     pub fn writes(&self) -> bool {
         matches!(self, Operation::Put { .. } | Operation::Insert { .. })

@@ -38,6 +38,10 @@ pub enum PlantedBug {
     ReplayBelowFloor,
     /// Replay takes tombstones while older writes may still arrive (M6).
     BuryUnreached,
+    /// A leader serves tables that its configuration does not have yet.
+    ServeUnknownTables,
+    /// A node passes over the drop of a table, and serves its rows.
+    ServeDroppedTables,
 }
 
 impl Plantable for PlantedBug {

@@ -20,12 +20,13 @@
 //! | `model.rs` | what a model is, and what a search finds |
 //! | `exhaustive.rs` | breadth-first search of all states |
 //! | `random_walk.rs` | random walks |
-//! | `registry.rs` | the explored protocols, by name |
+//! | `protocol.rs`, `registry.rs` | what is explored of a protocol; the explored protocols, by name |
 //! | `tiga/` | Tiga |
 //! | `zeus/` | Zeus |
 
 pub mod exhaustive;
 pub mod model;
+pub mod protocol;
 pub mod random_walk;
 pub mod registry;
 pub mod tiga;
@@ -33,8 +34,9 @@ pub mod zeus;
 
 pub use exhaustive::{SearchBounds, exhaustive};
 pub use model::{Counterexample, Model, SearchResult, Violation};
-pub use random_walk::{WalkBounds, random_walk};
-pub use registry::{
-    Exploration, FoundBy, PROTOCOLS, Protocol, ScenarioInfo, ScenarioSize, SearchMethod,
-    SearchProgress, Switch, search,
+pub use protocol::{
+    Exploration, FoundBy, Protocol, ScenarioInfo, ScenarioSize, SearchMethod, SearchProgress,
+    Switch, search,
 };
+pub use random_walk::{WalkBounds, random_walk};
+pub use registry::PROTOCOLS;

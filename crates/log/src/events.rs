@@ -1,10 +1,10 @@
-//! What happens to a stream and what it wants done: the events and effects of a step.
+//! The events of a stream, and the effects of a step.
 
 use super::{LogLength, StreamMembers, StreamMessage};
 use bytes::Bytes;
 use shoal_types::{Ballot, NodeId, Time};
 
-/// What happens to a stream.
+/// Something that happens to a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
     /// This node is appointed to lead under `ballot`, which carries its name. A ballot that is lower
@@ -29,18 +29,18 @@ pub enum StreamEvent {
         /// The bytes of the entry, which the log does not read.
         entry: Bytes,
     },
-    /// A message came.
+    /// A message has arrived.
     Received {
         /// The sender.
         from: NodeId,
-        /// The message.
+        /// What the sender has sent.
         message: StreamMessage,
     },
     /// The time of a [`StreamEffect::Timer`] has come. Too early does no harm.
     Timer,
     /// The storage has persisted more.
     Persisted,
-    /// A replica has begun a new process, perhaps without memory: what it said before is void.
+    /// A replica has begun a new process, perhaps without memory: its earlier messages are void.
     Reborn {
         /// The replica in its new process.
         replica: NodeId,
@@ -60,7 +60,7 @@ pub enum StreamEvent {
     },
     /// The owner's answer to [`StreamEffect::SnapshotWanted`]. Ignored if that is not so any more.
     Snapshot {
-        /// Who wanted it.
+        /// The replica that needs it.
         to: NodeId,
         /// The decided entries that `state` contains: from [`Stream::start`](crate::Stream::start) to [`Stream::decided`](crate::Stream::decided).
         length: LogLength,
@@ -69,14 +69,14 @@ pub enum StreamEvent {
     },
 }
 
-/// What a stream wants done. The order matters: earlier ones first.
+/// An effect of a stream. The order matters: earlier ones first.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEffect {
     /// Send a message. It may get lost.
     Send {
         /// The receiver.
         to: NodeId,
-        /// The message.
+        /// What to send.
         message: StreamMessage,
     },
     /// This node leads from now on. The first `length` entries are inherited: to be read by
@@ -100,11 +100,11 @@ pub enum StreamEffect {
     /// A replica needs entries that are trimmed here. Asked once; answer by [`StreamEvent::Snapshot`], any
     /// time later.
     SnapshotWanted {
-        /// Who needs it.
+        /// The replica that needs the snapshot.
         to: NodeId,
     },
-    /// A snapshot came: replace the owner's state by `state`. Its entries count as decided; no
-    /// [`StreamEffect::Decided`] tells of them.
+    /// A snapshot has arrived: replace the owner's state by `state`. Its entries count as decided; no
+    /// [`StreamEffect::Decided`] reports them.
     Restored {
         /// The entries that `state` contains.
         length: LogLength,
@@ -118,7 +118,7 @@ pub enum StreamEffect {
     },
 }
 
-/// What a stream has dropped, since there was nothing better to do with it.
+/// Counts of inputs that a stream has dropped, and of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamCounters {
     /// Messages that no correct node sends.
@@ -127,6 +127,6 @@ pub struct StreamCounters {
     pub late_messages: u64,
     /// Proposals to a node that did not lead, and those still queued when it was deposed.
     pub dropped_proposals: u64,
-    /// Messages sent again after silence.
+    /// Messages sent again without an answer.
     pub retries: u64,
 }

@@ -1,4 +1,4 @@
-//! One replicated sequence of entries: MultiPaxos in its sequence form (design §6).
+//! One replicated sequence of entries: MultiPaxos in its sequence form.
 //!
 //! ```text
 //!  leader      Prepare ─► replicas ─► Promise      once, at the appointment: who accepted what?

@@ -12,9 +12,9 @@ use shoal_types::wire::Coded;
 /// A message between two nodes of a stream.
 #[derive(Debug, Clone, PartialEq, Coded)]
 pub enum StreamMessage {
-    /// A new leader to every replica: promise `ballot`, and say what you have accepted. It also says
-    /// what the leader has, so that the answer can bring what it lacks. Legal at any time. A repeat
-    /// is answered like the first.
+    /// A new leader to every replica: promise `ballot`, and report what you have accepted. It also contains
+    /// what the leader has, so that the answer can bring what it lacks. Legal at any time. A repeat is
+    /// answered like the first.
     #[coded(tag = 0)]
     Prepare {
         /// The ballot of the new leader's appointment.
@@ -99,7 +99,7 @@ pub enum StreamMessage {
         /// How much every replica has accepted.
         #[coded(short)]
         everywhere: LogLength,
-        /// How often the leader has asked this replica after it had fallen silent.
+        /// How often the leader has asked this replica since it stopped answering.
         #[coded(short)]
         round: u64,
         /// What to append.

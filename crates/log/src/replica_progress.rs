@@ -10,7 +10,7 @@ use shoal_types::{Backoff, NodeId, Time};
 pub(super) struct ReplicaProgress {
     pub id: NodeId,
     pub voter: bool,
-    /// By its own last word, what it says counts.
+    /// Whether its answers count for the majority, by the last of them.
     pub votes: bool,
     /// What it had accepted when it promised.
     pub promise: Option<Position>,
@@ -31,9 +31,9 @@ pub(super) struct ReplicaProgress {
     pub knows: LogLength,
     /// Since when it owes an answer.
     pub waiting_since: Option<Time>,
-    /// It was silent for too long: it is asked now and then, and nothing streams there.
+    /// It has not answered for too long: it is asked from time to time, and nothing streams there.
     pub silent: bool,
-    /// How often it was asked while it was silent. What it says after the last of them is news.
+    /// How often it was asked since it stopped answering. An answer to the last of these requests is new.
     pub round: u64,
     /// Whether an `Append` went there at all: the first one may be empty, to move it to our ballot.
     pub greeted: bool,
@@ -44,7 +44,7 @@ pub(super) struct ReplicaProgress {
 }
 
 impl ReplicaProgress {
-    /// Whether its word counts for the majority.
+    /// Whether its acceptances count for the majority.
     pub fn counts(&self) -> bool {
         self.voter && self.votes
     }
@@ -141,7 +141,7 @@ impl Hole {
     }
 }
 
-/// The body of a `Promise`.
+/// The part of a `Promise` that tells the position of its sender, and the entries.
 #[derive(Debug)]
 pub(super) struct PromiseBody {
     pub position: Position,
@@ -150,7 +150,7 @@ pub(super) struct PromiseBody {
     pub entries: Vec<Bytes>,
 }
 
-/// The body of an `Accepted`.
+/// The part of an `Accepted` that tells how far its sender is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AcceptedBody {
     pub length: LogLength,

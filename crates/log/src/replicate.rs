@@ -17,7 +17,7 @@ use super::{LogLength, StreamEffect, StreamMessage, StreamOptions, StreamStorage
 use bytes::Bytes;
 use shoal_types::{Ballot, NodeId, Time};
 
-/// What every `Append` of a leader says.
+/// The fields that are the same in every `Append` of a leader.
 #[derive(Debug, Clone, Copy)]
 struct AppendHeader {
     ballot: Ballot,

@@ -1,12 +1,12 @@
 //! A client's end of a connection to one worker of a node: frames out, frames in.
 //!
 //! Two tasks on the runtime of the caller move the frames, but for those that a sender can write to a plain socket at
-//! once (`direct_writes.rs`). Both ways are bounded: who sends faster than the node reads has to wait, and who does not
-//! receive is not sent more.
+//! once (`direct_writes.rs`). Both directions are bounded: a client that sends faster than the node reads has to wait,
+//! and a client that does not receive is not sent more.
 //!
-//! A client that is to be far from the node has two more tasks, which hold the frames of each way
-//! ([`ClientConnection::at_distance`]). Nodes know nothing of it. The runtime's timers are exact to a millisecond, and so
-//! are these delays: never shorter, and a millisecond longer at most while the machine is not busy.
+//! A client that is to be far from the node has two more tasks, which delay the frames of each direction
+//! ([`ClientConnection::at_distance`]). Nodes do not know of it. The runtime's timers are exact to a millisecond, and
+//! so are these delays: never shorter, and at most a millisecond longer while the machine is not busy.
 
 use crate::config::NetworkLimits;
 use crate::dial::{DialedConnection, Dialer};
@@ -30,46 +30,46 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Frames that may wait on this side to be sent: as many leave in one system call.
+/// The most frames that wait on this side to be sent; as many leave in one system call.
 const SENDING_MAX: usize = 1024;
 
-/// Frames that may wait on this side to be received; for others the node has to wait.
+/// The most frames that wait on this side to be received; beyond, the node has to wait.
 const RECEIVED_MAX: usize = 256;
 
-/// Frames that may be on the emulated part of one way; others have to wait in front of it.
+/// The most frames on the emulated part of one direction; others wait in front of it.
 const HELD_MAX: usize = 1 << 16;
 
-/// As what a client comes.
+/// The role of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
-    /// As one among many.
+    /// An ordinary client.
     #[default]
     Client,
-    /// To change the cluster. It has to know the secret of its nodes.
+    /// A client that may change the cluster. It has to know the secret of the nodes.
     Operator,
 }
 
-/// What a client has to know to be let in.
+/// The credentials of a client, and its limits.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The cluster's name.
     pub cluster: String,
-    /// Which founding of it the client belongs to, if it has connected before: nodes of another are refused.
+    /// The identity of the cluster, if the client has connected before: nodes of another cluster are refused.
     pub identity: Option<ClusterId>,
     /// The versions of messages that the client speaks. Default: those of this build.
     pub versions: MessageVersions,
-    /// As what it comes.
+    /// The role of the client.
     pub role: Role,
     /// The secret of clients, [`Secret::none`] where there is none; for operators that of the nodes.
     pub secret: Secret,
     /// TLS, if the cluster has it on.
     pub tls: Option<ClientTls>,
-    /// Those of frames, time and silence count.
+    /// The limits; those on frames, times and silence apply.
     pub limits: NetworkLimits,
 }
 
 impl Access {
-    /// To a cluster without TLS that asks clients for no secret.
+    /// Access to a cluster without TLS that asks clients for no secret.
     pub fn open(cluster: impl Into<String>) -> Access {
         Access {
             cluster: cluster.into(),
@@ -83,16 +83,16 @@ impl Access {
     }
 }
 
-/// Why a node did not let us in.
+/// Why a node did not admit the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// It did not come so far, or we did not trust it.
+    /// The node was not reached, or did not prove its identity.
     #[error("cannot connect: {}", in_words(*.0))]
     Failed(CloseReason),
     /// The node refused.
-    #[error("the node refuses: {0}")]
+    #[error("the node refuses: {}", refusal(*.0))]
     Refused(CloseReason),
-    /// The node belongs to another founding of the cluster than the client.
+    /// The node belongs to another cluster than the client: one that was founded again.
     #[error(
         "the node belongs to cluster {found}, which was founded in the place of the one this client belongs to"
     )]
@@ -112,7 +112,7 @@ pub enum ConnectError {
     },
 }
 
-/// What stood in the way before a node answered; for other reasons, their name.
+/// The obstacle before a node answered; for other reasons, their name.
 fn in_words(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::NotListening => "connection refused, nothing listens at this port",
@@ -121,6 +121,22 @@ fn in_words(reason: CloseReason) -> &'static str {
         CloseReason::Unreachable => "the host cannot be reached",
         other => other.name(),
     }
+}
+
+/// The name of the reason, and what it asks of the client where that can be said.
+fn refusal(reason: CloseReason) -> String {
+    let more = match reason {
+        CloseReason::WrongSecret => {
+            ": it asks for a secret, and the client has none or another; take the file that the nodes' `client_secret` \
+             names, or for operators `secret`"
+        }
+        CloseReason::WrongTls => {
+            ": one end has TLS on and the other has not; a client with TLS is given the authorities that it trusts"
+        }
+        CloseReason::WrongCluster => ": it belongs to a cluster of another name than the client's",
+        _ => "",
+    };
+    format!("{reason}{more}")
 }
 
 impl From<HandshakeError> for ConnectError {
@@ -136,10 +152,10 @@ impl From<HandshakeError> for ConnectError {
     }
 }
 
-/// Why nothing more comes.
+/// Why a connection has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Closed {
-    /// The node said so, and why.
+    /// The node has closed it, for this reason.
     #[error("closed by the node: {0}")]
     Bye(String),
     /// The connection ended.
@@ -167,26 +183,26 @@ enum WriteEnd {
 #[derive(Debug)]
 pub struct Receiver(mpsc::Receiver<Result<Bytes, Closed>>);
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub struct ClientConnection {
     /// The node at the other end.
     pub node: NodeId,
     /// The worker of the node that serves this connection.
     pub worker: WorkerId,
-    /// In which of its processes it is.
+    /// The number of the node's process.
     pub instance: u64,
-    /// Which founding of the cluster it belongs to, as far as it knew when it let us in.
+    /// The identity of the node's cluster, as far as the node knew it when it admitted the client.
     pub identity: Option<ClusterId>,
     /// The version of messages that both speak.
     pub version: MessageVersion,
-    /// The way there.
+    /// The sending half.
     pub sender: Sender,
-    /// The way back.
+    /// The receiving half.
     pub receiver: Receiver,
 }
 
-/// Why a frame is not on its way.
+/// Why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SendError {
     /// It is longer than the limit.
@@ -250,8 +266,9 @@ pub async fn connect(
 }
 
 impl ClientConnection {
-    /// The same, from afar: what is sent is held for the distance `there`, and what is received for the distance `back`.
-    /// Jitter is drawn from `random`. To be called on the runtime on which it was connected.
+    /// The same connection from a distance: frames that are sent are delayed by the distance `there`, and
+    /// received ones by the distance `back`. Jitter is drawn from `random`. To be called on the runtime on
+    /// which it was connected.
     #[must_use]
     pub fn at_distance(self, there: Distance, back: Distance, random: &Random) -> ClientConnection {
         let ClientConnection { node, sender, receiver, .. } = self;
@@ -269,8 +286,8 @@ impl ClientConnection {
     }
 }
 
-/// Passes on what comes, in order, each when it has passed the emulated part of the way; until no more comes, or it is
-/// wanted no more at the other end.
+/// Passes on frames in order, each when it has passed the emulated part of the way; until no more arrive, or
+/// the other half was dropped.
 async fn hold<T>(mut from: mpsc::Receiver<T>, to: mpsc::Sender<T>, mut way: DelayedPath) {
     let began = Instant::now();
     let mut held = VecDeque::new();
@@ -334,15 +351,15 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The next frame. After the connection has ended it goes on saying so.
+    /// The next frame. After the connection has ended, every call returns the reason.
     pub async fn receive(&mut self) -> Result<Bytes, Closed> {
         let over = Closed::Ended(CloseReason::Left);
         self.0.recv().await.unwrap_or(Err(over))
     }
 }
 
-/// Writes frames, as many as there are in one system call, until there are no more or the other
-/// end is gone: that is for the reader to tell.
+/// Writes frames, as many as there are in one system call, until there are no more or the connection has
+/// ended, which the reader reports.
 async fn write(mut end: WriteEnd, mut outgoing: mpsc::Receiver<Unwritten>) {
     let mut frames = Vec::new();
     let mut queue = OutQueue::new();
@@ -360,7 +377,7 @@ async fn write(mut end: WriteEnd, mut outgoing: mpsc::Receiver<Unwritten>) {
             direct.note_written(&outgoing);
         }
     }
-    // The other end sees that nothing more comes, and ends it.
+    // The other end reads the end of the stream, and ends the connection.
     let _ = match end {
         WriteEnd::Plain(direct) => direct.shut_down(),
         WriteEnd::Secured(mut stream) => stream.shutdown().await,

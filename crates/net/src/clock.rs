@@ -1,12 +1,12 @@
 //! The real clock, as the cores see it.
 //!
-//! A time is nanoseconds since 1970 by the clock on the wall when this clock was made, and by a
-//! monotonic clock from then on. So it never goes back, times of nodes differ by no more than their wall
-//! clocks did, and one can be shown to people.
+//! A time is nanoseconds since 1970 by the wall clock when this clock was made, and by a monotonic clock from then on.
+//! So it never goes back, times of nodes differ by no more than their wall clocks did, and a time can be shown to
+//! people.
 //!
-//! That clock must not stand still while the machine is suspended: leases are counted by it (rule M7), and a node
-//! that slept through the end of its lease would go on as a leader. On Linux it is `CLOCK_BOOTTIME`; what the standard
-//! library reads there, `CLOCK_MONOTONIC`, stands still.
+//! The monotonic clock must not stand still while the machine is suspended: leases are counted by it (rule M7), and a
+//! node that was suspended past the end of its lease would go on as a leader. On Linux it is `CLOCK_BOOTTIME`; what the
+//! standard library reads there, `CLOCK_MONOTONIC`, stands still.
 
 use shoal_types::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     began: Duration,
-    /// What the time was then.
+    /// The time at that moment.
     origin: Time,
 }
 
 #[expect(clippy::disallowed_methods, reason = "clocks are read here")]
 impl SystemClock {
-    /// A clock that is right now, if the one on the wall is.
+    /// A clock that is correct now if the wall clock is.
     pub fn new() -> SystemClock {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SystemClock { began: boot_time(), origin: Time::ZERO + wall }

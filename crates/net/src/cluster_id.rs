@@ -1,8 +1,8 @@
 //! Which cluster this node belongs to, shared by its workers and by what learns it.
 //!
-//! Every handshake tells both ends the identity that the other one knew when it began, if it knew one. Ends that know
-//! different ones go apart. A connection whose handshake was made before this node knew its cluster carries nothing
-//! after it does: it ends, and the next handshake tells. So no frame passes between nodes of different clusters, nor
+//! In every handshake both ends send the identity of their cluster, if they know it. Ends with different identities
+//! disconnect. A connection whose handshake was made before this node knew its cluster carries nothing after it does:
+//! it is closed, and the next handshake sends the identity. So no frame passes between nodes of different clusters, nor
 //! between a client of one cluster and a node of another, however old the connection is.
 
 use shoal_types::ClusterId;
@@ -17,7 +17,7 @@ pub const CLUSTER_BYTES_MAX: usize = 64;
 pub struct SharedClusterId(Arc<AtomicU64>);
 
 impl SharedClusterId {
-    /// That of a node which knows this much.
+    /// The identity of a node whose cluster is `cluster`, if that is known.
     #[must_use]
     pub fn of(cluster: Option<ClusterId>) -> SharedClusterId {
         SharedClusterId(Arc::new(AtomicU64::new(number(cluster))))
@@ -29,7 +29,7 @@ impl SharedClusterId {
         ClusterId::new(self.0.load(Ordering::Acquire))
     }
 
-    /// The node has joined this cluster. False if it belongs to another, as it goes on to do.
+    /// The node has joined this cluster. Returns false, and changes nothing, if it belongs to another.
     #[must_use]
     pub fn learn(&self, cluster: ClusterId) -> bool {
         let learnt = self.0.compare_exchange(0, cluster.get(), Ordering::AcqRel, Ordering::Acquire);
@@ -37,7 +37,7 @@ impl SharedClusterId {
     }
 }
 
-/// As it is stored and sent: 0 for none.
+/// The number that is stored and sent: 0 for none.
 pub(crate) fn number(cluster: Option<ClusterId>) -> u64 {
     cluster.map_or(0, ClusterId::get)
 }

@@ -1,4 +1,4 @@
-//! What a node is told of itself, its peers and its limits.
+//! The network configuration of a node: its identity, its peers, its limits.
 
 use crate::cluster_id::{CLUSTER_BYTES_MAX, SharedClusterId};
 use crate::secret::{SECRET_BYTES_MIN, Secret};
@@ -13,49 +13,49 @@ use thiserror::Error;
 pub struct PeerConfig {
     /// The id of the node.
     pub node: NodeId,
-    /// Where it listens, as `host:port`.
+    /// The address at which it listens, as `host:port`.
     pub address: String,
-    /// Where it stands.
+    /// The datacenter in which it runs.
     pub datacenter: DatacenterId,
 }
 
-/// What there is a limit to. All of them are enforced; none is a guess of what there will be.
+/// The limits on connections, frames and queues. All of them are enforced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkLimits {
     /// Longest frame, in bytes. More room for large values, more memory that a peer can make us keep.
     /// Default 32 MiB.
     pub frame_bytes_max: usize,
-    /// Most bytes on their way to one peer, held ones included; beyond, frames are dropped. Default 64 MiB.
+    /// Most bytes in flight to one peer, delayed ones included; beyond, frames are dropped. Default 64 MiB.
     pub peer_queue_bytes_max: usize,
     /// Most frames of the same. Default 1 Mi.
     pub peer_queue_frames_max: usize,
-    /// When so many bytes wait for a client, nothing more is read from it. Default 1 MiB.
+    /// Bytes queued for a client above which nothing more is read from it. Default 1 MiB.
     pub client_queue_bytes: usize,
-    /// When so many do, it is closed: it goes on asking for what it does not read. Default 64 MiB.
+    /// Bytes queued for a client above which it is closed: it sends requests and does not read the replies.
+    /// Default 64 MiB.
     pub client_queue_bytes_max: usize,
     /// Most clients of one worker. Default 10 000.
     pub clients_max: usize,
-    /// Most connections of one worker that have not proved anything yet; beyond, the one that took
-    /// longest is closed. Default 256.
-    pub strangers_max: usize,
-    /// How long one of them may take. Default 3 s.
+    /// Most unauthenticated connections of one worker; beyond, the oldest is closed. Default 256.
+    pub unauthenticated_max: usize,
+    /// Longest time that authentication may take. Default 3 s.
     pub handshake_max: Duration,
-    /// An end that says nothing, not even that it got what we said, is gone after this. Longer survives
-    /// longer outages, shorter notices earlier. Default 10 s.
+    /// A connection whose other end has sent nothing for so long, not even acknowledgements, is closed.
+    /// Longer survives longer outages, shorter notices them earlier. Default 10 s.
     pub silence_max: Duration,
-    /// Most frames that the core is given in one turn of the loop, after which what it said is sent.
-    /// More saves system calls, less is fairer. Default 512.
+    /// Most frames that the core handles in one turn of the loop; then its output is sent. More saves system
+    /// calls, less is fairer. Default 512.
     pub turn_frames_max: usize,
-    /// When a turn has taken so long, it ends. Default 100 µs.
+    /// Longest duration of a turn. Default 100 µs.
     pub turn_max: Duration,
     /// Most frames of one connection that wait for the core; beyond, nothing more is read from it.
     /// Default 512.
     pub unread_frames_max: usize,
     /// Most bytes of the same. Default 4 MiB.
     pub unread_bytes_max: usize,
-    /// How long to leave alone a peer that was not reached, at first. Default 10 ms.
+    /// The first pause before a peer that was not reached is dialed again. Default 10 ms.
     pub redial_min: Duration,
-    /// And after a few times: it doubles up to here. Default 500 ms.
+    /// The longest such pause; each is twice the one before. Default 500 ms.
     pub redial_max: Duration,
     /// Most commands that wait for one worker. Default 64 Ki.
     pub commands_max: usize,
@@ -77,7 +77,7 @@ impl Default for NetworkLimits {
             client_queue_bytes: 1 << 20,
             client_queue_bytes_max: 64 << 20,
             clients_max: 10_000,
-            strangers_max: 256,
+            unauthenticated_max: 256,
             handshake_max: Duration::from_secs(3),
             silence_max: Duration::from_secs(10),
             turn_frames_max: 512,
@@ -94,12 +94,12 @@ impl Default for NetworkLimits {
     }
 }
 
-/// A node, as its network is told of it.
+/// The configuration of a node's network.
 #[derive(Debug, Clone)]
 pub struct NetworkConfig {
     /// The cluster's name. Nodes and clients of another are refused.
     pub cluster: String,
-    /// Which founding of it this node belongs to, as far as is known. Those of another are refused.
+    /// The identity of this node's cluster, as far as it is known. Nodes of other clusters are refused.
     pub identity: SharedClusterId,
     /// The versions of messages that this node speaks to other nodes. Default: those of this build.
     pub peer_versions: MessageVersions,
@@ -107,47 +107,47 @@ pub struct NetworkConfig {
     pub client_versions: MessageVersions,
     /// The node that this process runs.
     pub node: NodeId,
-    /// Which of its processes this is: greater than any before.
+    /// The number of this process of the node: greater than that of any before.
     pub instance: u64,
-    /// How many workers it has, as every node of the cluster.
+    /// The number of workers, which is the same on every node of the cluster.
     pub workers: u16,
     /// Whether each is pinned to a core of its own. Default no.
     pub pin: bool,
-    /// Where it stands.
+    /// The datacenter in which it runs.
     pub datacenter: DatacenterId,
     /// The other nodes of the cluster.
     pub peers: Vec<PeerConfig>,
-    /// What only nodes of the cluster know.
+    /// The secret of the nodes.
     pub secret: Secret,
-    /// What only clients and nodes know; [`Secret::none`] lets every client in.
+    /// The secret of clients; with [`Secret::none`] every client is admitted.
     pub client_secret: Secret,
     /// TLS, if it is on: then there are no plain connections at all.
     pub tls: Option<NodeTls>,
-    /// How far datacenters are from each other.
+    /// The emulated distances between datacenters.
     pub distances: DistanceMatrix,
-    /// What jitter, and pauses between dials, are drawn from.
+    /// The seed of jitter and of pauses between dials.
     pub seed: u64,
     /// The limits on frames, queues and times.
     pub limits: NetworkLimits,
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkConfigError {
-    /// It would prove nothing.
+    /// The secret is too short to prove anything.
     #[error("the cluster's secret has {0} bytes; at least {SECRET_BYTES_MIN} are needed")]
     ShortSecret(usize),
-    /// Too long for the handshake, or empty.
+    /// The name of the cluster is empty, or too long for the handshake.
     #[error("the cluster's name has {0} bytes; 1 to {CLUSTER_BYTES_MAX} are allowed")]
     Name(usize),
-    /// A number of workers that cannot be.
+    /// The number of workers is out of range.
     #[error("a node has 1 to 1024 workers, not {0}")]
     Workers(u16),
-    /// A peer twice, or this node.
-    #[error("{0} stands twice among the nodes")]
+    /// A node is among the peers twice, or is this node itself.
+    #[error("{0} is listed twice among the nodes")]
     Twice(NodeId),
-    /// A limit that leaves no room.
-    #[error("the limit {0} leaves no room")]
+    /// A limit is zero or too large.
+    #[error("the limit {0} is zero or too large")]
     Limit(&'static str),
 }
 
@@ -174,7 +174,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Whether a node can run with it.
+    /// Checks whether a node can run with this configuration.
     pub fn validate(&self) -> Result<(), NetworkConfigError> {
         if self.secret.bytes().len() < SECRET_BYTES_MIN {
             return Err(NetworkConfigError::ShortSecret(self.secret.bytes().len()));
@@ -194,7 +194,7 @@ impl NetworkConfig {
         self.limits.validate()
     }
 
-    /// Every worker of the node.
+    /// The ids of the node's workers.
     pub fn worker_ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
         (0..u32::from(self.workers)).map(WorkerId)
     }
@@ -208,7 +208,7 @@ impl NetworkLimits {
             ("peer_queue_frames_max", self.peer_queue_frames_max),
             ("client_queue_bytes", self.client_queue_bytes),
             ("client_queue_bytes_max", self.client_queue_bytes_max),
-            ("strangers_max", self.strangers_max),
+            ("unauthenticated_max", self.unauthenticated_max),
             ("turn_frames_max", self.turn_frames_max),
             ("unread_frames_max", self.unread_frames_max),
             ("unread_bytes_max", self.unread_bytes_max),

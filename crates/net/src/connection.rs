@@ -1,11 +1,11 @@
-//! The task of a connection that stands.
+//! The task of an established connection.
 //!
 //! The loop queues frames during a turn and wakes the task when the turn ends; the task writes all of them
 //! at once. The task reads what there is and puts it into the loop's inbox, up to a bound; then it reads
 //! on when the loop has taken that.
 //!
-//! Invariant: of one connection no more waits in the inbox than `unread_frames_max` and
-//! `unread_bytes_max`, and one frame.
+//! Invariant: at most `unread_frames_max` frames, `unread_bytes_max` bytes, and one frame more of a connection wait in
+//! the inbox.
 
 use crate::connection_queue::{ConnectionEnd, ConnectionOrigin, ConnectionQueue};
 use crate::frame::{Frame, FrameKind, FrameReader};
@@ -29,11 +29,11 @@ pub(crate) struct ConnectionTask {
     stream: SocketStream,
     reader: FrameReader,
     channel: Rc<ConnectionQueue>,
-    /// The parts that have come of what is not whole yet.
+    /// The received parts of a frame that is not complete.
     parts: BytesMut,
-    /// When the reader was given bytes last: frames of one read arrived together.
+    /// When bytes were read last: frames of one read arrived together.
     arrived: Time,
-    /// TLS may hold back what it was given.
+    /// TLS may have buffered bytes that were written.
     must_flush: bool,
 }
 
@@ -48,13 +48,13 @@ impl ConnectionTask {
         if matches!(channel.origin, ConnectionOrigin::PeerIn(_)) {
             reader.allow_receivers();
         }
-        // What came with the handshake arrives now.
+        // Frames that were received with the handshake count as arriving now.
         let arrived = loop_state.clock.now();
         let parts = BytesMut::new();
         ConnectionTask { stream, reader, channel, parts, arrived, must_flush: false }
     }
 
-    /// Moves frames until the connection ends, and says why it did.
+    /// Moves frames until the connection ends, and returns why it did.
     pub async fn run(mut self, loop_state: &LoopState) -> CloseReason {
         poll_fn(|cx| self.poll(cx, loop_state)).await
     }
@@ -136,7 +136,7 @@ impl ConnectionTask {
 
     fn deliver(&mut self, frame: Frame, loop_state: &LoopState) -> Result<(), CloseReason> {
         match (frame.kind, self.channel.origin) {
-            // The last part says for which worker all of them are.
+            // The last part names the worker that all of them are for.
             (FrameKind::Part, ConnectionOrigin::PeerIn(_)) if frame.receiver.is_some() => {
                 Err(CloseReason::Malformed)
             }
@@ -180,7 +180,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Puts a part behind those that have come. All of them are no longer than a frame may be.
+    /// Appends a part to those received before. Together they are no longer than a frame may be.
     fn join(&mut self, part: &[u8], loop_state: &LoopState) -> Result<(), CloseReason> {
         if self.parts.len() + part.len() > loop_state.config.limits.frame_bytes_max {
             return Err(CloseReason::TooLong);

@@ -11,20 +11,21 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-/// Whose connection it is. Peers have two, one each way: a node only sends on that which it dialed.
+/// The other end of a connection. Peers have two connections, one for each direction: a node only sends on
+/// the one that it dialed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionOrigin {
-    /// A peer that dialed us.
+    /// A peer that dialed this node.
     PeerIn(NodeId),
-    /// A peer that we dialed.
+    /// A peer that this node dialed.
     PeerOut(NodeId),
-    /// A client that has dialled this node.
+    /// A client that dialed this node.
     Client(ConnectedClient),
     /// A client that may change the cluster.
     Operator(ConnectedClient),
 }
 
-/// What is sent to a peer.
+/// A frame for a peer, and how it is delivered.
 #[derive(Debug)]
 pub(crate) struct PeerFrame {
     pub payload: Bytes,
@@ -34,18 +35,18 @@ pub(crate) struct PeerFrame {
 /// How a frame is delivered to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerDelivery {
-    /// Behind what was sent before; to this worker, if not to the one that the connection leads to.
+    /// After what was sent before; to this worker, if not to the one that the connection leads to.
     InOrder(Option<WorkerId>),
-    /// Ahead of what waits, to the worker that the connection leads to.
+    /// Before what is queued, to the worker that the connection leads to.
     Urgent,
 }
 
 /// How a connection is to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ConnectionEnd {
-    /// When all that is queued is written.
+    /// After all queued frames are written.
     Drained(CloseReason),
-    /// All that is queued.
+    /// At once; queued frames are dropped.
     Now(CloseReason),
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum ConnectionEnd {
 #[derive(Debug)]
 pub(crate) struct ConnectionQueue {
     pub origin: ConnectionOrigin,
-    /// Which cluster this node told the other end that it belongs to.
+    /// The identity of the cluster that this node sent in the handshake.
     told: Option<ClusterId>,
     /// What waits to be written.
     pub queue: RefCell<OutQueue>,
@@ -90,17 +91,17 @@ impl ConnectionQueue {
         self.queue.borrow().frames()
     }
 
-    /// How it is to end, if it is.
+    /// How the connection is to end, if it is.
     pub fn ending(&self) -> Option<ConnectionEnd> {
         self.ending.get()
     }
 
-    /// Whether it is about to end: nothing more is read from it, and nothing it said counts.
+    /// Whether it is about to end: then nothing more is read, and frames that were read are dropped.
     pub fn is_ending(&self) -> bool {
         self.ending.get().is_some()
     }
 
-    /// Whether its handshake told the other end which cluster this node belongs to, as it does now.
+    /// Whether the identity that was sent in the handshake is this one, which the node knows now.
     pub fn is_told(&self, identity: Option<ClusterId>) -> bool {
         self.told == identity
     }
@@ -110,7 +111,7 @@ impl ConnectionQueue {
         self.queue.borrow_mut().push(kind, payload);
     }
 
-    /// Queues what is for a peer; ahead of all that waits, if it is urgent.
+    /// Queues a frame for a peer; ahead of all that are queued, if it is urgent.
     pub fn push_to_peer(&self, peer_frame: PeerFrame) {
         let PeerFrame { payload, delivery } = peer_frame;
         match delivery {
@@ -121,7 +122,7 @@ impl ConnectionQueue {
         }
     }
 
-    /// Notes that something was queued in this turn. Says whether it is the first.
+    /// Marks that something was queued in this turn. Returns whether it is the first.
     pub fn mark_dirty(&self) -> bool {
         !self.is_dirty.replace(true)
     }
@@ -157,7 +158,7 @@ impl ConnectionQueue {
         self.wake();
     }
 
-    /// Writes what is queued first. Does not change the mind of one that ends already.
+    /// Closes it after all queued frames are written; no effect if it is about to end already.
     pub fn close_drained(&self, reason: CloseReason) {
         if !self.is_ending() {
             self.ending.set(Some(ConnectionEnd::Drained(reason)));
@@ -179,8 +180,8 @@ impl ConnectionQueue {
         }
     }
 
-    /// Whether another frame may be taken from the socket. A client that does not read what it asked for
-    /// is not heard until it does.
+    /// Whether another frame may be read from the socket. Nothing is read from a client that does not read
+    /// its replies.
     pub fn may_read(&self, limits: &NetworkLimits) -> bool {
         let is_behind =
             matches!(self.origin, ConnectionOrigin::Client(_) | ConnectionOrigin::Operator(_))

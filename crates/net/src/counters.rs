@@ -1,13 +1,13 @@
-//! What a worker's loop has done, counted: by itself alone, read by others.
+//! Counters of a worker's loop.
 //!
-//! Only the worker's thread writes its counters, so an addition is a load and a store. Totals are summed
-//! when they are asked for.
+//! Only the worker's thread writes its counters, so an addition is a load and a store; any thread may read them. Totals
+//! are summed on demand.
 
 use crate::reason::{CloseReason, DropReason};
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread adds to and all may read.
+/// A counter that one thread increments and all may read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -34,7 +34,7 @@ macro_rules! counters {
             drops: Vec<Counter>,
         }
 
-        /// What was counted up to some moment.
+        /// The values of all counters at one moment.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct CounterTotals {
             $($(#[$doc])* pub $name: u64,)*
@@ -61,7 +61,7 @@ macro_rules! counters {
         }
 
         impl CounterTotals {
-            /// Each counter that has no reason, with its name, as metrics say it.
+            /// The counters without reasons, with their names in metrics.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
@@ -78,31 +78,31 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Frames that came, from peers and clients.
+    /// Frames received from peers and clients.
     frames_in,
     /// Frames given to sockets, or queued for them.
     frames_out,
-    /// Bytes that came.
+    /// Bytes received.
     bytes_in,
-    /// Bytes that sockets took.
+    /// Bytes written to sockets.
     bytes_out,
-    /// Reads that got something or met an end.
+    /// Reads of sockets that returned bytes or the end.
     reads,
-    /// Writes that gave something.
+    /// Writes to sockets that wrote something.
     writes,
-    /// Turns of the loop that had something to do.
+    /// Turns of the event loop that had something to do.
     turns,
-    /// Times the timer went off.
-    alarms,
-    /// Connections accepted at the listener, before they prove anything.
+    /// How often the timer fired.
+    timer_fires,
+    /// Connections accepted at the listener, before authentication.
     accepted,
-    /// Peers and clients that proved themselves here.
+    /// Peers and clients that were authenticated.
     admitted,
-    /// Connections to peers that came to stand.
+    /// Connections to peers that were established.
     connects,
     /// Those of them that were not the first to that peer.
     reconnects,
-    /// Clients that left or were closed.
+    /// Clients that disconnected or were closed.
     clients_gone,
 }
 
@@ -117,7 +117,7 @@ impl LoopCounters {
 }
 
 impl CounterTotals {
-    /// The counts of a loop that has not begun.
+    /// All counters at zero.
     pub fn zero() -> CounterTotals {
         LoopCounters::new().totals()
     }

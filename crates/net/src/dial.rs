@@ -1,4 +1,4 @@
-//! Reaching a node: the socket, TLS if it is on, and the handshake, within one span of time.
+//! Dialing a node: the socket, TLS if it is on, and the handshake, within a time limit.
 
 use crate::config::NetworkLimits;
 use crate::frame::FrameReader;
@@ -18,11 +18,11 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zerocopy::IntoBytes;
 
-/// What dials, and the node that it wants.
+/// The parameters of a dial.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialer<'a> {
     pub cluster: &'a str,
-    /// Which founding of the cluster this end belongs to, as far as it knows.
+    /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
     /// The versions of messages that this end speaks.
     pub versions: MessageVersions,
@@ -34,7 +34,7 @@ pub(crate) struct Dialer<'a> {
     pub wanted: Option<NodeId>,
 }
 
-/// A node that was reached.
+/// An established connection to a node.
 #[derive(Debug)]
 pub(crate) struct DialedConnection {
     pub stream: SocketStream,
@@ -43,7 +43,7 @@ pub(crate) struct DialedConnection {
 }
 
 impl Dialer<'_> {
-    /// Dials, and says who is there.
+    /// Dials, and authenticates the node.
     pub async fn dial(&self, address: &str) -> Result<DialedConnection, HandshakeError> {
         let met = timeout(self.limits.handshake_max, self.meet(address)).await;
         met.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)))
@@ -74,7 +74,7 @@ impl Dialer<'_> {
     }
 }
 
-/// Connects to a host and port, or says which part of that failed.
+/// Connects to a host and port; the error names the step that failed.
 async fn connect(address: &str) -> Result<TcpStream, CloseReason> {
     let resolved = lookup_host(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => CloseReason::BadAddress,

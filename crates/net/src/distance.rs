@@ -1,38 +1,38 @@
-//! The emulated wide area: how long a frame is held before it is sent, and which ways are cut.
+//! The emulated wide-area network: how long a frame is delayed before it is sent, and which directions are cut.
 //!
-//! A frame to a node of another datacenter is held for the delay of that way and a random jitter, by its
-//! sender, above the socket: the same for every engine. As over one TCP connection, no frame overtakes
-//! another: one that draws a short jitter waits for those before it. A client that says in which datacenter it is
-//! holds frames of both ways itself (`client.rs`).
+//! A frame to a node of another datacenter is delayed for the distance and a random jitter, by its sender, above the
+//! socket: the same for every engine. As over one TCP connection, no frame overtakes another: one that draws a short
+//! jitter waits for those before it. A client that is assigned to a datacenter delays the frames of both directions
+//! itself (`client.rs`).
 //!
-//! Invariant: what one way releases is in the order, and not before the delay, in which it was held.
+//! Invariant: the frames of one direction are released in their order, and not before their delay has passed.
 
 use shoal_types::{Distance, NodeId, Random, Time};
 use std::time::Duration;
 
-/// What can be done to the ways to and from a peer while all runs.
+/// Faults of the link to a peer, which can change at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkFaults {
-    /// Frames to it are dropped, those held included.
+    /// Frames to the peer are dropped, delayed ones included.
     pub cut_to: bool,
-    /// Frames from it are dropped.
+    /// Frames from the peer are dropped.
     pub cut_from: bool,
-    /// Frames to it take so much longer.
+    /// The additional delay of frames to the peer.
     pub slow: Duration,
 }
 
 impl LinkFaults {
-    /// Nothing passes, either way.
+    /// Both directions are cut.
     pub const CUT: LinkFaults = LinkFaults { cut_to: true, cut_from: true, slow: Duration::ZERO };
 }
 
-/// The way from one worker to a peer: says when each frame may go.
+/// The emulated path from a worker to a peer: determines when each frame is released.
 #[derive(Debug)]
 pub(crate) struct DelayedPath {
     distance: Distance,
     pub link_faults: LinkFaults,
     random: Random,
-    /// When the last frame goes that was held.
+    /// When the last delayed frame is released.
     last: Time,
 }
 
@@ -46,7 +46,7 @@ impl DelayedPath {
         }
     }
 
-    /// When a frame of now may go: `None` if at once.
+    /// When a frame that is sent at `now` is released: `None` if at once.
     pub fn release(&mut self, now: Time) -> Option<Time> {
         let delay = self.distance.delay + self.link_faults.slow;
         if delay.is_zero() && self.distance.jitter.is_zero() && self.last <= now {

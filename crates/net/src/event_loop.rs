@@ -44,29 +44,30 @@ use tokio::task::spawn_local;
 
 /// What a loop drives: a state machine that does no I/O itself.
 pub trait Core: 'static {
-    /// What others of this process may ask of it.
+    /// The commands that other threads of the process may send.
     type Command: Send + 'static;
 
-    /// Takes one input, and leaves in `out` what is to be sent because of it.
+    /// Handles one input, and leaves in `out` what is to be sent because of it.
     fn step(&mut self, now: Time, input: CoreInput<Self::Command>, out: &mut Outbox);
 
-    /// A turn ends in which something happened: the last moment to say what is to be sent with the rest.
+    /// A turn in which something happened ends: the last call in which `out` is sent with the rest.
     fn end_turn(&mut self, now: Time, out: &mut Outbox) {
         let _ = (now, out);
     }
 }
 
-/// While there is always something to do, sockets are looked at after so many tasks have run: a few turns.
-/// Fewer would cost a system call each time, more would make quiet connections wait for busy ones.
+/// While the loop is busy, sockets are polled after so many tasks have run: a few turns. Fewer would cost a
+/// system call each time, more would make idle connections wait for busy ones.
 const TASKS_BETWEEN_POLLS: u32 = 8;
 
-/// What is due so soon is waited for awake: to set the timer, to sleep and to be woken takes longer.
+/// What is due within this time is waited for by spinning: to set the timer, to sleep and to be woken takes
+/// longer.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// What it was told makes no sense.
+    /// Its configuration is invalid.
     #[error("configuration: {0}")]
     Config(#[from] NetworkConfigError),
     /// The system refuses something.
@@ -74,7 +75,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// A worker's core panicked: the node is over.
+/// A worker's core panicked, and the node has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("worker {0} panicked")]
 pub struct Panicked(pub WorkerId);
@@ -87,9 +88,9 @@ pub struct Network<M> {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// Listens, so that the address is known before the node is there.
+/// Binds a listening socket, so that the address is known before the node starts.
 pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
-    // The standard library lets a restarted process have its address again at once.
+    // The standard library sets `SO_REUSEADDR`: a restarted process can bind its address at once.
     TcpListener::bind(address)
 }
 
@@ -149,7 +150,7 @@ impl<M: Send + 'static> Network<M> {
         &self.handle
     }
 
-    /// Waits until the loops have ended: they were stopped, or one panicked, which ends the others.
+    /// Waits until the loops have ended: because they were stopped, or one panicked, which ends the others.
     pub fn join(mut self) -> Result<(), Panicked> {
         self.wait()
     }
@@ -170,12 +171,12 @@ impl<M> Network<M> {
 impl<M> Drop for Network<M> {
     fn drop(&mut self) {
         self.handle.stop();
-        // A panic has been shown by its own thread.
+        // A panic was reported by its own thread.
         let _ = self.wait();
     }
 }
 
-/// A node without one of its workers is no node.
+/// A node does not run without one of its workers.
 struct StopAllOnDrop<M>(Handle<M>);
 
 impl<M> Drop for StopAllOnDrop<M> {
@@ -272,7 +273,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
         self.step(CoreInput::Started);
         self.end_turn();
-        // What was left before the waker was listened to.
+        // Inputs may have been left before the waker was registered.
         self.loop_state.has_mail.set(true);
     }
 
@@ -281,7 +282,7 @@ impl<C: Core> EventLoop<'_, C> {
         self.loop_state.remember(cx.waker());
         while let Poll::Ready(gone) = self.loop_timer.poll(cx) {
             gone?;
-            self.loop_state.counters.alarms.add(1);
+            self.loop_state.counters.timer_fires.add(1);
         }
         let began = self.loop_state.clock.now();
         let mut is_busy = self.take_mail();
@@ -301,7 +302,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
         let due = self.connections.links.borrow().values().filter_map(|link| link.due()).min();
         match self.timer.into_iter().chain(due).min() {
-            // Often over by now: the core said when the turn began.
+            // Often in the past: the core asked for it at the beginning of the turn.
             Some(next) if next <= self.loop_state.clock.now() + SPIN => cx.waker().wake_by_ref(),
             Some(next) => self.loop_timer.set(next)?,
             None => {}
@@ -313,7 +314,7 @@ impl<C: Core> EventLoop<'_, C> {
         self.core.step(self.loop_state.clock.now(), input, &mut self.out);
     }
 
-    /// What came from other threads.
+    /// Handles what other threads have left.
     fn take_mail(&mut self) -> bool {
         if !self.loop_state.has_mail.replace(false) {
             return false;
@@ -337,7 +338,7 @@ impl<C: Core> EventLoop<'_, C> {
                     accepted_connection.address,
                 )
             };
-            self.connections.meet(receive);
+            self.connections.authenticate(receive);
         }
         let (commands, has_more) =
             mailbox.take_commands(self.loop_state.config.limits.turn_frames_max);
@@ -356,7 +357,7 @@ impl<C: Core> EventLoop<'_, C> {
         is_busy
     }
 
-    /// What other workers passed on, as much as one turn may take.
+    /// Handles frames that other workers passed on, as many as one turn may take.
     fn take_passed(&mut self, began: Time) -> bool {
         let is_busy = !self.passed.is_empty();
         while let Some(PassedFrame { from, payload, arrived }) = self.passed.pop_front() {
@@ -399,7 +400,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// What was waited for: held frames that have come far enough, and the core's timer.
+    /// Handles what is due: delayed frames whose time has come, and the core's timer.
     fn take_due(&mut self, now: Time) -> bool {
         self.connections
             .links
@@ -414,7 +415,7 @@ impl<C: Core> EventLoop<'_, C> {
         true
     }
 
-    /// What has arrived, as much as one turn may take.
+    /// Handles what has arrived, as much as one turn may take.
     fn take_inbox(&mut self, began: Time) -> bool {
         let limits = &Arc::clone(&self.loop_state.config).limits;
         for taken in 0..limits.turn_frames_max {
@@ -431,7 +432,7 @@ impl<C: Core> EventLoop<'_, C> {
         true
     }
 
-    /// What the core is told of an arrival.
+    /// The core's input for an arrival.
     fn input(&self, arrival: LoopArrival) -> Option<CoreInput<C::Command>> {
         match arrival {
             LoopArrival::PeerUp { node, instance, version } => {
@@ -445,7 +446,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// What the core is told of a frame that was read: nothing, if it does not count or is for another worker.
+    /// The core's input for a frame that was read; none if the frame is dropped or is for another worker.
     fn read_input(
         &self,
         channel: &ConnectionQueue,
@@ -479,7 +480,7 @@ impl<C: Core> EventLoop<'_, C> {
                 }
                 Some(CoreInput::FromPeer { from, frame, arrived })
             }
-            // Who was closed has nothing to say any more.
+            // Frames of a closed client are dropped.
             ConnectionOrigin::Client(client) => {
                 let input = CoreInput::FromClient { client, frame, arrived };
                 (!channel.is_ending()).then_some(input)
@@ -491,7 +492,7 @@ impl<C: Core> EventLoop<'_, C> {
         }
     }
 
-    /// Does what the core wanted in this turn.
+    /// Performs what the core left in its outbox in this turn.
     fn end_turn(&mut self) {
         let now = self.loop_state.clock.now();
         self.core.end_turn(now, &mut self.out);
@@ -589,7 +590,7 @@ fn to_client(connections: &LoopConnections, client: ConnectedClient, frame: Byte
         return loop_state.note_drop(DropReason::UnknownClient, 1);
     };
     if !fits(loop_state, &frame) {
-        // It waits for this one: a client is never left without an answer and a connection.
+        // The client waits for this frame: a connection never stays open without an answer.
         return channel.close(CloseReason::TooLong);
     }
     loop_state.queue(channel, FrameKind::Data, frame);

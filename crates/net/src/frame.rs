@@ -6,8 +6,8 @@
 //! A connection leads to one worker of a node. `receiver` is 0 for frames that are for that worker: all frames but some
 //! of those between nodes. Otherwise it is one more than the number of the worker that the frame is to be passed to.
 //!
-//! The reader yields each payload as a part of the buffer it was read into, without copying: a core that
-//! keeps a small payload for long keeps that buffer, and had better copy it.
+//! The reader returns each payload as a part of the buffer it was read into, without copying: a core that keeps a small
+//! payload for long keeps the whole buffer, and should copy it.
 //!
 //! Invariant: what the reader allocates is bounded by what has arrived, twice over and a chunk, whichever
 //! length was announced. Nothing that arrives makes it panic.
@@ -29,7 +29,7 @@ pub struct FrameHeader {
     receiver: U16,
 }
 
-/// Bytes of a header.
+/// The length of a header in bytes.
 pub const HEADER_BYTES: usize = size_of::<FrameHeader>();
 
 /// The least and the most that is read at once, in bytes. What a connection reads says where between.
@@ -59,24 +59,24 @@ impl FrameHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Dialer: who I am, and which node I want.
+    /// From the dialer: its identity, and the node that it wants.
     Hello = 1,
-    /// Acceptor: who I am, and what you have to prove.
+    /// From the acceptor: its identity, and the challenge.
     Challenge = 2,
-    /// Dialer: the proof.
+    /// From the dialer: its proof.
     Proof = 3,
-    /// Acceptor: the proof of this side. The connection stands.
+    /// From the acceptor: its proof. The connection is established.
     Welcome = 4,
-    /// Acceptor: why not.
+    /// From the acceptor: the reason for which it refuses.
     Refused = 5,
-    /// Something for the core.
+    /// A message for the core.
     Data = 6,
     /// The last frame to a client: why it is closed, in words.
     Bye = 7,
-    /// The beginning of something for the core, between nodes: the rest is in further parts and in the next
-    /// [`FrameKind::Data`]. Whole [`FrameKind::Urgent`] frames may stand between.
+    /// The beginning of a message for the core, between nodes: the rest is in further parts and in the next
+    /// [`FrameKind::Data`]. Whole [`FrameKind::Urgent`] frames may come between.
     Part = 8,
-    /// Something for the core, between nodes, that was sent ahead of what had waited longer.
+    /// A message for the core, between nodes, that was sent ahead of others.
     Urgent = 9,
 }
 
@@ -101,12 +101,12 @@ impl FrameKind {
 /// One frame that arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// The worker that it is to be passed to, where that is not the one the connection leads to. There may be no such
     /// worker.
     pub receiver: Option<WorkerId>,
-    /// What it carries.
+    /// The bytes after the header.
     pub payload: Bytes,
 }
 
@@ -116,15 +116,15 @@ pub enum FrameError {
     /// Longer than allowed.
     #[error("a frame of {length} bytes, where {max} are allowed")]
     TooLong {
-        /// What was announced.
+        /// The length in its header.
         length: u32,
-        /// What is allowed.
+        /// The longest allowed length.
         max: usize,
     },
     /// The bytes are not the header of a frame.
     #[error("no header of a frame: kind {kind}")]
     Malformed {
-        /// What stands where the kind should.
+        /// The byte in place of the kind.
         kind: u8,
     },
 }
@@ -144,19 +144,19 @@ impl fmt::Debug for FrameReader {
 }
 
 impl FrameReader {
-    /// A reader that has nothing yet, and minds payloads longer than that.
+    /// A reader without any bytes, which refuses longer payloads than that.
     pub fn new(payload_bytes_max: usize) -> FrameReader {
         let (buffer, may_pass_on) = (BytesMut::new(), false);
         FrameReader { buffer, payload_bytes_max, may_pass_on, chunk: CHUNK_MIN }
     }
 
-    /// From now on minds payloads longer than that instead.
+    /// From now on refuses payloads longer than that instead.
     pub fn allow(&mut self, payload_bytes_max: usize) {
         self.payload_bytes_max = payload_bytes_max;
     }
 
-    /// From now on takes frames for other workers, too: those of a node's connection that stands. Before, and of
-    /// clients, they are malformed.
+    /// From now on accepts frames for other workers, too: those of an established connection of a node.
+    /// Before that, and from clients, they are malformed.
     pub fn allow_receivers(&mut self) {
         self.may_pass_on = true;
     }
@@ -176,7 +176,7 @@ impl FrameReader {
         &mut self.buffer
     }
 
-    /// Takes note of a read of `count` bytes into a room of `room`: a busy connection reads more at once.
+    /// Records a read of `count` bytes into a room of `room`: a busy connection reads more at once.
     pub fn note_read(&mut self, count: usize, room: usize) {
         if count >= room {
             self.chunk = (self.chunk * 2).min(CHUNK_MAX);
@@ -190,7 +190,7 @@ impl FrameReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next frame, if all of it is here. After an error there is nothing more to be had.
+    /// The next frame, if all of it was received. After an error there are no more frames.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Ok((header, rest)) = FrameHeader::ref_from_prefix(&self.buffer) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Who is there, and the proof of it, before any frame counts.
+//! Authentication of both ends of a connection, before any frame is handled.
 //!
 //! ```text
 //! dialer                                            acceptor
@@ -10,22 +10,22 @@
 //!   Proof:   HMAC(secret, "dialer",   all)   ──►
 //!                                            ◄──      Welcome: HMAC(secret, "acceptor", all)
 //! ```
-//! *All* is everything said so far, byte for byte, and what TLS has agreed on. Both nonces are in it, so a
-//! proof is worth nothing another time; the side is, so it cannot be reflected; the role is, and peers and
-//! clients have different secrets, so a client cannot pass for a peer. An operator is a client who proves to know
-//! the secret of peers. The dialer proves first: a stranger
-//! that knocks learns nothing to try secrets on. Ends that know of different foundings of the cluster go apart, but not
-//! before both have proved it: so a client that is told that its cluster is gone can rely on it.
+//! *All* is every byte sent so far, and what TLS has agreed on. Both nonces are in it, so that a proof cannot be
+//! replayed; the side is, so that it cannot be reflected; the role is, and peers and clients have different secrets, so
+//! that a client cannot pass for a peer. An operator is a client that proves to know the secret of peers. The dialer
+//! proves first: an unauthenticated end receives nothing with which it could try secrets. Ends of different clusters
+//! disconnect, but not before both have proved their identity: so a client that learns that its cluster was founded
+//! again can rely on it.
 //!
-//! Both ends say which versions of messages they speak, to nodes or to clients as the role is, and speak the newest one that
-//! both know from then on. What they said is in the proofs, so no one between them can have them speak an older one. If there
-//! is none, the acceptor refuses, and tells its own versions with that. The version in the preamble is another one: of the
-//! frames and of this handshake, which have to be understood before anything can be agreed on.
+//! Both ends send the versions of messages that they speak, to nodes or to clients as the role is, and use the newest
+//! one that both know. The versions are in the proofs, so that no third party can have them use an older one. If there
+//! is no common version, the acceptor refuses, and sends its own versions with that. The version in the preamble is
+//! another one: of the frames and of this handshake, which have to be understood before anything can be agreed on.
 //!
-//! Without TLS this proves who has connected, not who writes the bytes that follow: where another could
-//! sit on the wire, switch it on.
+//! Without TLS this authenticates the connection, not the bytes that follow: switch TLS on where others have access to
+//! the network.
 //!
-//! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and the caller bounds its time.
+//! No message is longer than [`MESSAGE_BYTES_MAX`], and the caller limits the time.
 
 use crate::cluster_id::{CLUSTER_BYTES_MAX, number};
 use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader};
@@ -54,11 +54,11 @@ const PEER: u8 = 1;
 const CLIENT: u8 = 2;
 const OPERATOR: u8 = 3;
 const TLS: u8 = 0x80;
-/// Of a client, that any worker will do; of a dialer, that any node will.
+/// Stands for any worker, in the preamble of a client; and for any node, in the hello of a dialer.
 const ANY_WORKER: u16 = u16::MAX;
 const ANY_NODE: u32 = u32::MAX;
 
-// The longest message of all fits.
+// The longest message is within the limit.
 const _: () = assert!(size_of::<HelloLayout>() + CLUSTER_BYTES_MAX <= MESSAGE_BYTES_MAX);
 
 /// The first bytes of a connection. Plain even where TLS follows.
@@ -85,7 +85,7 @@ impl Preamble {
         Preamble { magic: MAGIC, version: VERSION, role, worker: U16::new(worker) }
     }
 
-    /// What is wrong with it, where TLS is on or not.
+    /// Checks it for an acceptor with or without TLS.
     pub fn check(&self, tls: bool) -> Result<(), CloseReason> {
         if self.magic != MAGIC {
             Err(CloseReason::WrongMagic)
@@ -112,14 +112,14 @@ impl Preamble {
         self.role & TLS != 0
     }
 
-    /// The worker it asks for; `None` if any will do.
+    /// The worker that the dialer wants; `None` for any.
     pub fn worker(&self) -> Option<WorkerId> {
         let worker = self.worker.get();
         (worker != ANY_WORKER).then_some(WorkerId(u32::from(worker)))
     }
 }
 
-/// The end that dials: what it says of itself in the handshake.
+/// The identity of the end that dials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DialingEnd {
     /// The same worker of another node.
@@ -130,7 +130,7 @@ pub(crate) enum DialingEnd {
     Operator,
 }
 
-/// The end that accepts: what it says of itself in the handshake.
+/// The identity of the end that accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptingEnd {
     pub node: NodeId,
@@ -138,11 +138,11 @@ pub(crate) struct AcceptingEnd {
     pub instance: u64,
 }
 
-/// What both ends take for granted before they talk.
+/// What an end knows before the handshake begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeTerms<'a> {
     pub cluster: &'a str,
-    /// Which founding of the cluster this end belongs to, as far as it knows.
+    /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
     /// The versions of messages that this end speaks in this role.
     pub versions: MessageVersions,
@@ -152,16 +152,16 @@ pub(crate) struct HandshakeTerms<'a> {
     pub binding: Binding,
 }
 
-/// Why it came to nothing.
+/// Why a handshake failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum HandshakeError {
     /// This end closed it.
     #[error("{0}")]
     Here(CloseReason),
-    /// The other end refused, and said why; not proved.
+    /// The other end refused, for this reason; not authenticated.
     #[error("refused by the other end: {0}")]
     There(CloseReason),
-    /// Both ends have proved who they are, and belong to different foundings of the cluster.
+    /// Both ends are authenticated, and belong to different clusters.
     #[error("it belongs to cluster {0}, which was founded apart from ours")]
     Other(ClusterId),
     /// The ends speak no version of messages in common.
@@ -169,22 +169,22 @@ pub(crate) enum HandshakeError {
     NoCommonVersion {
         /// What this end speaks.
         ours: MessageVersions,
-        /// What the other end says it speaks; not proved.
+        /// What the other end speaks; not authenticated.
         theirs: MessageVersions,
     },
 }
 
-/// What a dialer has learned of the other end.
+/// The result of a handshake for the dialer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DialOutcome {
     pub host: AcceptingEnd,
-    /// Which founding of the cluster it belongs to, as far as it knows.
+    /// The identity of its cluster, as far as it knows.
     pub identity: Option<ClusterId>,
     /// The version of messages that both speak.
     pub version: MessageVersion,
 }
 
-/// What an acceptor has learned of the other end.
+/// The result of a handshake for the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptOutcome {
     pub caller: DialingEnd,
@@ -202,7 +202,8 @@ impl HandshakeError {
         }
     }
 
-    /// What the other end is told: the reason, and of versions those that this end speaks.
+    /// The payload of a refusal: the reason; and the versions that this end speaks, if there is none in
+    /// common.
     fn told(self) -> Vec<u8> {
         let code = self.reason().code();
         match self {
@@ -215,7 +216,7 @@ impl HandshakeError {
         }
     }
 
-    /// What the other end has told, to this one that speaks `ours`.
+    /// The error of this end, which speaks `ours`, for the payload of a refusal.
     fn read(told: &[u8], ours: MessageVersions) -> HandshakeError {
         let reason = told.first().and_then(|code| CloseReason::from_code(*code));
         let theirs = told.get(1..).and_then(|rest| VersionsLayout::ref_from_bytes(rest).ok());
@@ -243,7 +244,8 @@ impl From<FrameError> for CloseReason {
     }
 }
 
-/// Who may come in: first by what they say, then, when they have proved it, by who they are.
+/// Which ends are admitted: judged first by the identity that they claim, then, when they have proved it, by
+/// that.
 pub(crate) trait AdmissionPolicy {
     fn knows(&self, caller: &DialingEnd) -> Result<(), CloseReason>;
     fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason>;
@@ -266,7 +268,7 @@ impl VersionsLayout {
         MessageVersions::said(self.oldest.get(), self.newest.get())
     }
 
-    /// The version that this end, which speaks `ours`, and the one that said this speak.
+    /// The version that this end, which speaks `ours`, and the sender have in common.
     fn common(&self, ours: MessageVersions) -> Result<MessageVersion, HandshakeError> {
         let theirs = self.read().ok_or(CloseReason::Malformed)?;
         ours.common(theirs).ok_or(HandshakeError::NoCommonVersion { ours, theirs })
@@ -280,7 +282,7 @@ struct HelloLayout {
     worker: U16,
     zero: U16,
     instance: U64,
-    /// Which node it has dialed.
+    /// The node that the dialer wants.
     wanted: U32,
     identity: U64,
     versions: VersionsLayout,
@@ -300,7 +302,7 @@ struct ChallengeLayout {
     nonce: [u8; 32],
 }
 
-/// Whether ends that know this may talk.
+/// Checks that two ends do not belong to different clusters.
 fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), HandshakeError> {
     match (ours, ClusterId::new(theirs)) {
         (Some(ours), Some(theirs)) if ours != theirs => Err(HandshakeError::Other(theirs)),
@@ -315,7 +317,7 @@ fn nonce() -> Result<[u8; 32], CloseReason> {
     Ok(nonce)
 }
 
-/// What one side has to prove that it knows the secret of.
+/// The bytes that a proof covers.
 struct Transcript<'a> {
     terms: &'a HandshakeTerms<'a>,
     hello: &'a [u8],
@@ -343,7 +345,7 @@ impl Transcript<'_> {
     }
 
     fn verify(&self, side: &str, proof: &[u8]) -> Result<(), CloseReason> {
-        // In a time that does not tell how much of it is right.
+        // In constant time.
         hmac::verify(&self.key(), &self.said_by(side), proof).map_err(|_| CloseReason::WrongSecret)
     }
 
@@ -355,7 +357,7 @@ impl Transcript<'_> {
 const DIALER: &str = "dialer";
 const ACCEPTOR: &str = "acceptor";
 
-/// Dials: says who this is, wants `wanted`, and learns who the other end is.
+/// The dialer's side: authenticates as `caller`, asks for the node `wanted`, and authenticates the other end.
 pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
@@ -400,8 +402,8 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(DialOutcome { host, identity: ClusterId::new(told.identity.get()), version })
 }
 
-/// Accepts: lets in what proves to be one that `admission` admits. Tells others why not, as far as they
-/// listen.
+/// The acceptor's side: admits an authenticated end if `admission` does. Sends others the reason, as far as
+/// they read it.
 pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
@@ -411,7 +413,7 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<AcceptOutcome, HandshakeError> {
     let met = meet(stream, reader, terms, host, admission).await;
     if let Err(failure) = &met {
-        // Nothing depends on it.
+        // Best effort.
         let _ = write(stream, FrameKind::Refused, &failure.told()).await;
     }
     met
@@ -448,7 +450,7 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(AcceptOutcome { caller, version })
 }
 
-/// Who says hello, if it is to us, and what else it says.
+/// The identity of the dialer, if it wants this end, and the rest of its hello.
 fn read_hello<'a>(
     hello: &'a [u8],
     terms: &HandshakeTerms<'_>,
@@ -516,15 +518,15 @@ async fn expect<S: AsyncRead + Unpin>(
     if found == kind { Ok(payload) } else { Err(CloseReason::Unexpected.into()) }
 }
 
-/// Why a stream is over that just ended.
+/// The reason for the end of a stream.
 pub(crate) fn ended(reader: &FrameReader) -> CloseReason {
     if reader.is_empty() { CloseReason::Left } else { CloseReason::Truncated }
 }
 
-/// Why a stream is over that failed.
+/// The reason for an error of a stream.
 pub(crate) fn broken(error: &io::Error) -> CloseReason {
     match error.kind() {
-        // TLS that ends without saying so, or says what makes no sense.
+        // TLS that ended without a close notification, or was malformed.
         io::ErrorKind::UnexpectedEof => CloseReason::Truncated,
         io::ErrorKind::InvalidData => CloseReason::TlsFailed,
         _ => CloseReason::Vanished,

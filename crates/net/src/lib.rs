@@ -16,30 +16,30 @@
 //! | file | holds |
 //! |---|---|
 //! | `event_loop.rs` | [`Core`], and the thread that drives one; [`Network`], a node's threads |
-//! | `outbox.rs` | what happens to a core, and what it wants done |
+//! | `outbox.rs` | the inputs of a core, and its outputs |
 //! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
 //! | `passed_frames.rs` | what the workers of a node pass to each other |
-//! | `config.rs` | what a node is told of itself, its peers and its limits |
+//! | `config.rs` | the configuration of a node's network |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
-//! | `handshake.rs`, `secret.rs`, `tls.rs`, `cluster_id.rs` | who is there, of which cluster, and the proof of it |
+//! | `handshake.rs`, `secret.rs`, `tls.rs`, `cluster_id.rs` | authentication of nodes and clients, and of which cluster they are |
 //! | `listener.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
 //! | `connection_queue.rs`, `loop_state.rs`, `connection.rs` | what waits on a connection; what a loop's tasks share; a connection's task |
 //! | `peer_link.rs`, `loop_connections.rs` | connections to peers; all of a loop, and which it admits |
-//! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
+//! | `distance.rs` | the emulated wide-area network; link faults |
 //! | `clock.rs`, `loop_timer.rs` | the time, and being woken on time |
 //! | `system_time.rs`, `transaction_clock.rs` | real time with its error bound; the clock of transactions, which follows it |
-//! | `reason.rs`, `counters.rs`, `log.rs` | why things ended, how much was done |
+//! | `reason.rs`, `counters.rs`, `log.rs` | why connections and frames ended; counters; the limit on log lines |
 //! | `client.rs` | a client's end |
 //!
 //! What always holds:
 //!
-//! - No frame reaches a core whose sender has not proved that it knows the secret of its role.
-//! - Frames of one connection arrive in order, each once, or the connection ends. Frames to peers may get
-//!   lost with it; then the core is told that the peer is down.
-//! - Nothing from outside panics, or makes us keep more than a limit allows. All that ends a connection or
-//!   drops a frame has a reason that is counted.
-//! - When nothing happens, nothing runs; what is queued in a turn of the loop leaves in one system call,
-//!   and nothing is held back to wait for more.
+//! - No frame reaches a core unless its sender has proved that it knows the secret of its role.
+//! - Frames of one connection arrive in order, each once, or the connection ends. Frames to peers may be lost with it;
+//!   then the core receives `PeerDown`.
+//! - Nothing that is received causes a panic, or takes more memory than a limit allows. Every end of a connection and
+//!   every dropped frame has a reason, which is counted.
+//! - An idle loop does not run; frames that are queued in a turn leave in one system call, and none is delayed to wait
+//!   for more.
 
 pub mod client;
 mod clock;

@@ -1,8 +1,7 @@
-//! Where others knock: one port for each node, whichever worker they want.
+//! The listener: one port for each node, for all its workers.
 //!
-//! The first worker's loop listens. It reads the preamble, which says for which worker a connection is,
-//! and hands it over to that one's loop, where it proves itself. Clients that do not care are dealt out
-//! by turns.
+//! The first worker's loop listens. It reads the preamble, which names the worker that a connection is for, and hands
+//! it over to that worker's loop, which authenticates it. Clients without a preference are distributed round robin.
 
 use crate::connection::ConnectionTask;
 use crate::connection_queue::ConnectionOrigin;
@@ -27,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How long to wait when no more sockets can be had.
+/// The pause after the system had no more sockets.
 const BREATHER: Duration = Duration::from_millis(10);
 
 /// Accepts connections for all workers of the node.
@@ -43,7 +42,8 @@ pub(crate) async fn listen(
                 connections.loop_state.counters.accepted.add(1);
                 let (near, workers, turn) =
                     (Rc::clone(&connections), Arc::clone(&workers), Rc::clone(&turn));
-                connections.meet(|number| knock(near, number, socket, address, workers, turn));
+                connections
+                    .authenticate(|number| dispatch(near, number, socket, address, workers, turn));
             }
             Err(error) => {
                 tracing::warn!(node = %connections.loop_state.host.node, %error, "cannot accept");
@@ -53,8 +53,8 @@ pub(crate) async fn listen(
     }
 }
 
-/// Finds out which worker a connection is for.
-async fn knock(
+/// Reads which worker a connection is for, and hands it over.
+async fn dispatch(
     connections: Rc<LoopConnections>,
     number: u64,
     mut socket: TcpStream,
@@ -73,23 +73,23 @@ async fn knock(
             let accepted_connection =
                 socket.into_std().map(|socket| AcceptedConnection { socket, preamble, address });
             let Ok(accepted_connection) = accepted_connection else {
-                return connections.met(number);
+                return connections.finish_authentication(number);
             };
             let handed_over = &workers[worker.0 as usize];
             handed_over
-                .hand_over(accepted_connection, limits.strangers_max)
+                .hand_over(accepted_connection, limits.unauthenticated_max)
                 .err()
-                .map(|_| CloseReason::Crowded)
+                .map(|_| CloseReason::TooManyUnauthenticated)
         }
         Err(reason) => Some(reason),
     };
-    connections.met(number);
+    connections.finish_authentication(number);
     if let Some(reason) = refused {
-        loop_state.note_close(reason, "a stranger", &address.to_string());
+        loop_state.note_close(reason, "unauthenticated", &address.to_string());
     }
 }
 
-/// Reads the preamble, and says which worker it leads to.
+/// Reads the preamble, and returns the worker that it leads to.
 async fn route(
     loop_state: &LoopState,
     socket: &mut TcpStream,
@@ -118,7 +118,7 @@ async fn route(
         if reason != CloseReason::WrongMagic && !preamble.wants_tls() {
             let told =
                 [FrameHeader::new(FrameKind::Refused, 1).as_bytes(), &[reason.code()]].concat();
-            // Nothing depends on it.
+            // Best effort.
             let _ = socket.write_all(&told).await;
         }
         return Err(reason);
@@ -126,7 +126,7 @@ async fn route(
     Ok((preamble, worker))
 }
 
-/// Lets a connection prove itself, and serves it from then on.
+/// Authenticates a connection, and serves it from then on.
 pub(crate) async fn receive(
     connections: Rc<LoopConnections>,
     number: u64,
@@ -135,25 +135,25 @@ pub(crate) async fn receive(
     address: SocketAddr,
 ) {
     let loop_state = &connections.loop_state;
-    // What this end tells of itself, however long the handshake takes.
+    // The identity that this end sends, however long the handshake takes.
     let told = loop_state.config.identity.get();
     let proving = prove(&connections, socket, preamble, told);
     let proof = timeout(loop_state.config.limits.handshake_max, proving).await;
-    connections.met(number);
+    connections.finish_authentication(number);
     let proof = proof.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)));
     let (stream, reader, AcceptOutcome { caller, version }) = match proof {
         Ok(proved) => proved,
         Err(failure) => {
-            let whom = match failure {
+            let other_end = match failure {
                 HandshakeError::Other(_) | HandshakeError::NoCommonVersion { .. } => {
-                    format!("a stranger ({failure})")
+                    format!("unauthenticated ({failure})")
                 }
-                HandshakeError::Here(_) | HandshakeError::There(_) => "a stranger".to_owned(),
+                HandshakeError::Here(_) | HandshakeError::There(_) => "unauthenticated".to_owned(),
             };
-            return loop_state.note_close(failure.reason(), &whom, &address.to_string());
+            return loop_state.note_close(failure.reason(), &other_end, &address.to_string());
         }
     };
-    let (entered, whom) = match caller {
+    let (entered, other_end) = match caller {
         DialingEnd::Peer { node, instance, .. } => {
             (connections.enter_peer(node, instance, told), node.to_string())
         }
@@ -166,13 +166,13 @@ pub(crate) async fn receive(
         ),
     };
     let Some(channel) = entered else {
-        return loop_state.note_close(CloseReason::StaleLife, &whom, &address.to_string());
+        return loop_state.note_close(CloseReason::FormerProcess, &other_end, &address.to_string());
     };
-    tracing::debug!(node = %loop_state.host.node, worker = %loop_state.host.worker, whom, %address, %version, "admitted");
+    tracing::debug!(node = %loop_state.host.node, worker = %loop_state.host.worker, other_end, %address, %version, "admitted");
     let reason =
         ConnectionTask::new(stream, reader, Rc::clone(&channel), loop_state).run(loop_state).await;
     connections.leave(&channel);
-    loop_state.note_close(reason, &whom, &address.to_string());
+    loop_state.note_close(reason, &other_end, &address.to_string());
 }
 
 async fn prove(

@@ -4,11 +4,11 @@
 use shoal_types::Time;
 use std::time::Duration;
 
-/// Says whether one more line is allowed.
+/// Decides whether one more line is allowed.
 #[derive(Debug)]
 pub(crate) struct LogLimit {
     lines_max: u32,
-    /// When the current second began, and what it has.
+    /// The start of the current second, and its lines.
     began: Time,
     lines: u32,
     left_out: u64,

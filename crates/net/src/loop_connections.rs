@@ -13,7 +13,7 @@ use std::future::Future;
 use std::rc::Rc;
 use tokio::task::{AbortHandle, spawn_local};
 
-/// The connection that a peer has dialed, and in which of its processes.
+/// A connection that a peer has dialed, and the number of the peer's process.
 #[derive(Debug)]
 struct IncomingPeer {
     instance: u64,
@@ -27,8 +27,8 @@ pub(crate) struct LoopConnections {
     pub links: RefCell<BTreeMap<NodeId, Rc<PeerLink>>>,
     pub clients: RefCell<BTreeMap<ConnectedClient, Rc<ConnectionQueue>>>,
     incoming: RefCell<BTreeMap<NodeId, IncomingPeer>>,
-    strangers: RefCell<VecDeque<(u64, AbortHandle)>>,
-    strangers_seen: Cell<u64>,
+    unauthenticated: RefCell<VecDeque<(u64, AbortHandle)>>,
+    unauthenticated_seen: Cell<u64>,
     clients_seen: Cell<u64>,
 }
 
@@ -39,35 +39,35 @@ impl LoopConnections {
             links: RefCell::default(),
             clients: RefCell::default(),
             incoming: RefCell::default(),
-            strangers: RefCell::default(),
-            strangers_seen: Cell::new(0),
+            unauthenticated: RefCell::default(),
+            unauthenticated_seen: Cell::new(0),
             clients_seen: Cell::new(0),
         })
     }
 
-    /// Looks after a connection that has not proved anything yet. If there are too many, the one that
-    /// took longest goes: those who know the secret are quick.
-    pub fn meet<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(u64) -> F) {
-        let number = self.strangers_seen.get();
-        self.strangers_seen.set(number + 1);
+    /// Runs the task that authenticates a connection. If there are too many, the oldest is aborted: ends that
+    /// know the secret are quick.
+    pub fn authenticate<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(u64) -> F) {
+        let number = self.unauthenticated_seen.get();
+        self.unauthenticated_seen.set(number + 1);
         let handle = spawn_local(task(number)).abort_handle();
-        let mut strangers = self.strangers.borrow_mut();
-        strangers.push_back((number, handle));
-        if strangers.len() > self.loop_state.config.limits.strangers_max
-            && let Some((_, oldest)) = strangers.pop_front()
+        let mut unauthenticated = self.unauthenticated.borrow_mut();
+        unauthenticated.push_back((number, handle));
+        if unauthenticated.len() > self.loop_state.config.limits.unauthenticated_max
+            && let Some((_, oldest)) = unauthenticated.pop_front()
         {
             oldest.abort();
-            self.loop_state.note_close(CloseReason::Crowded, "a stranger", "");
+            self.loop_state.note_close(CloseReason::TooManyUnauthenticated, "unauthenticated", "");
         }
     }
 
-    /// That one is a stranger no more.
-    pub fn met(&self, number: u64) {
-        self.strangers.borrow_mut().retain(|(other, _)| *other != number);
+    /// The connection with this number is not unauthenticated any more.
+    pub fn finish_authentication(&self, number: u64) {
+        self.unauthenticated.borrow_mut().retain(|(other, _)| *other != number);
     }
 
-    /// A peer came in: its former connection goes, and we dial it if we have not reached it.
-    /// `None` if a later process of it was quicker.
+    /// A peer has connected: its former connection is closed, and it is dialed if it was not reached. `None`
+    /// if a later process of the peer is connected already.
     pub fn enter_peer(
         &self,
         node: NodeId,
@@ -90,7 +90,7 @@ impl LoopConnections {
         Some(channel)
     }
 
-    /// A client came in, or an operator.
+    /// A client or an operator has connected.
     pub fn enter_client(
         &self,
         origin: impl FnOnce(ConnectedClient) -> ConnectionOrigin,
@@ -105,7 +105,7 @@ impl LoopConnections {
         channel
     }
 
-    /// A connection that came in is over.
+    /// An accepted connection has ended.
     pub fn leave(&self, channel: &Rc<ConnectionQueue>) {
         match channel.origin {
             ConnectionOrigin::PeerIn(node) => {
@@ -120,13 +120,13 @@ impl LoopConnections {
                 self.loop_state.arrive(LoopArrival::ClientGone(client));
             }
             ConnectionOrigin::PeerOut(node) => {
-                unreachable!("{node} was dialed, and did not come in")
+                unreachable!("{node} was dialed, not accepted")
             }
         }
         self.loop_state.note_drop(DropReason::Lost, channel.queued_frames());
     }
 
-    /// A node is a peer no more.
+    /// A node is not a peer any more.
     pub fn forget_peer(&self, node: NodeId) {
         if let Some(known) = self.incoming.borrow().get(&node) {
             known.channel.close(CloseReason::Removed);
@@ -148,14 +148,14 @@ impl AdmissionPolicy for LoopConnections {
         }
     }
 
-    /// A former process is refused only while a later one is connected: should lives be counted wrongly,
-    /// no node is locked out for good.
+    /// A former process is refused only while a later one is connected: if processes are numbered wrongly, no
+    /// node is locked out for good.
     fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
         match caller {
             DialingEnd::Peer { node, instance, .. } => {
                 let known = self.incoming.borrow().get(node).map(|known| known.instance);
                 if known.is_some_and(|known| known > *instance) {
-                    return Err(CloseReason::StaleLife);
+                    return Err(CloseReason::FormerProcess);
                 }
             }
             DialingEnd::Client => {
@@ -163,7 +163,7 @@ impl AdmissionPolicy for LoopConnections {
                     return Err(CloseReason::TooManyClients);
                 }
             }
-            // However many clients there are: it may be about them.
+            // However many clients there are: the operator may have to act on that.
             DialingEnd::Operator => {}
         }
         Ok(())

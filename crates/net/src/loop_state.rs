@@ -1,4 +1,4 @@
-//! What the tasks of one loop share: all on one thread, so nothing here is locked.
+//! What the tasks of one loop share: all run on one thread, so nothing here is locked.
 
 use crate::clock::SystemClock;
 use crate::config::NetworkConfig;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// What waits for the core.
+/// What has arrived and waits for the core.
 #[derive(Debug)]
 pub(crate) enum LoopArrival {
     Frame {
@@ -45,12 +45,12 @@ pub(crate) struct LoopState {
     pub config: Arc<NetworkConfig>,
     pub clock: SystemClock,
     pub counters: Arc<LoopCounters>,
-    /// What jitter and pauses are drawn from; forked, never moved.
+    /// The source of jitter and pauses; forked, never advanced.
     pub random: Random,
     pub inbox: RefCell<VecDeque<LoopArrival>>,
-    /// Something came from another thread.
+    /// Another thread has left something.
     pub has_mail: Cell<bool>,
-    /// What has something to write when the turn ends.
+    /// Connections with frames to write when the turn ends.
     pub dirty: RefCell<Vec<Rc<ConnectionQueue>>>,
     log: RefCell<LogLimit>,
     waker: RefCell<Option<Waker>>,
@@ -77,7 +77,7 @@ impl LoopState {
         })
     }
 
-    /// Puts something before the core.
+    /// Adds an arrival for the core.
     pub fn arrive(&self, arrival: LoopArrival) {
         self.inbox.borrow_mut().push_back(arrival);
         self.wake();
@@ -98,8 +98,8 @@ impl LoopState {
         }
     }
 
-    /// Counts the end of a connection, and logs it if it is worth a line.
-    pub fn note_close(&self, reason: CloseReason, whom: &str, address: &str) {
+    /// Counts the end of a connection, and logs it if it is unusual.
+    pub fn note_close(&self, reason: CloseReason, other_end: &str, address: &str) {
         self.counters.close(reason);
         let is_usual = matches!(
             reason,
@@ -111,13 +111,13 @@ impl LoopState {
                 | CloseReason::Identified
         );
         if is_usual {
-            tracing::debug!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, "closed");
+            tracing::debug!(node = %self.host.node, worker = %self.host.worker, %reason, other_end, address, "closed");
         } else if let Some(left_out) = self.log.borrow_mut().allow(self.clock.now()) {
-            tracing::warn!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, left_out, "closed");
+            tracing::warn!(node = %self.host.node, worker = %self.host.worker, %reason, other_end, address, left_out, "closed");
         }
     }
 
-    /// Counts frames that go nowhere.
+    /// Counts frames that were dropped.
     pub fn note_drop(&self, reason: DropReason, frames: usize) {
         self.counters.drop_frames(reason, frames);
     }
@@ -128,7 +128,7 @@ impl LoopState {
         self.note_queued(channel);
     }
 
-    /// Queues what is for a peer; ahead of all that waits, if it is urgent.
+    /// Queues a frame for a peer; ahead of all that are queued, if it is urgent.
     pub fn queue_to_peer(&self, channel: &Rc<ConnectionQueue>, peer_frame: PeerFrame) {
         channel.push_to_peer(peer_frame);
         self.note_queued(channel);

@@ -1,12 +1,11 @@
 //! One timer for each loop, exact to microseconds.
 //!
-//! The runtime's timers are exact to a millisecond, which is as much as a whole commit may take beyond
-//! its round trip. On Linux a timer that is a file wakes the loop on time, like a socket; elsewhere the
-//! runtime's has to do.
+//! The runtime's timers are exact to a millisecond, which is as much as a whole commit may take beyond its round trip.
+//! On Linux a `timerfd` wakes the loop on time, like a socket; elsewhere the runtime's timer is used.
 //!
-//! It counts what the clock counts, so after a machine was suspended it goes off at once if its time has come.
+//! It uses the same clock as the loop, so after a suspension of the machine it fires at once if its time has come.
 //!
-//! The timer may go off early, never forgets, and costs nothing while it stands.
+//! The timer may fire early, and costs nothing while it is set.
 
 use crate::clock::SystemClock;
 use shoal_types::Time;
@@ -14,10 +13,10 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Goes off once, at the earliest time it was set to.
+/// Fires once, at the earliest time that it was set to.
 pub(crate) struct LoopTimer {
     clock: SystemClock,
-    /// When it will go off.
+    /// When it will fire.
     set: Option<Time>,
     timer: Timer,
 }
@@ -28,7 +27,7 @@ impl LoopTimer {
         Ok(LoopTimer { clock, set: None, timer: Timer::new()? })
     }
 
-    /// Goes off at `at`, or earlier if it was set to that.
+    /// Fires at `at`, or earlier if it was set to an earlier time.
     pub fn set(&mut self, at: Time) -> io::Result<()> {
         if self.set.is_none_or(|set| at < set) {
             self.set = Some(at);
@@ -37,7 +36,7 @@ impl LoopTimer {
         Ok(())
     }
 
-    /// Ready when it has gone off, once for each time. Wakes the task otherwise, when it does.
+    /// Ready when it has fired, once for each time. Otherwise wakes the task when it does.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gone = self.timer.poll(cx);
         if gone.is_ready() {
@@ -89,7 +88,7 @@ mod timer {
                     let mut times = [0; 8];
                     Ok(rustix::io::read(file.get_ref(), &mut times)?)
                 };
-                // Setting it anew takes back that it went off: then there is nothing to read.
+                // Setting it again cancels that it fired: then there is nothing to read.
                 match guard.try_io(read) {
                     Ok(done) => return Poll::Ready(done.map(drop)),
                     Err(_would_block) => {}
@@ -135,7 +134,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn goes_off_once_at_the_earliest_time_set() {
+    async fn fires_once_at_the_earliest_time_set() {
         let clock = SystemClock::new();
         let mut loop_timer = LoopTimer::new(clock).expect("a timer");
         let soon = clock.now() + Duration::from_millis(3);
@@ -145,7 +144,7 @@ mod tests {
         poll_fn(|cx| loop_timer.poll(cx)).await.expect("goes off");
         assert!(clock.now() >= soon);
         assert_eq!(loop_timer.set, None);
-        // Of a time that has passed it goes off at once.
+        // For a time that has passed it fires at once.
         loop_timer.set(Time::ZERO).expect("set");
         poll_fn(|cx| loop_timer.poll(cx)).await.expect("goes off");
     }

@@ -1,7 +1,7 @@
-//! How other threads reach a worker's loop, and how a node is steered from outside.
+//! The mailboxes through which other threads reach a worker's loop, and the handle of a node's network.
 //!
-//! A sender that leaves something wakes the loop; the loop looks at all there is when it hears it. Rings that
-//! come before it has heard the first are one.
+//! A sender that leaves something wakes the loop, and the loop handles all there is. Wakeups that come before it has
+//! handled the first are one.
 
 use crate::clock::SystemClock;
 use crate::config::{NetworkLimits, PeerConfig};
@@ -22,12 +22,12 @@ use tokio::sync::Notify;
 /// Wakes one loop.
 pub(crate) type LoopWaker = Arc<Notify>;
 
-/// A queue that others may fill. What it holds is whole whenever it is not locked, panics or not.
+/// Locks a queue. Its contents are consistent whenever it is not locked, panics or not.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection on its way to its worker.
+/// An accepted connection for another worker.
 #[derive(Debug)]
 pub(crate) struct AcceptedConnection {
     pub socket: TcpStream,
@@ -35,7 +35,7 @@ pub(crate) struct AcceptedConnection {
     pub address: SocketAddr,
 }
 
-/// Connections handed over to a worker.
+/// Accepted connections that wait for a worker.
 #[derive(Debug)]
 pub(crate) struct HandedOverConnections {
     queue: Mutex<VecDeque<AcceptedConnection>>,
@@ -43,14 +43,14 @@ pub(crate) struct HandedOverConnections {
 }
 
 impl HandedOverConnections {
-    /// Gives it back if too many wait.
+    /// Adds a connection. Returns it if `waiting_max` connections wait already.
     pub fn hand_over(
         &self,
         accepted_connection: AcceptedConnection,
-        guests_max: usize,
+        waiting_max: usize,
     ) -> Result<(), AcceptedConnection> {
         let mut queue = lock(&self.queue);
-        if queue.len() >= guests_max {
+        if queue.len() >= waiting_max {
             return Err(accepted_connection);
         }
         queue.push_back(accepted_connection);
@@ -64,12 +64,12 @@ impl HandedOverConnections {
     }
 }
 
-/// What is changed while all runs.
+/// A change of the network at run time.
 #[derive(Debug, Clone)]
 pub(crate) enum NetworkControl {
     SetPeer(PeerConfig),
     RemovePeer(NodeId),
-    /// Of one peer, or of all.
+    /// For one peer, or for all.
     SetLinkFaults(Option<NodeId>, LinkFaults),
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct LoopMailbox<M> {
     commands: Mutex<VecDeque<M>>,
     commands_max: usize,
     controls: Mutex<VecDeque<NetworkControl>>,
-    /// What other workers of the node have for this one.
+    /// Frames that other workers of the node pass to this one.
     pub passed: PassedFrames,
     pub handed_over: Arc<HandedOverConnections>,
     pub loop_waker: LoopWaker,
@@ -104,7 +104,7 @@ impl<M> LoopMailbox<M> {
         }
     }
 
-    /// What the nudging thread has written before, the nudged core sees.
+    /// What the nudging thread has written before is visible to the nudged core.
     pub fn nudge(&self) {
         if !self.nudged.swap(true, Ordering::AcqRel) {
             self.loop_waker.notify_one();
@@ -115,7 +115,7 @@ impl<M> LoopMailbox<M> {
         self.nudged.load(Ordering::Relaxed) && self.nudged.swap(false, Ordering::AcqRel)
     }
 
-    /// Passes a frame to this worker. Says whether there was room for it.
+    /// Passes a frame to this worker. Returns whether there was room for it.
     pub fn pass(&self, frame: PassedFrame) -> bool {
         let pushed = self.passed.push(frame);
         if pushed == Some(true) {
@@ -147,10 +147,10 @@ impl<M> LoopMailbox<M> {
     }
 }
 
-/// Why a command is not heard, and the command.
+/// Why a command was not delivered, and the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum UndeliveredCommand<M> {
-    /// Too many wait already: try again.
+    /// The queue is full: try again.
     #[error("too many commands wait")]
     Full(M),
     /// The loop has ended.
@@ -165,7 +165,7 @@ pub(crate) struct HandleShared<M> {
     pub clock: SystemClock,
 }
 
-/// Steers a node's loops from any thread.
+/// Controls a node's loops from any thread.
 pub struct Handle<M>(pub(crate) Arc<HandleShared<M>>);
 
 impl<M> Clone for Handle<M> {
@@ -214,7 +214,7 @@ impl<M> Handle<M> {
         Ok(())
     }
 
-    /// Ends all loops, soon. What is queued is lost, as in a crash.
+    /// Ends all loops soon. Queued frames are lost, as in a crash.
     pub fn stop(&self) {
         self.0.mailboxes.iter().for_each(|mailbox| mailbox.end());
     }
@@ -224,23 +224,23 @@ impl<M> Handle<M> {
         self.0.mailboxes.iter().any(|mailbox| mailbox.is_over())
     }
 
-    /// From now on there is this peer, or the peer is there.
+    /// Adds a peer, or changes its address.
     pub fn set_peer(&self, peer: &PeerConfig) {
         self.control(&NetworkControl::SetPeer(peer.clone()));
     }
 
-    /// From now on that node is no peer.
+    /// Closes the connections to a node, which is no peer from now on.
     pub fn remove_peer(&self, node: NodeId) {
         self.control(&NetworkControl::RemovePeer(node));
     }
 
-    /// Cuts or slows the ways to and from a peer, or makes them as they were. Frames only: connections
-    /// stay, as they would in a network that loses all for a while.
+    /// Injects link faults between this node and a peer, or removes them. Only frames are affected:
+    /// connections stay, as they would in a network that loses all packets for a while.
     pub fn set_link_faults(&self, node: NodeId, link_faults: LinkFaults) {
         self.control(&NetworkControl::SetLinkFaults(Some(node), link_faults));
     }
 
-    /// Makes all ways as they were.
+    /// Removes all link faults.
     pub fn heal(&self) {
         self.control(&NetworkControl::SetLinkFaults(None, LinkFaults::default()));
     }
@@ -252,14 +252,14 @@ impl<M> Handle<M> {
         }
     }
 
-    /// What was counted on all workers.
+    /// The counters of all workers, summed.
     pub fn counters(&self) -> CounterTotals {
         let mut sum = CounterTotals::zero();
         self.0.counters.iter().for_each(|counters| sum += &counters.totals());
         sum
     }
 
-    /// What was counted on one.
+    /// The counters of one worker.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -267,7 +267,7 @@ impl<M> Handle<M> {
         self.0.counters[worker.0 as usize].totals()
     }
 
-    /// The clock that all cores of the node are given the time of.
+    /// The clock of all loops of the node.
     pub fn clock(&self) -> SystemClock {
         self.0.clock
     }

@@ -1,11 +1,11 @@
-//! What happens to a core, and what it wants done.
+//! The inputs of a core, and its outputs.
 
 use bytes::{Bytes, BytesMut};
 use shoal_types::wire::MessageVersion;
 use shoal_types::{NodeId, Time, WorkerId, WorkerPlace};
 use std::fmt;
 
-/// A client of one node: one connection of it. Never used again for another.
+/// A client of one node: one connection of it. The number is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectedClient(pub u64);
 
@@ -15,7 +15,7 @@ impl fmt::Display for ConnectedClient {
     }
 }
 
-/// What happens to a core.
+/// Something that happens to a core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoreInput<C> {
     /// The loop begins: the first input, once.
@@ -25,64 +25,64 @@ pub enum CoreInput<C> {
     FromPeer {
         /// Its sender.
         from: WorkerPlace,
-        /// A part of the buffer it was read into: who keeps it for long keeps that, or copies it.
+        /// A part of the buffer it was read into: keeping it keeps the whole buffer.
         frame: Bytes,
         /// When it was read from the socket, or passed on by a worker of this node. It may have waited since.
         arrived: Time,
     },
-    /// From a client that was let in.
+    /// From an authenticated client.
     FromClient {
         /// Its sender.
         client: ConnectedClient,
-        /// What it says.
+        /// The message.
         frame: Bytes,
         /// When it was read from the socket. It may have waited since.
         arrived: Time,
     },
-    /// From a client that has proved to know the secret of peers: it may change the cluster, and nothing else.
+    /// From a client that knows the secret of peers: it may change the cluster, and nothing else.
     FromOperator {
         /// Its sender.
         client: ConnectedClient,
-        /// What it says.
+        /// The message.
         frame: Bytes,
     },
-    /// What is sent to that peer from now on can arrive. Comes before `PeerDown`, by turns.
+    /// Frames to that peer can arrive from now on. Alternates with `PeerDown`.
     PeerUp {
         /// The peer.
         node: NodeId,
-        /// In which of its processes it is.
+        /// The number of its process.
         instance: u64,
         /// The version of messages that it speaks with this node.
         version: MessageVersion,
     },
-    /// What was on its way to that peer may be lost, and what is sent to it from now on is dropped.
+    /// Frames in flight to that peer may be lost, and later ones are dropped.
     PeerDown {
         /// The peer.
         node: NodeId,
     },
-    /// That client is no more: once for each, also for those that never said anything.
+    /// The client has disconnected: once for each, also for those that never sent anything.
     ClientGone {
         /// The client whose connection has closed.
         client: ConnectedClient,
     },
-    /// The time has come that was asked for.
+    /// The timer fired.
     Timer,
-    /// Another worker asks to look at what they share. Several nudges may be made one.
+    /// Another worker has changed state that they share. Several nudges may be merged.
     Nudged,
-    /// Another part of this process wants something; in the order of each sender.
+    /// A command of another thread of this process; in the order of each sender.
     Command(C),
 }
 
-/// What a core wants done.
+/// Something that the loop does for a core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoreOutput {
-    /// To the same worker of that node.
+    /// Send a frame to the same worker of that node.
     ToPeer(NodeId, Bytes),
-    /// The same, ahead of what waits to be sent there.
+    /// The same, ahead of what is queued.
     ToPeerUrgent(NodeId, Bytes),
-    /// To that worker, of another node or of this one.
+    /// Send a frame to that worker, of another node or of this one.
     ToWorker(WorkerPlace, Bytes),
-    /// To that client.
+    /// Send a frame to that client.
     ToClient(ConnectedClient, Bytes),
     /// Give that worker [`CoreInput::Nudged`].
     Nudge(WorkerId),
@@ -92,7 +92,7 @@ pub enum CoreOutput {
     Stop,
 }
 
-/// Collects what a core wants done in one turn. It is done when the turn ends.
+/// Collects the outputs of a core in one turn. They are performed when the turn ends.
 #[derive(Debug, Default)]
 pub struct Outbox {
     outputs: Vec<CoreOutput>,
@@ -103,11 +103,11 @@ pub struct Outbox {
 /// How much is allocated at once for frames that are encoded here.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Longest farewell to a client, in bytes.
+/// Longest reason that is sent to a closed client, in bytes.
 const FAREWELL_BYTES_MAX: usize = 256;
 
 impl Outbox {
-    /// Nothing is wanted.
+    /// An empty outbox.
     pub fn new() -> Outbox {
         Outbox::default()
     }
@@ -148,8 +148,8 @@ impl Outbox {
         self.scratch.split().freeze()
     }
 
-    /// Comes back with [`CoreInput::Timer`] at this time. There is one timer, the earliest asked for; when it
-    /// has gone off, it has to be asked for again.
+    /// Sets the timer, which fires with [`CoreInput::Timer`]. There is one timer, with the earliest time that
+    /// was set; after it has fired it has to be set again.
     pub fn timer(&mut self, at: Time) {
         self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
     }
@@ -159,8 +159,8 @@ impl Outbox {
         self.outputs.push(CoreOutput::Nudge(worker));
     }
 
-    /// Closes `client`, when it has what was sent to it before. It is told why, in words, of which the
-    /// first 256 bytes count.
+    /// Closes `client` after all frames to it are written. The reason is sent with that; its first 256 bytes
+    /// count.
     pub fn close_client(&mut self, client: ConnectedClient, reason: impl Into<String>) {
         let mut reason = reason.into();
         reason.truncate(reason.floor_char_boundary(FAREWELL_BYTES_MAX));
@@ -172,12 +172,12 @@ impl Outbox {
         self.outputs.push(CoreOutput::Stop);
     }
 
-    /// Takes what is wanted, in the order in which it was said.
+    /// Takes the outputs in their order.
     pub fn drain(&mut self) -> impl Iterator<Item = CoreOutput> + '_ {
         self.outputs.drain(..)
     }
 
-    /// Takes the time asked for.
+    /// Takes the time of the timer, if it was set.
     pub fn take_timer(&mut self) -> Option<Time> {
         self.timer.take()
     }

@@ -1,5 +1,5 @@
-//! Frames that the workers of a node pass to each other: what they say to each other, and what arrives on a connection of
-//! one and is for another.
+//! Frames that the workers of a node pass to each other: their own messages, and frames that arrive on a connection of
+//! one worker and are for another.
 //!
 //! There is one queue for each receiving worker, which all others fill. A frame that finds it full is dropped, as if it had
 //! been lost on the way between nodes.
@@ -37,7 +37,7 @@ struct Waiting {
 pub(crate) struct PassedFrames {
     frames_max: usize,
     bytes_max: usize,
-    /// Whether there may be some: looked at without the lock.
+    /// Whether there may be some: read without the lock.
     has_some: AtomicBool,
     waiting: Mutex<Waiting>,
 }
@@ -52,12 +52,12 @@ impl PassedFrames {
         }
     }
 
-    /// What is there is whole whenever it is not locked, panics or not.
+    /// The contents are consistent whenever the queue is not locked, panics or not.
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a frame, and says whether the receiver has to be woken for it. `None` if there is no room.
+    /// Adds a frame, and returns whether the receiver has to be woken for it. `None` if there is no room.
     pub fn push(&self, frame: PassedFrame) -> Option<bool> {
         let mut waiting = self.waiting();
         let bytes = waiting.bytes + PLACE_BYTES + frame.payload.len();

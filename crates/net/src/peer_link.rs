@@ -1,10 +1,10 @@
-//! The way to one peer: a connection that is dialed again whenever it ends, and what is on it.
+//! The link to one peer: a connection that is dialed again whenever it ends, and the frames on it.
 //!
 //! A node only sends on connections it has dialed, so that there is nothing to agree on: between two
 //! workers there are two, one each way.
 //!
-//! Frames to a peer may get lost, and are counted when they do: protocols repeat. While there is no
-//! connection they are dropped at once, so that a peer does not hear what was said long ago.
+//! Frames to a peer may be lost, and are counted then: protocols retransmit. While there is no connection they are
+//! dropped at once, so that a peer does not receive old messages later.
 
 use crate::config::PeerConfig;
 use crate::connection::ConnectionTask;
@@ -25,24 +25,24 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 
-/// The way to one peer.
+/// The link to one peer.
 #[derive(Debug)]
 pub(crate) struct PeerLink {
     pub peer: PeerConfig,
     way: RefCell<DelayedPath>,
-    /// The connection, while it stands.
+    /// The connection, while it is established.
     channel: RefCell<Option<Rc<ConnectionQueue>>>,
-    /// Frames on the emulated part of the way.
+    /// Frames that are delayed.
     held: RefCell<VecDeque<DelayedFrame>>,
     held_bytes: Cell<usize>,
     redial: Notify,
     task: RefCell<Option<AbortHandle>>,
 }
 
-/// A frame on the emulated part of the way.
+/// A frame that is delayed.
 #[derive(Debug)]
 struct DelayedFrame {
-    /// When it has passed it.
+    /// When it is released.
     at: Time,
     peer_frame: PeerFrame,
 }
@@ -66,8 +66,8 @@ impl PeerLink {
         link
     }
 
-    /// Sends a frame, or holds it for as long as the distance demands. One that is urgent finds room, however much is
-    /// on its way.
+    /// Sends a frame, or delays it as the distance demands. An urgent one is never refused, however much is
+    /// queued.
     pub fn send(&self, loop_state: &LoopState, now: Time, peer_frame: PeerFrame) {
         let channel = self.channel.borrow();
         let Some(channel) = &*channel else {
@@ -98,12 +98,12 @@ impl PeerLink {
         }
     }
 
-    /// When the first frame that is held may go.
+    /// When the first delayed frame is released.
     pub fn due(&self) -> Option<Time> {
         self.held.borrow().front().map(|held| held.at)
     }
 
-    /// Lets go what has been held long enough.
+    /// Sends the delayed frames that are due.
     pub fn release(&self, loop_state: &LoopState, now: Time) {
         let (channel, mut held) = (self.channel.borrow(), self.held.borrow_mut());
         while held.front().is_some_and(|held| held.at <= now) {
@@ -120,7 +120,7 @@ impl PeerLink {
         self.way.borrow().link_faults.cut_from
     }
 
-    /// Changes what can be changed while all runs.
+    /// Changes the faults of the link.
     pub fn set_link_faults(&self, loop_state: &LoopState, link_faults: LinkFaults) {
         self.way.borrow_mut().link_faults = link_faults;
         if link_faults.cut_to {
@@ -128,14 +128,14 @@ impl PeerLink {
         }
     }
 
-    /// Dials at once, if it is waiting to: the peer is there.
+    /// Dials at once if it waits to do so: the peer is up.
     pub fn redial(&self) {
         if self.channel.borrow().is_none() {
             self.redial.notify_one();
         }
     }
 
-    /// Ends for good.
+    /// Ends the link.
     pub fn end(&self, loop_state: &LoopState) {
         if let Some(task) = self.task.borrow_mut().take() {
             task.abort();
@@ -169,7 +169,7 @@ impl PeerLink {
 /// Dials, serves the connection, and dials again, for ever.
 async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
     let (limits, peer) = (&loop_state.config.limits, &link.peer);
-    // Distinct from what the way draws from.
+    // Distinct from the source of the path's jitter.
     let mut random = loop_state.random.fork(u64::from(peer.node.0) | 1 << 32);
     let mut pause = limits.redial_min;
     let mut is_first = true;
@@ -188,17 +188,17 @@ async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
                 link.down(&loop_state, reason);
             }
             Err(failure) => {
-                let whom = format!("{} ({failure})", peer.node);
-                loop_state.note_close(failure.reason(), &whom, &peer.address);
+                let other_end = format!("{} ({failure})", peer.node);
+                loop_state.note_close(failure.reason(), &other_end, &peer.address);
             }
         }
-        // Ends early if the peer comes to us, and so is there.
+        // Ends early if the peer connects to this node, and so is up.
         let _ = timeout(jittered(pause, &mut random), link.redial.notified()).await;
         pause = (pause * 2).min(limits.redial_max);
     }
 }
 
-/// Between a half and the whole of it, so that those who lost the same peer do not all come back at once.
+/// Between a half and the whole pause, so that nodes that lost the same peer do not all dial at once.
 fn jittered(pause: Duration, random: &mut Random) -> Duration {
     pause.mul_f64(0.5 + random.unit() / 2.0)
 }

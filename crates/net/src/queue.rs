@@ -1,4 +1,4 @@
-//! What waits for a socket: frames, laid out so that one system call takes many.
+//! The queue of a socket: frames, laid out so that one system call writes many.
 //!
 //! ```text
 //! segments: [small small small header][large payload][header small …]   one slice of a write each
@@ -22,7 +22,8 @@ const LARGE_BYTES: usize = 4 << 10;
 /// How long a segment of small frames grows, in bytes.
 const SEGMENT_BYTES: usize = 64 << 10;
 
-/// Longest frame between nodes, in bytes: what an urgent one waits for on a connection. Larger ones cost fewer headers.
+/// Longest frame between nodes, in bytes: the most that an urgent frame waits for. Larger ones cost fewer
+/// headers.
 pub const SLICE_BYTES: usize = 256 << 10;
 
 /// Most slices in one write.
@@ -117,8 +118,8 @@ impl OutQueue {
         }
     }
 
-    /// Adds what is for a node, in frames of at most [`SLICE_BYTES`]. Where it is to be passed on, the last of them says to
-    /// which worker.
+    /// Adds a message for a node, in frames of at most [`SLICE_BYTES`]. If it is to be passed on, the last of
+    /// them names the worker.
     pub fn push_sliced(&mut self, receiver: Option<WorkerId>, mut payload: Bytes) {
         while payload.len() > SLICE_BYTES {
             self.push(FrameKind::Part, payload.split_to(SLICE_BYTES));
@@ -127,7 +128,7 @@ impl OutQueue {
         self.push_with(receiver.map_or(header, |it| header.passed_to(it)), payload);
     }
 
-    /// Adds a frame that goes ahead of all others, behind those that were urgent before.
+    /// Adds a frame ahead of all others, after earlier urgent ones.
     pub fn push_urgent(&mut self, payload: &[u8]) {
         self.seal(true);
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + payload.len());
@@ -160,7 +161,7 @@ impl OutQueue {
         self.sealed.push_back(Segment { bytes, frames, ends_frame, is_urgent: false });
     }
 
-    /// What comes next, as slices for one write. Says how many there are.
+    /// The next bytes, as slices for one write. Returns the number of slices.
     pub fn slices<'a>(&'a mut self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         self.seal(true);
         let mut count = 0;
@@ -171,12 +172,12 @@ impl OutQueue {
         count
     }
 
-    /// So many bytes were taken.
+    /// So many bytes were written.
     ///
     /// # Panics
-    /// If that is more than there were.
+    /// If there were fewer.
     pub fn advance(&mut self, mut taken: usize) {
-        self.bytes = self.bytes.checked_sub(taken).expect("a socket takes what there is");
+        self.bytes = self.bytes.checked_sub(taken).expect("a socket writes no more than there is");
         while taken > 0 {
             let front = self.sealed.front_mut().expect("bytes are in segments");
             if front.bytes.len() > taken {

@@ -1,4 +1,4 @@
-//! Why connections were closed and frames dropped: nothing ends without a reason that is counted.
+//! Why connections were closed and frames dropped. Every end and every loss has a reason, which is counted.
 
 /// An enum of reasons with their names, as logs and metrics say them.
 macro_rules! reasons {
@@ -21,7 +21,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason of this number, as it is told to the other end.
+            /// The reason of this number, which the other end receives.
             pub fn from_code(code: u8) -> Option<$name> {
                 $name::ALL.get(usize::from(code)).copied()
             }
@@ -41,23 +41,24 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a connection ended, or never began. New ones go to the end: their numbers are told to others.
+    /// Why a connection ended, or was not established. New reasons go to the end: their numbers are sent to
+    /// other nodes.
     CloseReason {
         /// The other end closed it, between frames.
         Left = "left",
-        /// The other end reset it, or fell silent and the kernel gave up on it.
+        /// The other end reset it, or the kernel's timeout has passed without an answer.
         Vanished = "vanished",
         /// It ended in the middle of a frame.
         Truncated = "truncated",
-        /// What came is no frame, or no message of the handshake.
+        /// Malformed bytes: no frame, or no message of the handshake.
         Malformed = "malformed",
-        /// A frame was announced that is longer than allowed.
+        /// A header announced a longer frame than allowed.
         TooLong = "too_long",
-        /// A frame of a kind that has no place here.
+        /// A frame of a kind that is not legal at this point.
         Unexpected = "unexpected",
         /// The handshake took too long.
         SlowHandshake = "slow_handshake",
-        /// The first bytes are not ours: some other protocol.
+        /// The first bytes are those of another protocol.
         WrongMagic = "wrong_magic",
         /// Another version of frames and of the handshake.
         WrongVersion = "wrong_version",
@@ -71,31 +72,31 @@ reasons! {
         WrongNode = "wrong_node",
         /// A node that is not a peer.
         UnknownNode = "unknown_node",
-        /// A worker that there is not, or not for this one.
+        /// The worker does not exist, or another one was wanted.
         WrongWorker = "wrong_worker",
-        /// A proof without the secret: a stranger, a replay, or a reflection.
+        /// A wrong proof: the other end does not know the secret, or replays or reflects a proof.
         WrongSecret = "wrong_secret",
-        /// A former process of a node that is connected in a later one.
-        StaleLife = "stale_life",
-        /// Too many strangers at the listener; this one had stood there longest.
-        Crowded = "crowded",
-        /// Too many clients.
+        /// A former process of a node of which a later one is connected.
+        FormerProcess = "former_process",
+        /// Too many unauthenticated connections; this was the oldest.
+        TooManyUnauthenticated = "too_many_unauthenticated",
+        /// The worker has as many clients as the limit allows.
         TooManyClients = "too_many_clients",
-        /// The same peer connected anew.
+        /// The same peer connected again.
         Superseded = "superseded",
-        /// A client that does not read what it asked for.
+        /// The client does not read its replies.
         FellBehind = "fell_behind",
-        /// The core asked for it.
+        /// The core closed it.
         Asked = "asked",
-        /// The other end refused us.
+        /// The other end refused.
         Refused = "refused",
-        /// There is no way to that host, or it did not answer.
+        /// The host is unreachable, or did not answer.
         Unreachable = "unreachable",
-        /// The peer is one no more, or somewhere else.
+        /// The peer was removed, or its address has changed.
         Removed = "removed",
-        /// A node or client of the same cluster by name, that was founded apart from ours.
+        /// A node or client of another cluster with the same name: one that was founded again.
         OtherFounding = "other_founding",
-        /// The handshake was made before this node knew which cluster it belongs to: it is to be made again.
+        /// The handshake was made before this node knew the identity of its cluster, and has to be repeated.
         Identified = "identified",
         /// The host refused the connection: nothing listens at this port.
         NotListening = "not_listening",
@@ -113,21 +114,21 @@ reasons! {
     DropReason {
         /// There is no connection to that peer now.
         NotConnected = "not_connected",
-        /// More is on its way to that peer than allowed.
+        /// The queue of that peer is full.
         QueueFull = "queue_full",
         /// No such peer.
         UnknownPeer = "unknown_peer",
-        /// No such client, or it left.
+        /// No such client, or it has disconnected.
         UnknownClient = "unknown_client",
         /// Longer than a frame may be.
         TooLong = "too_long",
-        /// The way to that peer, or from it, is cut.
+        /// The link to that peer, or from it, is cut.
         Cut = "cut",
-        /// It was queued or held when its connection ended.
+        /// It was queued or delayed when its connection ended.
         Lost = "lost",
-        /// Its connection was made before this node knew which cluster it belongs to.
+        /// Its connection was made before this node knew the identity of its cluster.
         Unidentified = "unidentified",
-        /// Too much waits for the other worker of this node that it is for.
+        /// The queue of the worker of this node that it is for is full.
         MailboxFull = "mailbox_full",
         /// It is for a worker that this node does not have.
         UnknownWorker = "unknown_worker",

@@ -1,8 +1,8 @@
-//! Secrets: read from files that only their owner can read, and not from words.
+//! Secrets, which are read from files that only their owner can read.
 //!
-//! A handshake that was overheard lets its hearer try secrets at leisure, as many as a machine can hash. So a secret has to
-//! have 128 bits that cannot be guessed. How many it has cannot be known from the secret alone: [`bits_max`] says how many
-//! it can have at most, by the characters it is made of, and what repeats is counted once.
+//! An eavesdropper can try secrets against a recorded handshake, as many as a machine can hash. So a secret needs 128
+//! bits that cannot be guessed. How many it has cannot be known from the secret alone: [`bits_max`] computes how many
+//! it can have at most, from the characters it consists of, counting repetitions once.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -20,10 +20,10 @@ const BITS_MIN: u32 = 8 * SECRET_BYTES_MIN as u32;
 /// Fewest different bytes. Random ones, even decimal digits, have more for certain.
 const DISTINCT_MIN: usize = 6;
 
-/// What others than the owner may do with a file, in its mode.
+/// The bits of a file's mode for others than its owner.
 const OTHERS: u32 = 0o077;
 
-/// Bytes that must not be shown.
+/// A secret, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -65,12 +65,12 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Those bytes, kept.
+    /// A secret of these bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
         Secret(bytes.into())
     }
 
-    /// No secret: what clusters have that ask clients for none.
+    /// The empty secret of clusters that ask clients for none.
     pub fn none() -> Secret {
         Secret(Vec::new())
     }
@@ -83,7 +83,7 @@ impl Secret {
         let file = || path.to_owned();
         let unreadable = |error| SecretError::Unreadable { file: file(), error };
         let mut opened = File::open(path).map_err(unreadable)?;
-        // Of the file that was opened, which the path may not name any more.
+        // The metadata of the file that was opened, which the path may not name any more.
         let metadata = opened.metadata().map_err(unreadable)?;
         let mode = metadata.permissions().mode() & 0o777;
         let mut bytes = Vec::new();

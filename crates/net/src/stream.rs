@@ -10,13 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-/// What a proof is bound to, so that it holds on one TLS session only: nothing on a plain one.
+/// The TLS session that a proof is bound to; zeros on a plain connection.
 pub(crate) type Binding = [u8; 32];
 
-/// Both ways of one connection.
+/// The byte stream of a connection.
 #[derive(Debug)]
 pub(crate) enum SocketStream {
-    /// As it is.
+    /// A plain TCP connection.
     Plain(TcpStream),
     /// A connection that is encrypted with TLS.
     Secured(Box<TlsStream<TcpStream>>),
@@ -38,8 +38,8 @@ impl SocketStream {
     }
 }
 
-/// Nothing waits to be sent with more, and an end that fell silent counts as gone after a while: the
-/// kernel asks it, so no timer here has to.
+/// Sets `TCP_NODELAY`, and the kernel's timeouts for an unresponsive other end, so that no timer is needed
+/// here.
 pub(crate) fn set_options(socket: &TcpStream, limits: &NetworkLimits) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let socket = SockRef::from(socket);

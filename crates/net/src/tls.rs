@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What could not be made of certificates and keys.
+/// Why certificates or keys cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file that is missing, or is not PEM.
@@ -26,13 +26,13 @@ pub enum TlsError {
         /// What is wrong with it.
         error: rustls::pki_types::pem::Error,
     },
-    /// They do not fit together.
+    /// Certificate and key do not match.
     #[error("certificates: {0}")]
     Refused(#[from] rustls::Error),
     /// The authorities cannot be used to verify a certificate.
     #[error("authorities: {0}")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
-    /// Not a name.
+    /// The name is invalid.
     #[error("{0} is not a name that a certificate can say")]
     Name(String),
 }
@@ -46,14 +46,14 @@ pub struct Certificate {
     pub key: PrivateKeyDer<'static>,
 }
 
-/// What a client trusts.
+/// The authorities that a client trusts.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// What a node shows, and which authorities it trusts.
+/// The certificate of a node, and the authorities that it trusts.
 #[derive(Clone)]
 pub struct NodeTls {
     dialing: ClientTls,

@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The system's clock is looked at so often, if anything happens at all. An error bound of the kernel's grows by 125 µs
-/// meanwhile, at 500 ppm, and ours by as much.
+/// The interval between two readings of the system's clock, if anything happens at all. The kernel's error
+/// bound grows by 125 µs in that time, at 500 ppm, and so does ours.
 const OBSERVE_EVERY: Duration = Duration::from_millis(250);
 
 /// Reads the system's clock.
@@ -43,7 +43,7 @@ impl NodeTransactionClock {
 
     /// The times of an event that is taken at `now`, and whose frame arrived at `arrived`, by the clock of the loops.
     pub fn times(&self, now: Time, arrived: Time) -> EventTimes {
-        // What a thread leaves that panicked is whole: a clock, as it was before or after a reading.
+        // The clock is consistent after a panic: as it was before or after a reading.
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let FollowedClock { local, read_system, transaction, observed } = &mut *followed;
         if now - *observed >= OBSERVE_EVERY {

@@ -127,10 +127,10 @@ impl<E: Engine> Bench<E> {
         self.queue.push_back((0, WorkerEvent::Nudged));
         let warm = Instant::now() + Duration::from_millis(500);
         self.run_while(|| Instant::now() < warm);
-        let (before, spent) = (self.workers[0].engine().counters(), self.spent.clone());
+        let (before, spent) = (self.workers[0].engine().counters().runtime, self.spent.clone());
         let end = Instant::now() + Duration::from_secs(seconds);
         self.run_while(|| Instant::now() < end);
-        let after = self.workers[0].engine().counters();
+        let after = self.workers[0].engine().counters().runtime;
         let done = (after.committed - before.committed) as f64;
         let rate = |at: usize| done / (self.spent[at] - spent[at]).as_secs_f64();
         println!(

@@ -14,6 +14,7 @@ mod events;
 mod hosted_stream;
 mod membership;
 mod streams;
+mod tables;
 #[cfg(test)]
 mod wire;
 mod worker;

@@ -19,15 +19,19 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::HostedStream;
 use super::membership::{KnownConfiguration, Membership};
+use super::tables::{self, TableClients};
 use shoal_cluster::manager::{
-    Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent,
-    ManagerRequest, ToNode,
+    Ask, Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent,
+    ManagerRequest, TableChange, ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
+use shoal_engine::client::{ClientId, ClientRequest, RequestFromClient};
 use shoal_engine::engine::Setup;
 use shoal_log::{LogLength, MemoryStorage, Stream};
-use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{
+    Epoch, Error, EventTimes, NodeId, Rejected, ShardId, TableId, Time, WorkerId, WorkerPlace,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -62,6 +66,8 @@ pub struct Worker<E: Engine> {
     pub(super) engine: E,
     pub(super) membership: Arc<Membership>,
     manager_client: Option<ManagerClient>,
+    /// Clients that wait for a change of tables.
+    table_clients: TableClients,
     /// The configuration, as far as this worker has followed it.
     pub(super) known: Option<KnownConfiguration>,
     /// The version of that.
@@ -117,6 +123,7 @@ impl<E: Engine> Worker<E> {
             engine: E::new(worker, shared, seed),
             membership,
             manager_client,
+            table_clients: TableClients::default(),
             known: None,
             known_version: 0,
             exceeds: None,
@@ -196,6 +203,7 @@ impl<E: Engine> Worker<E> {
             ("entries that streams keep", entries.sum::<u64>() as usize),
             ("what the member is to hear", self.membership.pending()),
             ("what the engine is to hear", self.news.len()),
+            ("clients that wait for a change of tables", self.table_clients.len()),
         ];
         let manager_client = self.manager_client.iter().flat_map(ManagerClient::sizes);
         self.engine.sizes().into_iter().chain(own).chain(manager_client).collect()
@@ -262,6 +270,10 @@ impl<E: Engine> Worker<E> {
             } => {
                 self.stream_message(now, from, shard, incarnation, message, effects);
             }
+            WorkerEvent::Client(RequestFromClient {
+                from,
+                request: ClientRequest::ChangeTable { ask, change },
+            }) => self.change_table(now, from, (ask, change), effects),
             WorkerEvent::Client(request) => {
                 self.engine_step(now, shoal_engine::EngineEvent::Client(request), effects);
             }
@@ -333,6 +345,9 @@ impl<E: Engine> Worker<E> {
                     self.nudge_others(effects);
                 }
                 ManagerClientEffect::Final { ends } => finals.push(ends),
+                ManagerClientEffect::TableChanged { ask, result } => {
+                    self.table_changed(ask, result, effects);
+                }
                 ManagerClientEffect::Superseded => effects.effects.push(WorkerEffect::Superseded),
                 ManagerClientEffect::Timer { at } => self.timer.manager_client = Some(at),
             }
@@ -353,6 +368,39 @@ impl<E: Engine> Worker<E> {
         self.pass_news(now, effects);
         for ends in finals {
             self.engine_step(now, shoal_engine::EngineEvent::Settled { ends }, effects);
+        }
+    }
+
+    /// A client asks for a change of tables, now or once more.
+    fn change_table(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        (ask, change): (Ask, TableChange),
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        if self.membership.is_fixed() {
+            return tables::answer(client, ask, Err(Rejected::TablesFixed.into()), effects);
+        }
+        if self.manager_client.is_none() {
+            let error = Rejected::OtherWorker { worker: HOST };
+            return tables::answer(client, ask, Err(error.into()), effects);
+        }
+        if self.table_clients.add(ask, client) {
+            let event = ManagerClientEvent::ChangeTable { ask, change };
+            self.manager_client_step(now, event, effects);
+        }
+    }
+
+    /// The managers have answered.
+    fn table_changed(
+        &mut self,
+        ask: Ask,
+        result: Result<TableId, Rejected>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        if let Some(client) = self.table_clients.take(ask) {
+            tables::answer(client, ask, result.map_err(Error::from), effects);
         }
     }
 

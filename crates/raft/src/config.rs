@@ -1,6 +1,6 @@
 //! The types with which the library is used, and its timeouts.
 
-use crate::member::LogMember;
+use crate::member::{LogMember, Number};
 use bytes::Bytes;
 use openraft::{LeaderId, SnapshotPolicy};
 use shoal_cluster::manager::{Command, Term};
@@ -18,8 +18,6 @@ openraft::declare_raft_types!(
         SnapshotData = Bytes,
 );
 
-/// The library's number of a replica: see [`LogMember`].
-pub type Number = u64;
 /// An entry of the log.
 pub type Entry = openraft::Entry<Types>;
 /// The index of an entry, and the leader that made it.

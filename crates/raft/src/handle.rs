@@ -1,9 +1,10 @@
 //! A handle of a replica, for the server's sockets and for operators' commands.
 
 use crate::code::{self, RaftRequest, RaftResponse};
-use crate::config::{self, Number, Raft};
-use crate::member::{LogMember, LogMembers};
-use crate::replica::{CounterCells, RaftCounters, Stopped};
+use crate::config::{self, Raft};
+use crate::counters::{CounterCells, RaftCounters};
+use crate::member::{LogMember, LogMembers, Number};
+use crate::stopped::Stopped;
 use crate::store::Committed;
 use bytes::Bytes;
 use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};

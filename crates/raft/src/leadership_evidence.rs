@@ -15,7 +15,8 @@
 //! machine is suspended. A clock that stops meanwhile would make an old acknowledgement look recent, and the
 //! leader certain of a time at which another one led.
 
-use crate::config::{Membership, Number, Vote};
+use crate::config::{Membership, Vote};
+use crate::member::Number;
 use openraft::LeaderId;
 use shoal_types::Time;
 use std::collections::{BTreeMap, BTreeSet};

@@ -32,29 +32,33 @@
 //! If a majority of the members is lost for good, another log [begins](begin_with) with the newest state that
 //! was recovered.
 //!
-//! Read in this order: `member.rs`, `replica.rs` with `leadership_evidence.rs`, `handle.rs`; `recovered.rs`;
-//! `config.rs`, `store.rs` with `storage/`, `network.rs`; `code/`.
+//! Read in this order: `member.rs`, `replica.rs` with `leadership_evidence.rs`, `handle.rs`, `stopped.rs`, `counters.rs`;
+//! `recovered.rs`; `config.rs`, `store.rs` with `storage/`, `network.rs`; `code/`.
 //!
 //! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
 
 mod code;
 mod config;
+mod counters;
 mod handle;
 mod leadership_evidence;
 mod member;
 mod network;
 mod recovered;
 mod replica;
+mod stopped;
 mod storage;
 mod store;
 
 pub use config::RaftOptions;
+pub use counters::RaftCounters;
 pub use handle::{ChangeError, RaftHandle, RaftStatus, RequestRefusal};
 pub use member::{LogMember, LogMembers, Volume};
 pub use network::{Transport, Unreachable};
 pub use recovered::begin_with;
-pub use replica::{RaftCounters, RaftReplica, Stopped, start};
+pub use replica::{RaftReplica, start};
 pub use shoal_types::wire::Malformed;
+pub use stopped::Stopped;
 pub use storage::{Cell, DiskStorage, InMemoryDisk, RaftStorage};
 
 /// Longest command, in bytes; longer ones are not proposed. Only the splits of tables make commands long.

@@ -1,10 +1,12 @@
 //! The members of the log: volumes, not nodes.
 
-use crate::config::Number;
 use shoal_types::NodeId;
 use shoal_types::wire::{Coded, Short};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// The library's number of a replica: see [`LogMember`].
+pub type Number = u64;
 
 /// What one replica keeps of the log, from when it is made until it is lost. Drawn by chance when it is made; only
 /// for equality.
@@ -17,8 +19,8 @@ impl fmt::Display for Volume {
     }
 }
 
-/// One volume on its node. A node that lost its volume forgot which candidate it voted for and what it had accepted; with another one
-/// it is another member, and nothing that the former had promised is asked of it.
+/// One volume on its node. A node that lost its volume does not know its votes and what it had accepted; with
+/// another volume it is another member, which has promised nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct LogMember {
     /// The node that has the volume.
@@ -44,7 +46,7 @@ impl LogMember {
     }
 }
 
-/// Who the members are, as the log says at one place.
+/// The members, by the log at one index.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct LogMembers {
     /// Increases with every list; 0 if there was no list yet.

@@ -1,10 +1,10 @@
 //! The network to other replicas: the transport that the caller implements, and its adapter for the library.
 
 use crate::code::{self, RaftRequest, RaftResponse};
-use crate::config::{Number, Types, Vote};
+use crate::config::{Types, Vote};
+use crate::counters::CounterCells;
 use crate::leadership_evidence::LeadershipEvidence;
-use crate::member::LogMember;
-use crate::replica::CounterCells;
+use crate::member::{LogMember, Number};
 use crate::store::MachineSnapshot;
 use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX, SNAPSHOT_BYTES_MAX};
 use bytes::Bytes;

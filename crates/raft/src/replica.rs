@@ -1,10 +1,12 @@
 //! One replica of the log: its start, and the side that the manager's owner holds.
 
-use crate::config::{self, Entry, Number, Raft, RaftOptions};
+use crate::config::{self, Entry, Raft, RaftOptions};
+use crate::counters::CounterCells;
 use crate::handle::RaftHandle;
 use crate::leadership_evidence::LeadershipEvidence;
-use crate::member::{LogMember, Volume};
+use crate::member::{LogMember, Number, Volume};
 use crate::network::{ReplicaNetwork, Transport};
+use crate::stopped::Stopped;
 use crate::storage::RaftStorage;
 use crate::store::{self, Committed, CommittedMachine, LogStore};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
@@ -14,58 +16,8 @@ use shoal_types::{NodeId, Time, wire};
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use thiserror::Error;
+use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, watch};
-
-/// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the manager's log has stopped on {node}: {reason}")]
-pub struct Stopped {
-    /// The node that hosts the replica.
-    pub node: NodeId,
-    /// The failure of storage, or the error of the library, in words.
-    pub reason: String,
-}
-
-impl Stopped {
-    pub(crate) fn new(node: NodeId, reason: &dyn Display) -> Stopped {
-        Stopped { node, reason: reason.to_string() }
-    }
-}
-
-/// What a replica has dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RaftCounters {
-    /// Requests and answers that no correct replica sends.
-    pub malformed: u64,
-    /// Requests for another replica, or for another volume of this node.
-    pub misdirected: u64,
-    /// Proposals that were too long, or too many at once.
-    pub proposals_dropped: u64,
-    /// Snapshots that were too long to be sent to a replica that needs one.
-    pub snapshots_too_long: u64,
-}
-
-/// The same, while it is counted.
-#[derive(Debug, Default)]
-pub struct CounterCells {
-    pub malformed: AtomicU64,
-    pub misdirected: AtomicU64,
-    pub proposals_dropped: AtomicU64,
-    pub snapshots_too_long: AtomicU64,
-}
-
-impl CounterCells {
-    pub fn counters(&self) -> RaftCounters {
-        RaftCounters {
-            malformed: self.malformed.load(Ordering::Relaxed),
-            misdirected: self.misdirected.load(Ordering::Relaxed),
-            proposals_dropped: self.proposals_dropped.load(Ordering::Relaxed),
-            snapshots_too_long: self.snapshots_too_long.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// The replica's side for the owner of a `Manager<Mailbox>`.
 ///
@@ -73,18 +25,19 @@ impl CounterCells {
 /// manager, and at news, it calls [`exchange`](RaftReplica::exchange); if there was something, it steps the
 /// manager with `Event::Log`.
 ///
-/// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
+/// Invariant: the delivered commands, after those that the machine had applied that was delivered first, are
+/// a prefix of the committed ones.
 #[derive(Debug)]
 pub struct RaftReplica {
     node: NodeId,
     store: LogStore,
     /// Those of the manager's machine.
     options: manager::ManagerOptions,
-    /// The first entry that was not told yet.
+    /// The first entry that was not delivered yet.
     next: u64,
-    /// The leader that made the last entry that was told.
+    /// The leader that made the last entry that was delivered.
     told: Option<LeaderId<Number>>,
-    /// What was said last of its leading.
+    /// The term in which it leads, as it was delivered last.
     term: Option<Term>,
     /// How many acknowledgements of others that takes into account.
     acknowledged: u64,
@@ -193,8 +146,8 @@ async fn begin_here(
     Ok((replica, handle))
 }
 
-/// Brings proposals into the library, until the replica or the library is gone. What comes to one
-/// that does not lead gets lost there.
+/// Passes proposals to the library, until the replica or the library has ended. A proposal of a replica that
+/// does not lead is lost there.
 async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc<CounterCells>) {
     let metrics = raft.metrics();
     while let Some(want) = wants.recv().await {
@@ -219,9 +172,10 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc
 }
 
 impl RaftReplica {
-    /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
-    /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
-    /// there is `news` until it is told. `now` is the manager's clock, read just before.
+    /// Takes the proposals, and delivers what is committed, the leader, and since when that is certain.
+    /// Returns whether there is news for the manager. Reads the storage, and waits for nothing else. Long
+    /// logs are delivered in several calls, and there is `news` until all is delivered. `now` is the
+    /// manager's clock, read just before.
     ///
     /// # Errors
     /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
@@ -238,7 +192,7 @@ impl RaftReplica {
     /// called again at any time.
     pub async fn news(&mut self) {
         while !self.has_news() {
-            // An error says that it is gone, which is news.
+            // An error means that the library has ended, which is news.
             let _ = tokio::select! {
                 changed = self.committed.changed() => changed,
                 changed = self.metrics.changed() => changed,
@@ -331,8 +285,8 @@ impl RaftReplica {
         self.committed.borrow().last.map_or(0, |last| last.index + 1)
     }
 
-    /// The term in which this replica leads, once an entry of that was told: then all that former
-    /// leaders committed was told before.
+    /// The term in which this replica leads, once an entry of that was delivered: then all that former
+    /// leaders committed was delivered before.
     fn leads(&self) -> Option<Term> {
         let metrics = self.metrics.borrow();
         let leader = metrics.vote.leader_id;
@@ -351,7 +305,7 @@ impl RaftReplica {
             || self.is_gone()
     }
 
-    /// Whether the library has ended, maybe without a word: nothing else changes what is watched.
+    /// Whether the library has ended, maybe without an error: nothing else changes the watched values.
     fn is_gone(&self) -> bool {
         self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
     }

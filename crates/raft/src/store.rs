@@ -4,9 +4,9 @@
 //! [`RaftReplica`](crate::RaftReplica). Where the log begins with a snapshot, the replica reads that first.
 
 use crate::code::{self, Foreign};
-use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
+use crate::config::{Entry, LogId, StorageError, Types, Vote};
 use crate::leadership_evidence::LeadershipEvidence;
-use crate::member::{LogMembers, Volume};
+use crate::member::{LogMembers, Number, Volume};
 use crate::storage::{Cell, RaftStorage};
 use bytes::Bytes;
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};

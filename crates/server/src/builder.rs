@@ -1,4 +1,4 @@
-//! A node with procedures of its user's own: what `shoal serve` runs, in a program of the user's.
+//! A node with procedures of its user's own: the equivalent of `shoal serve` in a program of the user.
 
 use crate::config::{ConfigError, NodeConfig};
 use crate::server::{Server, ServerStartError};
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A node that is yet to start: its configuration, and what its clients will call by name.
+/// A node that is not started yet: its configuration, and the procedures that clients call by name.
 ///
 /// ```no_run
 /// use shoal_server::ServerBuilder;
@@ -40,7 +40,7 @@ impl ServerBuilder {
     /// A node of the configuration in this file, which `shoal serve --config` reads as well.
     ///
     /// # Errors
-    /// What is wrong, in which file and with which key, and what to do.
+    /// The configuration is invalid; the error names the file, the key, and what to do.
     pub fn from_file(path: impl AsRef<Path>) -> Result<ServerBuilder, ConfigError> {
         Ok(ServerBuilder::new(NodeConfig::read(path.as_ref())?))
     }
@@ -59,7 +59,8 @@ impl ServerBuilder {
         ServerBuilder { procedures: self.procedures.with(name, procedure), ..self }
     }
 
-    /// Listens there, and not where the topology says: for those who let the system choose a port.
+    /// Listens at this socket instead of the address in the topology: for callers that let the system choose
+    /// a port.
     #[must_use]
     pub fn listener(self, listener: TcpListener) -> ServerBuilder {
         ServerBuilder { listener: Some(listener), ..self }
@@ -68,7 +69,7 @@ impl ServerBuilder {
     /// Starts the node. It runs until it is [stopped](Server::stop), for which [`Server::join`] waits.
     ///
     /// # Errors
-    /// If an address, a thread or a file is not to be had.
+    /// If an address, a thread or a file is not available.
     pub fn start(self) -> Result<Server, ServerStartError> {
         Server::start(&self.config, Arc::new(self.procedures), self.listener)
     }

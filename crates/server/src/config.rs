@@ -1,14 +1,14 @@
-//! What a node is told, and the file in which it stands.
+//! A node's configuration, and its file.
 //!
 //! ```toml
 //! cluster = "bank"                    # its name: others are refused
 //! node = "s0v0"                       # which of the topology's nodes this is
 //! topology = "topology.toml"          # the same on every node; paths begin where this file is
 //! managers = ["s0v0", "s1v0", "s2v0"] # the nodes that have managers at first: 1, 3 or 5, the same on every node
-//! data = "data"                       # a folder: for a manager's log, and for which cluster the node belongs to
+//! data = "data"                       # a folder: for a manager's log, and for the identity of the cluster
 //! secret = "secret"                   # a file that only its owner can read, of 16 random bytes or more
 //!
-//! client_secret = "client-secret"     # may be left out: then every client is let in
+//! client_secret = "client-secret"     # may be left out: then every client is admitted
 //! engine = "mako"                     # or "two-phase-commit"
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
@@ -43,10 +43,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What takes longer is slow, if the file does not say otherwise: more than any distance takes.
+/// Transactions that take longer are slow, if the file has no `slow_ms`: longer than any distance takes.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
-/// What a node is told. Start from [`NodeConfig::new`].
+/// A node's configuration. Start from [`NodeConfig::new`].
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
     /// The cluster's name.
@@ -55,26 +55,27 @@ pub struct NodeConfig {
     pub node: NodeId,
     /// Nodes with their addresses, shards, tables. The same on every node.
     pub topology: Arc<Topology>,
-    /// The nodes that have managers when the cluster begins: 1, 3 or 5, the same on every node. Later it is where a
-    /// node begins to look for them. None: leaders never change, and nothing survives the failure of one.
+    /// The nodes that have managers when the cluster is founded: 1, 3 or 5, the same on every node. Later it
+    /// is where a node begins to look for managers. None: leaders never change, and no failure of a leader is
+    /// survived.
     pub managers: Vec<NodeId>,
-    /// The folder for a manager's log, and for who the managers are. `None`: in memory, for a process after which no
-    /// other comes.
+    /// The folder for a manager's log, and for the list of managers. `None`: in memory, for a node that runs
+    /// once.
     pub data: Option<PathBuf>,
-    /// What only nodes of the cluster know.
+    /// The secret of the nodes.
     pub secret: Secret,
-    /// What clients have to know.
+    /// The secret that clients have to know.
     pub client_secret: Secret,
     /// TLS, if it is on.
     pub tls: Option<NodeTls>,
-    /// How far datacenters are from each other where the topology says nothing of it.
+    /// The distance between datacenters that the topology does not give.
     pub distance: Distance,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
     /// The commit protocol.
     pub protocol: Protocol,
-    /// How that behaves if it is Mako: for experiments, and so not in the file. What its limits say of memory and of
-    /// slow transactions does not count.
+    /// Its options if it is Mako: for experiments, and so not in the file. Its limits on memory and slow
+    /// transactions are ignored.
     pub mako: shoal_mako::MakoOptions,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
@@ -82,9 +83,9 @@ pub struct NodeConfig {
     pub slow_after: Option<Duration>,
     /// Bytes of keys, versions and index that each of its copies of shards may hold.
     pub memory_bytes_max: usize,
-    /// Bytes that it takes from the system for each of them at the start, so that no transaction waits for that.
+    /// Bytes that it takes from the system for each copy at the start, so that no transaction waits for that.
     pub memory_bytes_reserved: usize,
-    /// Where it answers questions about its health, and for its metrics. It asks for no secret.
+    /// The address at which it serves its health and its metrics. It asks for no secret.
     pub http: Option<SocketAddr>,
 }
 
@@ -99,7 +100,7 @@ pub enum ConfigError {
         /// The error that was met.
         error: io::Error,
     },
-    /// The file is not what it should be.
+    /// The file is malformed.
     #[error("{path}: {what}")]
     Form {
         /// The path of the file.
@@ -118,7 +119,7 @@ pub enum ConfigError {
     /// A key cannot have this value.
     #[error("{}: `{key}` {wrong}", .path.display())]
     Key {
-        /// The file; for a configuration that is made without one, what it is called in words.
+        /// The file; for a configuration that is made without one, a description of it.
         path: PathBuf,
         /// The key of the configuration that is wrong.
         key: &'static str,
@@ -127,7 +128,7 @@ pub enum ConfigError {
     },
 }
 
-/// What is wrong with the value of a key: to be read after its name.
+/// What is wrong with the value of a key: follows the name of the key in a sentence.
 #[derive(Debug, Error)]
 pub enum ValueError {
     /// It names a file that cannot be read.
@@ -141,29 +142,29 @@ pub enum ValueError {
     /// It names a node that is not in the topology.
     #[error("names '{name}', which is no node of the topology; its nodes are {known}")]
     UnknownNode {
-        /// The name that the topology does not know.
+        /// The name that is not in the topology.
         name: String,
-        /// Those there are, or the first of them.
+        /// The nodes of the topology, or the first of them.
         known: String,
     },
     /// It names a topology in which others cannot reach a node.
     #[error("names one in which '{0}' has no address; give it one, `address = \"HOST:PORT\"`")]
     NoAddress(String),
-    /// A number of managers that cannot be.
+    /// The number of managers is invalid.
     #[error("names {0} nodes; name 1, 3 or 5 of them")]
     Managers(usize),
     /// A manager is named twice.
     #[error("names '{0}' twice; each node has one manager")]
     Twice(String),
-    /// More than there may be.
+    /// More memory is reserved than allowed.
     #[error("takes {reserved} MB of the {max} that memory_mb allows; take as much or less")]
     Reserved {
-        /// What is to be taken at the start.
+        /// The reserved memory.
         reserved: usize,
-        /// What may be taken at all.
+        /// The allowed memory.
         max: usize,
     },
-    /// It names a file that cannot be taken for a secret.
+    /// It names a file that cannot be used as a secret.
     #[error("{0}")]
     Secret(#[from] SecretError),
     /// It names a folder that cannot be read.
@@ -179,24 +180,24 @@ pub enum ValueError {
     /// Neither a delay nor a jitter.
     #[error("is {0:?}; write milliseconds from 0 to {DISTANCE_MS_MAX}")]
     Distance(f64),
-    /// A name that clusters cannot have.
+    /// The name of the cluster is empty or too long.
     #[error("has {0} bytes; write 1 to {CLUSTER_BYTES_MAX}")]
     Name(usize),
-    /// A name that TLS does not know.
-    #[error("is '{0}', which no certificate can say; with TLS on, take a name as hosts have")]
+    /// The name cannot be in a certificate.
+    #[error("is '{0}', which no certificate can have; with TLS on, use the form of a host name")]
     TlsName(String),
-    /// A file without what it is there for.
+    /// A file without a certificate.
     #[error("names {0}, in which there is no certificate; write them there, as PEM")]
     NoCertificate(PathBuf),
-    /// Certificates and keys.
+    /// Certificates and keys cannot be used.
     #[error("does not work: {0}; put PEM files there that belong together")]
     Tls(#[from] TlsError),
 }
 
-/// Most milliseconds from one datacenter to another and back: no node is farther.
+/// Longest round trip between two datacenters, in milliseconds.
 const DISTANCE_MS_MAX: f64 = 60_000.0;
 
-/// Longest piece of a line that an error shows, in characters.
+/// Longest piece of a line in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// Most nodes that an error names.
@@ -250,7 +251,7 @@ impl NodeConfig {
     /// secret, nothing is kept on disk.
     ///
     /// # Errors
-    /// Where the parts do not fit together.
+    /// If the parts do not fit together.
     pub fn new(
         topology: &Topology,
         node: NodeId,
@@ -283,7 +284,7 @@ impl NodeConfig {
     /// Reads the file at `path`; see the module.
     ///
     /// # Errors
-    /// What is wrong, in which file and with which key, and what to do.
+    /// The configuration is invalid; the error names the file, the key, and what to do.
     pub fn read(path: &Path) -> Result<NodeConfig, ConfigError> {
         let text = fs::read_to_string(path);
         let text = text.map_err(|error| ConfigError::File { path: path.to_owned(), error })?;
@@ -329,12 +330,13 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// How far each datacenter is from each other.
+    /// The distances between datacenters.
     pub fn distances(&self) -> DistanceMatrix {
         self.topology.distances().clone().or(self.distance)
     }
 
-    /// What is legal, and may not be what the operator wants: a sentence for each, to be logged when the node starts.
+    /// Settings that are legal and may not be intended: a sentence for each, to be logged when the node
+    /// starts.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.data.is_none() && !self.managers.is_empty() {
@@ -382,7 +384,7 @@ impl NodeConfig {
     }
 }
 
-/// Does only this machine reach that address? Of names only `localhost` is known to say so.
+/// Whether only this machine can reach that address. Of host names only `localhost` is known to be local.
 fn is_loopback(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_canonical().is_loopback(),
@@ -390,12 +392,12 @@ fn is_loopback(address: &str) -> bool {
     }
 }
 
-/// So many of 2^20 bytes.
+/// So many units of 2^20 bytes.
 fn megabytes(count: u32) -> usize {
     (count as usize) << 20
 }
 
-/// Where a file stands, while what it names is read.
+/// The folder of a file, for the paths in it.
 struct FileLocation<'p> {
     path: &'p Path,
     folder: &'p Path,
@@ -481,7 +483,7 @@ impl FileLocation<'_> {
     }
 }
 
-/// What the parser minds in `text`: the line, what stands there, and what to do where it does not say so.
+/// An error of the parser in `text`: the line, its contents, and what to do if the parser does not say so.
 fn minded(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().replace('\n', ", ");
     let what = if what.starts_with("missing field") {
@@ -491,7 +493,7 @@ fn minded(text: &str, error: &toml::de::Error) -> String {
     } else {
         what
     };
-    // What is missing of all is nowhere.
+    // A missing key has no line.
     let Some(span) = error.span().filter(|span| span.start > 0) else { return what };
     let before = text.get(..span.start).unwrap_or(text);
     let begin = before.rfind('\n').map_or(0, |end| end + 1);
@@ -501,7 +503,7 @@ fn minded(text: &str, error: &toml::de::Error) -> String {
     format!("line {number}, `{excerpt}`: {what}")
 }
 
-/// The topology, and the table in which the outcomes of calls are kept.
+/// The topology with the table of the outcomes of calls.
 fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, ConfigError> {
     if topology.table(REQUESTS_TABLE).is_some() {
         return Ok(Arc::new(topology.clone()));
@@ -511,7 +513,7 @@ fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, Conf
         tables.map(|table| (table.name().to_owned(), table.partitioning().clone())).collect();
     let (name, partitioning) = requests_table(topology.shards());
     tables.push((name.to_owned(), partitioning));
-    // There may be no room for one more.
+    // There may be too many tables.
     let wrong = |error| ConfigError::Topology { path: path.to_owned(), error: Box::new(error) };
     topology.clone().with_tables(tables).map(Arc::new).map_err(wrong)
 }

@@ -9,11 +9,11 @@ use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// What the server knows of a protocol.
+/// What the server needs of a protocol.
 struct ServedEngine {
     /// Its name in files and on the command line.
     name: &'static str,
-    /// What it is, for the help of the command.
+    /// A description, for the help of the command.
     about: &'static str,
     /// An operator may accept the loss of a shard's majority.
     accepts_losses: bool,
@@ -68,7 +68,7 @@ impl Protocol {
         self.engine().name
     }
 
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub const fn about(self) -> &'static str {
         self.engine().about
     }
@@ -85,11 +85,11 @@ impl Protocol {
 }
 
 impl Server {
-    /// Starts the node of this configuration, which clients can ask for these procedures. It listens where
-    /// the topology says; or at `listener`, for those who let the system choose a port.
+    /// Starts the node of this configuration, with these procedures. It listens at the address in the
+    /// topology, or at `listener`, for callers that let the system choose a port.
     ///
     /// # Errors
-    /// If an address, a thread or a file is not to be had, or the configuration makes no sense.
+    /// If an address, a thread or a file is not available, or the configuration is invalid.
     pub fn start(
         config: &NodeConfig,
         procedures: Arc<Procedures>,

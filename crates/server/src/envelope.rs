@@ -1,4 +1,4 @@
-//! What a frame from node to node says.
+//! The frames between nodes.
 
 use bytes::Bytes;
 use shoal_cluster::manager::{ToManager, ToNode};
@@ -6,55 +6,57 @@ use shoal_node::WorkerMessage;
 use shoal_raft::{LogMembers, Volume};
 use shoal_types::wire::Coded;
 
-/// The content of a frame between workers. Everything but what workers say to each other goes between the first workers of
-/// two nodes.
+/// A frame between workers. All but messages of engines and streams go between the first workers of two
+/// nodes.
 #[derive(Debug, Clone, Coded)]
 pub(crate) enum Envelope<M> {
     /// From worker to worker.
     #[coded(tag = 0)]
     Worker(WorkerMessage<M>),
-    /// From a node's member of the cluster to a manager.
+    /// From a node to a manager.
     #[coded(tag = 1)]
     ToManager {
-        /// Which list of managers the node has. Who has a later one answers with that.
+        /// The version of the list of managers that the node has. A receiver with a later one answers with
+        /// that.
         #[coded(short)]
         version: u64,
         /// What it says.
         message: ToManager,
     },
-    /// From a manager to a node's member.
+    /// From a manager to a node.
     #[coded(tag = 2)]
     ToNode(ToNode),
-    /// From manager inbox to manager inbox: a question.
+    /// From manager inbox to manager inbox: a request.
     #[coded(tag = 3)]
     Ask {
-        /// Counts what the sender has asked in this process.
+        /// Counts the requests of the sender's process.
         #[coded(short)]
         number: u64,
-        /// The request to the other inbox.
+        /// The request.
         question: RpcRequest,
     },
-    /// From manager inbox to manager inbox: the answer.
+    /// From manager inbox to manager inbox: the reply.
     #[coded(tag = 4)]
     Answer {
-        /// The number by which the sender recognises the answer.
+        /// The number of the request.
         #[coded(short)]
         number: u64,
-        /// What was answered.
+        /// The reply.
         answer: RpcReply,
     },
-    /// From manager inbox to manager inbox: who the managers are, as far as the sender knows. Who knows more answers with that.
+    /// From manager inbox to manager inbox: the list of managers that the sender has. A receiver with a later
+    /// one answers with that.
     #[coded(tag = 5)]
     Members(LogMembers),
 }
 
-/// What one manager inbox asks another.
+/// A request of one manager inbox to another.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(crate) enum RpcRequest {
-    /// The log of a manager asks that of another one.
+    /// A request of the log of a manager to that of another.
     #[coded(tag = 0)]
     Log(Bytes),
-    /// Host a manager, with an empty log unless there is one, and say which. Harmless if repeated.
+    /// Host a manager, with an empty log unless there is one, and return its volume. Harmless if repeated.
     #[coded(tag = 1)]
     Host {
         /// Only if the log outlives the process.
@@ -62,7 +64,7 @@ pub(crate) enum RpcRequest {
     },
 }
 
-/// What it is answered.
+/// The reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(crate) enum RpcReply {
     /// The answer to `Log`.
@@ -74,7 +76,7 @@ pub(crate) enum RpcReply {
     /// To `Host`: it would be in memory.
     #[coded(tag = 2)]
     InMemory,
-    /// To `Host`: there cannot be one, for this reason.
+    /// To `Host`: the node cannot host one, for this reason.
     #[coded(tag = 3)]
     CannotHost(String),
 }
@@ -82,9 +84,9 @@ pub(crate) enum RpcReply {
 /// The log of a manager that a node hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub(crate) struct Hosting {
-    /// Which volume it is.
+    /// The volume that the log belongs to.
     pub(crate) volume: Volume,
-    /// It was never told anything, and its node has never heard of a cluster.
+    /// Whether the log is empty and the node knows of no cluster.
     pub(crate) is_new: bool,
 }
 

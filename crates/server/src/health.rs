@@ -1,9 +1,9 @@
-//! Whether a node has what it needs to serve.
+//! Whether a node is able to serve.
 
 use crate::status::NodeStatus;
 
-/// What is wrong with a node whose workers say this of themselves, if something is. `None` in the place of a
-/// worker that says nothing.
+/// The first problem of a node with these statuses of its workers, if there is one. `None` in the place of a
+/// worker that does not answer.
 pub(crate) fn trouble(workers: &[Option<NodeStatus>]) -> Option<String> {
     workers.iter().enumerate().find_map(|(worker, status)| match status {
         None => Some(format!("worker {worker} does not answer")),

@@ -5,14 +5,15 @@
 //!
 //! What always holds:
 //!
-//! - It has a thread of its own. Workers are asked by command, at most once in [`FRESH`], however many ask, and how
-//!   often, and are waited for no longer than [`PATIENCE`].
-//! - It never keeps more than [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes, each for no
-//!   longer than [`CONNECTION_MAX`]. More connections wait in the queue of the system.
+//! - It has a thread of its own. It queries workers by command, at most once in [`FRESH`], however many requests there
+//!   are, and waits for them no longer than [`PATIENCE`].
+//! - It serves at most [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes at a time, each for no longer than
+//!   [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
 use crate::status::NodeStatus;
 use crate::worker_command::WorkerCommand;
 use crate::{health, metrics};
+use shoal_engine::declarations::Declarations;
 use shoal_net::Handle;
 use shoal_types::WorkerId;
 use std::io;
@@ -31,19 +32,19 @@ const CONNECTIONS_MAX: usize = 16;
 /// The head of a request: its line and its fields.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// A connection is over after this.
+/// Longest duration of a connection.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
 
-/// A worker that has not said how it is after so long has more to do than it can.
+/// Longest wait for the status of a worker; one that takes longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What workers have said is told again for so long.
+/// How long the statuses of workers are cached.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// When the system has no more connections, it is asked again after this.
+/// The pause after the system had no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 
-// A client is told that a worker is silent, and not cut off.
+// A client receives an answer although a worker does not reply.
 const _: () = assert!(PATIENCE.as_millis() < CONNECTION_MAX.as_millis());
 
 /// The service, while it runs. It ends when this is dropped, or joined.
@@ -55,31 +56,36 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts it for a node of so many workers.
+    /// Starts the service of a node with so many workers.
     ///
     /// # Errors
-    /// If the system has no thread or no sockets for it.
+    /// If the system has no thread or socket for it.
     pub(crate) fn start(
         name: String,
         listener: TcpListener,
         worker_hosts: Handle<WorkerCommand>,
         workers: u32,
+        declarations: Declarations,
     ) -> io::Result<Http> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ends, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let manager_inbox =
-                Arc::new(WorkerQueries { worker_hosts, workers, last: Mutex::default() });
+            let queries = Arc::new(WorkerQueries {
+                worker_hosts,
+                workers,
+                declarations,
+                last: Mutex::default(),
+            });
             runtime.block_on(async {
                 tokio::select! {
-                    result = serve(listener, manager_inbox) => {
+                    result = serve(listener, queries) => {
                         if let Err(error) = result {
-                            tracing::error!(%error, "no health and no metrics");
+                            tracing::error!(%error, "health and metrics are not served any more");
                         }
                     }
-                    // Its owner says nothing, and goes.
+                    // The owner drops the sender.
                     _ = ended => {}
                 }
             });
@@ -87,7 +93,7 @@ impl Http {
         Ok(Http { address, ends: Some(ends), thread })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -96,27 +102,27 @@ impl Http {
     pub(crate) fn join(mut self) {
         drop(self.ends.take());
         if self.thread.join().is_err() {
-            tracing::error!("what answers for health and metrics panicked");
+            tracing::error!("the thread for health and metrics panicked");
         }
     }
 }
 
-async fn serve(listener: TcpListener, manager_inbox: Arc<WorkerQueries>) -> io::Result<()> {
+async fn serve(listener: TcpListener, queries: Arc<WorkerQueries>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let manager_inbox = Arc::clone(&manager_inbox);
+                let queries = Arc::clone(&queries);
                 tokio::spawn(async move {
-                    // One that is late, or gone, has no use for an answer.
-                    let _ = timeout(CONNECTION_MAX, converse(stream, &manager_inbox)).await;
+                    // A client that has disconnected needs no answer.
+                    let _ = timeout(CONNECTION_MAX, converse(stream, &queries)).await;
                     drop(place);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a question for health or metrics is not heard");
+                tracing::warn!(%error, "a connection for health or metrics is not accepted");
                 sleep(PAUSE).await;
             }
         }
@@ -124,14 +130,14 @@ async fn serve(listener: TcpListener, manager_inbox: Arc<WorkerQueries>) -> io::
 }
 
 /// One request and its answer.
-async fn converse(mut stream: TcpStream, manager_inbox: &WorkerQueries) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, queries: &WorkerQueries) -> io::Result<()> {
     let answer = match read_head(&mut stream).await? {
-        Some(head) => manager_inbox.answer(&head).await,
+        Some(head) => queries.answer(&head).await,
         None => HttpResponse::new(431, "the request is too long\n"),
     };
     stream.write_all(&answer.bytes()).await?;
     stream.shutdown().await?;
-    // What is left unread would have the system take the answer back.
+    // Unread bytes would make the system reset the connection, and lose the answer.
     let mut rest = [0; 1024];
     for _ in 0..REQUEST_BYTES_MAX / rest.len() {
         if stream.read(&mut rest).await? == 0 {
@@ -141,7 +147,7 @@ async fn converse(mut stream: TcpStream, manager_inbox: &WorkerQueries) -> io::R
     Ok(())
 }
 
-/// What comes up to the first empty line. `None` if that is too much.
+/// Reads up to the first empty line. `None` if that is too long.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -157,14 +163,16 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// How each worker is; `None` for one that does not say so.
+/// The status of each worker; `None` for one that does not answer.
 type WorkerStatuses = Arc<[Option<NodeStatus>]>;
 
-/// Who asks the workers.
+/// Asks the workers for their statuses, and caches them.
 struct WorkerQueries {
     worker_hosts: Handle<WorkerCommand>,
     workers: u32,
-    /// What they have said last, and when.
+    /// What their engine measures.
+    declarations: Declarations,
+    /// The last statuses, and when they were received.
     last: Mutex<Option<(Instant, WorkerStatuses)>>,
 }
 
@@ -189,14 +197,17 @@ impl WorkerQueries {
             },
             "/metrics" => HttpResponse {
                 kind: metrics::CONTENT_TYPE,
-                ..HttpResponse::new(200, metrics::page(&self.look().await, &self.worker_hosts))
+                ..HttpResponse::new(
+                    200,
+                    metrics::page(&self.look().await, &self.worker_hosts, &self.declarations),
+                )
             },
             _ => HttpResponse::new(404, "there are /health and /metrics\n"),
         };
         HttpResponse { has_body: method == "GET", ..answer }
     }
 
-    /// What the workers say of themselves, now or a moment ago.
+    /// The statuses of the workers, cached for [`FRESH`].
     async fn look(&self) -> WorkerStatuses {
         let mut last = self.last.lock().await;
         if let Some((at, statuses)) = &*last
@@ -225,7 +236,7 @@ impl WorkerQueries {
     }
 }
 
-/// What is answered.
+/// An answer.
 struct HttpResponse {
     code: u16,
     kind: &'static str,

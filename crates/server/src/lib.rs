@@ -10,24 +10,23 @@
 //! ```
 //! | file | holds |
 //! |---|---|
-//! | `config.rs` | what a node is told, and the file it stands in |
+//! | `config.rs` | a node's configuration, and its file |
 //! | `builder.rs` | a node with procedures of its user's own |
 //! | `server.rs`, `protocol.rs`, `engines.rs` | starting a node, and its end; the commit protocols to choose from |
 //! | `worker_host.rs`, `worker_command.rs` | a worker on its event loop; what other threads ask of it |
-//! | `envelope.rs` | what a frame between nodes says |
+//! | `envelope.rs` | the frames between nodes |
 //! | `manager/` | the node's part of the configuration manager, on a thread of its own |
 //! | `slow.rs` | the log of slow transactions |
-//! | `status.rs` | how a node is |
-//! | `http.rs`, `health.rs`, `metrics.rs` | the same for operators' tools: what is answered over HTTP |
+//! | `status.rs` | the status of a node |
+//! | `http.rs`, `health.rs`, `metrics.rs` | health and metrics for operators' tools, over HTTP |
 //!
 //! A crate of its own below the command, so that tests of clients have clusters to talk to.
 //!
 //! What always holds:
 //!
-//! - A worker is touched by one thread, that of its event loop.
-//! - What comes from outside is decoded as a whole before anything of it is believed; what makes no sense is
-//!   counted, and closes a client.
-//! - What streams have stored is in memory: a node that restarts has lost it, and says so.
+//! - A worker is used by one thread only, that of its event loop.
+//! - A frame is decoded as a whole before anything of it is used; malformed ones are counted, and close a client.
+//! - Streams are stored in memory: a node that restarts has lost them, and reports so.
 
 mod builder;
 mod config;
@@ -51,6 +50,6 @@ pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
-    PeerStatus, ShardStatus, StreamStatus, VersionsStatus,
+    PeerStatus, ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

@@ -1,19 +1,25 @@
 //! A node's metrics in the text format of Prometheus, 0.0.4.
 //!
-//! Counters end in `_total`; all else is as it is now. What is counted by each worker has the label
-//! `worker`, so that a sum is the node's.
+//! Counters end in `_total`; all others are gauges. Metrics of each worker have the label `worker`, so that their sum
+//! is the node's.
 
 use crate::status::{NodeStatus, ShardStatus, StreamStatus};
 use crate::worker_command::WorkerCommand;
+use shoal_engine::declarations::Declarations;
+use shoal_engine::metrics::{Metric, MetricKind, ShardMetric};
 use shoal_net::{CloseReason, CounterTotals, DropReason, Handle};
 use shoal_types::WorkerId;
 use std::fmt::{Display, Write};
 
-/// What the page is.
+/// The media type of the page.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The page of a node whose workers say this of themselves, `None` for one that says nothing.
-pub(crate) fn page(workers: &[Option<NodeStatus>], worker_hosts: &Handle<WorkerCommand>) -> String {
+/// The page of a node with these statuses of its workers, `None` for one that does not answer.
+pub(crate) fn page(
+    workers: &[Option<NodeStatus>],
+    worker_hosts: &Handle<WorkerCommand>,
+    declarations: &Declarations,
+) -> String {
     let known: Vec<&NodeStatus> = workers.iter().flatten().collect();
     let mut page = MetricsPage::default();
     page.family("up", "gauge", "Whether the worker answers.");
@@ -22,18 +28,18 @@ pub(crate) fn page(workers: &[Option<NodeStatus>], worker_hosts: &Handle<WorkerC
     }
     if let Some(first) = known.first() {
         node(&mut page, first);
-        shards(&mut page, first);
+        shards(&mut page, first, declarations.shards);
     }
     streams(&mut page, &known);
-    counters(&mut page, &known);
+    counters(&mut page, &known, &declarations.counters);
     let totals = (0..).map(WorkerId).take(workers.len());
     network(&mut page, &totals.map(|worker| worker_hosts.counters_of(worker)).collect::<Vec<_>>());
     page.text
 }
 
-/// What all workers of the node say alike.
+/// The values that are the same on all workers.
 fn node(page: &mut MetricsPage, status: &NodeStatus) {
-    page.family("info", "gauge", "Always 1; its labels say who this is.");
+    page.family("info", "gauge", "Always 1; its labels name the node and its version.");
     let version = env!("CARGO_PKG_VERSION");
     page.sample(&[("node", &status.node), ("name", &status.name), ("version", &version)], 1);
     page.one("workers", "Worker threads of the node.", status.workers);
@@ -43,18 +49,14 @@ fn node(page: &mut MetricsPage, status: &NodeStatus) {
     page.one("epoch", "The epoch that is open.", status.epoch);
     page.one("epoch_settled", "The last epoch whose end is final.", status.settled);
     let lease = status.lease_ms.map_or(f64::INFINITY, |ms| ms as f64 / 1000.0);
-    page.one(
-        "lease_seconds",
-        "What is left of its lease; without end where no manager grants any.",
-        lease,
-    );
+    page.one("lease_seconds", "Time left of its lease; infinite without managers.", lease);
     let help = "Replicas of any shard that have lost their memory and do not vote yet.";
     page.one("empty_replicas", help, status.empty);
     page.one("memory_bytes", "Bytes that the node's copies of shards take.", status.memory_bytes);
 }
 
-fn shards(page: &mut MetricsPage, status: &NodeStatus) {
-    let mut each = |name, help, value: &dyn Fn(usize, &ShardStatus) -> Option<u64>| {
+fn shards(page: &mut MetricsPage, status: &NodeStatus, declared: &[ShardMetric]) {
+    let mut each = |name: &str, help, value: &dyn Fn(usize, &ShardStatus) -> Option<u64>| {
         page.family(name, "gauge", help);
         for (at, shard) in status.shards.iter().enumerate() {
             if let Some(value) = value(at, shard) {
@@ -66,13 +68,10 @@ fn shards(page: &mut MetricsPage, status: &NodeStatus) {
     each("shard_leader", "The node that leads the shard.", &leader);
     let help = "Whether this node is appointed to lead the shard.";
     each("shard_appointed", help, &|_, shard| Some(shard.appointed.into()));
-    let help = "The clock up to which the shard is known to be durable, in the open epoch.";
-    each("shard_watermark", help, &|_, shard| shard.watermark);
-    let help =
-        "The clock up to which this copy is durable, if it leads, or applied, if it follows.";
-    each("shard_reached", help, &|_, shard| shard.reached);
-    let help = "The greatest clock that was drawn, on the leader.";
-    each("shard_drawn", help, &|_, shard| shard.drawn);
+    for metric in declared {
+        let number = |_: usize, shard: &ShardStatus| shard.numbers.get(metric.name).copied();
+        each(&format!("shard_{}", metric.name), metric.help, &number);
+    }
     let help = "Bytes of this node's copy of the shard.";
     each("shard_memory_bytes", help, &|_, shard| shard.memory_bytes.map(|bytes| bytes as u64));
 }
@@ -106,66 +105,29 @@ fn streams(page: &mut MetricsPage, workers: &[&NodeStatus]) {
     }
 }
 
-fn counters(page: &mut MetricsPage, workers: &[&NodeStatus]) {
+fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]) {
     page.family("transactions_open", "gauge", "Transactions under way.");
     for status in workers {
         page.sample(&[("worker", &status.worker)], status.pending);
     }
-    let names = workers.first().map_or(&[][..], |status| &status.counters[..]);
-    for (at, (name, _)) in names.iter().enumerate() {
-        page.family(&format!("{name}_total"), "counter", engine_help(name));
+    for (at, metric) in declared.iter().enumerate() {
+        match metric.kind {
+            MetricKind::Counter => {
+                page.family(&format!("{}_total", metric.name), "counter", metric.help);
+            }
+            MetricKind::Greatest | MetricKind::Level => {
+                page.family(metric.name, "gauge", metric.help);
+            }
+        }
         for status in workers {
             let count = status.counters.get(at).map_or(0, |(_, count)| *count);
             page.sample(&[("worker", &status.worker)], count);
         }
     }
-    let help = "Frames and messages of peers and clients that made no sense.";
+    let help = "Malformed frames and messages of peers and clients.";
     page.family("malformed_total", "counter", help);
     for status in workers {
         page.sample(&[("worker", &status.worker)], status.malformed);
-    }
-}
-
-/// What an engine's counter counts.
-fn engine_help(name: &str) -> &'static str {
-    match name {
-        "certified" => "Transactions that were coordinated and certified here.",
-        "committed" => "Transactions that were coordinated here and whose outcome was told.",
-        "wrote" => "Certified transactions that wrote.",
-        "cross_shard" => "Certified transactions that wrote more than one shard.",
-        "rolled_back" => "Certified transactions that were rolled back, since a shard failed.",
-        "discarded" => "Versions that were dropped, since what wrote them was rolled back.",
-        "conflicts" => "Attempts that met a conflict.",
-        "slow" => "Transactions that took longer than slow_ms.",
-        "resent" => "Requests to other workers that were sent again.",
-        "dropped" => "Messages that made no sense here, or none any more.",
-        "operations" => "Operations on records: read, written, scanned, replayed.",
-        "stamps" => "Stamps kept with versions.",
-        "stamp_entries" => "Entries of those stamps.",
-        "step_keys" => {
-            "Keys locked, installed or rolled back, and a sixteenth of the reads validated."
-        }
-        "step_keys_most" => "The most of these keys in one step.",
-        "batches" => "Batches appended to streams.",
-        "batch_bytes" => "Bytes of those batches.",
-        "replayed_bytes" => "Bytes of writes that were replayed where the node follows.",
-        "writers" => {
-            "Transactions that wrote, were coordinated here and told; of these are the next."
-        }
-        "entering_ns" => "Nanoseconds in which they waited to be let in.",
-        "retrying_ns" => {
-            "Nanoseconds of their attempts that met conflicts, and of pauses after them."
-        }
-        "executing_ns" => "Nanoseconds in which they ran, for the last time.",
-        "locking_ns" => "Nanoseconds in which they took their locks.",
-        "validating_ns" => "Nanoseconds in which what they had read was validated.",
-        "awaiting_ns" => "Nanoseconds from when they were certified until they were told.",
-        "pieces" => {
-            "Pieces of transactions in streams that are led here, once decided; of these are the next."
-        }
-        "batching_ns" => "Nanoseconds in which they gathered in batches.",
-        "replicating_ns" => "Nanoseconds in which they were in the stream and not decided.",
-        _ => "Counted by the engine.",
     }
 }
 
@@ -194,19 +156,19 @@ fn network(page: &mut MetricsPage, workers: &[CounterTotals]) {
 /// What a counter of the network counts.
 fn network_help(name: &str) -> &'static str {
     match name {
-        "frames_in" => "Frames that came.",
-        "frames_out" => "Frames that were sent.",
-        "bytes_in" => "Bytes that came.",
-        "bytes_out" => "Bytes that were sent.",
-        "reads" => "Reads of sockets that got something.",
-        "writes" => "Writes to sockets that gave something.",
+        "frames_in" => "Frames received.",
+        "frames_out" => "Frames sent.",
+        "bytes_in" => "Bytes received.",
+        "bytes_out" => "Bytes sent.",
+        "reads" => "Reads of sockets that returned bytes or the end.",
+        "writes" => "Writes to sockets that wrote something.",
         "turns" => "Turns of the event loop that had something to do.",
-        "alarms" => "Times the alarm of the event loop went off.",
-        "accepted" => "Connections that were accepted, before they proved anything.",
-        "admitted" => "Peers and clients that proved themselves.",
-        "connects" => "Connections to peers that came to stand.",
-        "reconnects" => "Connections to peers that were not the first.",
-        "clients_gone" => "Clients that left or were closed.",
+        "timer_fires" => "How often the timer of the event loop fired.",
+        "accepted" => "Connections that were accepted, before authentication.",
+        "admitted" => "Peers and clients that were authenticated.",
+        "connects" => "Connections to peers that were established.",
+        "reconnects" => "Connections to peers that were not the first to that peer.",
+        "clients_gone" => "Clients that disconnected or were closed.",
         _ => "Counted by the network.",
     }
 }
@@ -262,20 +224,41 @@ mod tests {
         for (name, _) in CounterTotals::zero().named() {
             assert_ne!(network_help(name), network_help(""), "{name}");
         }
-        for (name, _) in crate::status::named(&shoal_engine::engine::EngineCounters::default()) {
-            assert_ne!(engine_help(&name), engine_help(""), "{name}");
+    }
+
+    /// Dashboards and alerts name them: see docs/operating.md.
+    #[test]
+    fn names_that_are_documented_stay() {
+        let names = |declarations: Declarations| {
+            let counters = declarations.counters.iter().map(|metric| metric.name.to_owned());
+            let shards = declarations.shards.iter().map(|metric| format!("shard_{}", metric.name));
+            counters.chain(shards).collect::<Vec<String>>()
+        };
+        let mako = names(Declarations::of::<shoal_mako::Mako>());
+        let two_phase_commit = names(Declarations::of::<shoal_two_phase_commit::TwoPhaseCommit>());
+        let both = "certified committed wrote cross_shard conflicts slow resent dropped operations step_keys \
+                    step_keys_most batches batch_bytes replayed_bytes writers entering_ns retrying_ns executing_ns \
+                    locking_ns validating_ns awaiting_ns pieces batching_ns replicating_ns shard_reached shard_drawn";
+        let of_mako = "rolled_back discarded stamps stamp_entries shard_watermark";
+        for name in both.split_whitespace() {
+            let counted = [&mako, &two_phase_commit].map(|names| names.iter().any(|it| it == name));
+            assert_eq!(counted, [true, true], "{name}");
+        }
+        for name in of_mako.split_whitespace() {
+            let counted = [&mako, &two_phase_commit].map(|names| names.iter().any(|it| it == name));
+            assert_eq!(counted, [true, false], "{name}");
         }
     }
 
     #[test]
     fn labels_cannot_break_out_of_their_line() {
         let mut page = MetricsPage::default();
-        page.family("info", "gauge", "Who this is.");
+        page.family("info", "gauge", "The node.");
         page.sample(&[("name", &"a\"b\\c\nd"), ("shard", &7)], 1);
-        page.one("lease_seconds", "How long.", f64::INFINITY);
-        let expected = "# HELP shoal_info Who this is.\n# TYPE shoal_info gauge\n\
+        page.one("lease_seconds", "The time left.", f64::INFINITY);
+        let expected = "# HELP shoal_info The node.\n# TYPE shoal_info gauge\n\
                         shoal_info{name=\"a\\\"b\\\\c\\nd\",shard=\"7\"} 1\n\
-                        # HELP shoal_lease_seconds How long.\n# TYPE shoal_lease_seconds gauge\n\
+                        # HELP shoal_lease_seconds The time left.\n# TYPE shoal_lease_seconds gauge\n\
                         shoal_lease_seconds +Inf\n";
         assert_eq!(page.text, expected);
     }

@@ -1,4 +1,4 @@
-//! The names of the commit protocols. `engines.rs` has what is known of each.
+//! The commit protocols. `engines.rs` has the server's registry of them.
 
 use serde::Deserialize;
 
@@ -9,6 +9,6 @@ pub enum Protocol {
     /// Certify first, replicate in the background.
     #[default]
     Mako,
-    /// The classic one, to compare with.
+    /// Prepare, decide and commit with locks held: the classic protocol, for comparison.
     TwoPhaseCommit,
 }

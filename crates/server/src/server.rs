@@ -9,6 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
+use shoal_engine::declarations::Declarations;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
@@ -26,7 +27,7 @@ use thiserror::Error;
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum ServerStartError {
-    /// Its network does not.
+    /// Its network cannot start.
     #[error("{0}")]
     Network(#[from] shoal_net::StartError),
     /// The system refuses something.
@@ -39,7 +40,7 @@ pub enum ServerStartError {
     },
 }
 
-/// Why a node has ended, where it was not asked to.
+/// Why a node has ended without being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ServerEnd {
     /// A worker panicked: an invariant is broken.
@@ -59,22 +60,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.network.address()
     }
 
-    /// Where it answers questions about its health, and for its metrics, if it does.
+    /// The address at which it serves its health and its metrics, if it does.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(Http::address)
     }
 
-    /// Steers its workers.
+    /// The handle of its workers.
     pub fn handle(&self) -> &Handle<WorkerCommand> {
         self.network.handle()
     }
 
-    /// Has it end, as in a crash.
+    /// Stops it, as in a crash.
     pub fn stop(&self) {
         self.network.handle().stop();
     }
@@ -82,7 +83,7 @@ impl Server {
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// If it ended by itself, since something is broken.
+    /// If it ended because a thread panicked.
     pub fn join(self) -> Result<(), ServerEnd> {
         let workers = self.network.join();
         let manager = self.manager.map_or(Ok(()), JoinHandle::join);
@@ -114,7 +115,7 @@ where
     let mut random = Random::new(chance()?);
     let cluster = manager::cluster_of(config.data.as_deref());
     let system =
-        |error| ServerStartError::System { what: "read which cluster this is".into(), error };
+        |error| ServerStartError::System { what: "read the identity of the cluster".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
     let managed = ManagerOptions { accepts_losses, ..manager_options(round_trip) };
@@ -122,7 +123,7 @@ where
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);
     let manager_client = has_managers
-        // What streams had stored in a former process was in memory.
+        // The streams of a former process were stored in memory.
         .then(|| {
             ManagerClient::new(*node, ProcessInstance(random.next_u64()), true, managed.clone())
                 .of(cluster)
@@ -187,13 +188,14 @@ where
     let serve = |listener| {
         let system = |error| ServerStartError::System { what: "serve metrics".into(), error };
         let (name, worker_hosts) = (format!("{node}-http"), network.handle().clone());
-        Http::start(name, listener, worker_hosts, topology.workers()).map_err(system)
+        let declarations = Declarations::of::<E>();
+        Http::start(name, listener, worker_hosts, topology.workers(), declarations).map_err(system)
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })
 }
 
-/// What a node's configuration says of its engine's limits, and a seed that clients cannot know.
+/// Applies a node's configuration to its engine's limits, with a seed that clients cannot know.
 pub(crate) fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
     limits.slow_after = config.slow_after;
     limits.memory_bytes_max = config.memory_bytes_max;
@@ -212,11 +214,11 @@ fn listen_at(address: &str) -> Result<TcpListener, ServerStartError> {
         .map_err(|error| ServerStartError::System { what: format!("listen at {address}"), error })
 }
 
-/// A number that cannot be guessed.
+/// A cryptographically random number.
 fn chance() -> Result<u64, ServerStartError> {
     let mut bytes = [0; 8];
     let none = |_| {
-        let error = io::Error::other("the system has no chance to give");
+        let error = io::Error::other("the system has no randomness");
         ServerStartError::System { what: "draw a random number".into(), error }
     };
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
@@ -234,7 +236,7 @@ fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::
     let mut network = shoal_net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
     network.identity = identity;
     network.peers = peers.collect();
-    // A clock on the wall that is set back would keep a node out until it has caught up.
+    // If the wall clock is set back, the node is refused until the clock has caught up.
     network.instance = shoal_net::SystemClock::new().now().0;
     network.workers = u16::try_from(topology.workers()).expect("topologies are checked");
     network.pin = config.pin;
@@ -245,7 +247,7 @@ fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::
     network
 }
 
-/// How streams pace themselves over such a distance.
+/// The options of streams over such a distance.
 fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
     let options = shoal_log::StreamOptions::default();
     shoal_log::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
@@ -256,7 +258,7 @@ fn manager_options(round_trip: Duration) -> ManagerOptions {
     ManagerOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
-/// A leader of the managers' log has to be heard before another replica wants to lead.
+/// Elections time out later than the leader's heartbeats arrive.
 fn log_options(round_trip: Duration) -> shoal_raft::RaftOptions {
     let options = shoal_raft::RaftOptions::default();
     let heartbeat = options.heartbeat.max(2 * round_trip);

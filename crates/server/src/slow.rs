@@ -5,13 +5,13 @@ use shoal_engine::slow::{Kind, Slow};
 use shoal_types::Time;
 use std::time::Duration;
 
-/// Most lines that a worker writes in a [`SPAN`]. Of the others only their number is told.
+/// Most lines that a worker writes in a [`SPAN`]; the others are counted.
 const LINES_MAX: u32 = 10;
 
 /// See [`LINES_MAX`].
 const SPAN: Duration = Duration::from_secs(1);
 
-/// What a worker writes of slow transactions.
+/// The limiter of a worker's lines on slow transactions.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     /// When the next span begins.
@@ -22,7 +22,7 @@ pub(crate) struct SlowLog {
 }
 
 impl SlowLog {
-    /// Writes a line about a slow transaction of this worker, if it may.
+    /// Logs a slow transaction of this worker, if the limit allows.
     pub(crate) fn tell(&mut self, now: Time, here: WorkerPlace, slow: &Slow) {
         let Some(untold) = self.may(now) else { return };
         let Slow { kind, transaction, attempts, shards, operations, took, client, outcome } = slow;
@@ -49,7 +49,7 @@ impl SlowLog {
         );
     }
 
-    /// Whether another line may be written, and how many were not since the last.
+    /// Whether another line may be written; if so, how many were omitted since the last.
     fn may(&mut self, now: Time) -> Option<u64> {
         if now >= self.next {
             (self.next, self.lines) = (now + SPAN, 0);

@@ -1,4 +1,4 @@
-//! How a node is, as one of its workers sees it.
+//! The status of a node, as one of its workers sees it.
 
 use crate::manager::InputSender;
 use bytes::Bytes;
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
-use shoal_engine::engine::{EngineCounters, ShardProgress};
+use shoal_engine::declarations::{counted, shard_metrics};
+use shoal_engine::metrics::{CommitStage, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
@@ -15,7 +16,7 @@ use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How a worker of a node is.
+/// The status of a node's worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The node's number.
@@ -25,14 +26,14 @@ pub struct NodeStatus {
     /// The identity of the cluster, drawn when it was founded. `None` until the node has joined it, and without managers.
     #[serde(default)]
     pub cluster: Option<String>,
-    /// When it says so, by its clock: nanoseconds since 1970.
+    /// The time of the status, by the node's clock: nanoseconds since 1970.
     #[serde(default)]
     pub time_ns: u64,
-    /// Which worker says so.
+    /// The number of the worker.
     pub worker: u32,
-    /// How many workers it has.
+    /// The number of workers.
     pub workers: u32,
-    /// The manager has admitted this process of the node.
+    /// Whether the manager has admitted this process of the node.
     pub admitted: bool,
     /// The revision of the configuration that it follows; 0 if it has none yet.
     pub revision: u64,
@@ -40,28 +41,34 @@ pub struct NodeStatus {
     pub epoch: u32,
     /// The last epoch whose final vector watermark is known.
     pub settled: u32,
-    /// How much of the lease is left, in milliseconds. `None` where leaders never change.
+    /// The time left of the lease, in milliseconds. `None` where leaders never change.
     pub lease_ms: Option<u64>,
     /// The leader of each shard.
     pub leaders: Vec<u32>,
-    /// Replicas that have lost their memory and do not vote yet, of all shards.
+    /// The number of replicas, of all shards, that have lost their memory and do not vote yet.
     pub empty: usize,
     /// All shards of the cluster.
     pub shards: Vec<ShardStatus>,
     /// The streams of this worker's number.
     pub streams: Vec<StreamStatus>,
-    /// Transactions under way on this worker.
+    /// Transactions in progress on this worker.
     pub pending: usize,
     /// Bytes that the node's copies of shards take.
     pub memory_bytes: usize,
-    /// What the engine has counted, by name.
+    /// The counters of the engine, by name.
     pub counters: Vec<(String, u64)>,
-    /// Frames of peers and clients that made no sense.
+    /// Which of the counters are times of a commit's stages, in order.
+    #[serde(default)]
+    pub stages: Vec<StageStatus>,
+    /// Which numbers of a shard a table of shards shows.
+    #[serde(default)]
+    pub shard_columns: Vec<ShardColumnStatus>,
+    /// Malformed frames of peers and clients.
     pub malformed: u64,
-    /// The nodes that have managers, as far as it knows. None where leaders never change.
+    /// The nodes that have managers, as far as this node knows. None where leaders never change.
     #[serde(default)]
     pub managers: Vec<u32>,
-    /// Which list of them that is; 0 for that of its file.
+    /// The version of that list; 0 for the one of its file.
     #[serde(default)]
     pub managers_version: u64,
     /// Its own manager, if it hosts one. Only the first worker knows.
@@ -78,12 +85,32 @@ pub struct NodeStatus {
     pub peers: Vec<PeerStatus>,
 }
 
+/// A stage of a commit, whose time the engine counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStatus {
+    /// The name of the counter.
+    pub counter: String,
+    /// What reports call the stage.
+    pub label: String,
+}
+
+/// A number that the engine tells of shards, as a column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardColumnStatus {
+    /// Its name in [`ShardStatus::numbers`].
+    pub number: String,
+    /// The heading of the column.
+    pub heading: String,
+    /// Each follower has one to show; otherwise the leader has.
+    pub of_followers: bool,
+}
+
 /// Versions of messages that a node speaks: all from the oldest to the newest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionsStatus {
-    /// The oldest; 0 from a node that does not say.
+    /// The oldest version; 0 from a node that does not report it.
     pub oldest: u16,
-    /// The newest version of messages that is spoken.
+    /// The newest version.
     pub newest: u16,
 }
 
@@ -105,10 +132,10 @@ pub struct PeerStatus {
 /// A manager, as its node sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagerStatus {
-    /// Which volume of the log it has.
+    /// Its volume of the log.
     pub volume: u32,
-    /// Whether that volume votes, by the latest list that is known here. If not, it learns, or its node has lost the
-    /// volume that does.
+    /// Whether that volume votes, by the latest list that is known here. If not, it is a learner, or its node
+    /// has lost the volume that votes.
     pub votes: bool,
     /// The node whose manager leads, as far as is known here.
     pub leader: Option<u32>,
@@ -123,12 +150,13 @@ pub struct ManagerStatus {
 pub struct ShardStatus {
     /// The number of the shard in the topology.
     pub shard: u32,
-    /// The configuration makes this node its leader, in this process.
+    /// Whether the configuration makes this process of the node its leader.
     pub appointed: bool,
     /// The nodes whose voting replicas make up its majorities, by the configuration.
     #[serde(default)]
     pub voters: Vec<u32>,
-    /// The nodes whose replicas are empty: they have lost their memory, and do not count until they have caught up.
+    /// The nodes whose replicas are empty: they have lost their memory, and do not vote until they have
+    /// caught up.
     #[serde(default)]
     pub empty: Vec<u32>,
     /// Why it cannot be served, in a sentence, by the configuration.
@@ -137,18 +165,12 @@ pub struct ShardStatus {
     /// The loss of its majority that was accepted last.
     #[serde(default)]
     pub loss: Option<LossStatus>,
-    /// What is known here of epochs whose end it has not said.
+    /// What is known here of epochs whose end the shard has not reported.
     #[serde(default)]
     pub lacking: Vec<LackingStatus>,
-    /// Up to where it is known here to be durable, in the epoch that is open. `None` where the protocol has
-    /// no watermarks.
-    pub watermark: Option<u64>,
-    /// How far this node's copy is: what of it is durable where the node leads, what it has applied where it
-    /// follows. `None` without a copy, or where the protocol does not keep that.
-    pub reached: Option<u64>,
-    /// The greatest clock that was drawn here, where the node leads. It is ahead of the watermark by what is
-    /// certified and not durable yet.
-    pub drawn: Option<u64>,
+    /// What the engine tells of it, by name.
+    #[serde(default)]
+    pub numbers: BTreeMap<String, u64>,
     /// Bytes of this node's copy, if it has one.
     pub memory_bytes: Option<usize>,
 }
@@ -158,11 +180,11 @@ pub struct ShardStatus {
 pub struct LossStatus {
     /// When, in seconds since 1970, on the clock of the operator who accepted it.
     pub at_s: u64,
-    /// Nothing of it is open any more.
+    /// Whether it is over.
     pub is_over: bool,
     /// The nodes whose replicas were set aside.
     pub aside: Vec<u32>,
-    /// How the epochs ended whose end was lost.
+    /// The ends of the epochs whose end was lost.
     pub ends: Vec<LostEndStatus>,
 }
 
@@ -171,7 +193,7 @@ pub struct LossStatus {
 pub struct LostEndStatus {
     /// The epoch whose end was lost.
     pub epoch: u32,
-    /// Live nodes knew it to be durable so far.
+    /// The clock up to which live nodes knew it to be durable.
     pub known: u64,
     /// The clock up to which the survivors hold the epoch, once that is known.
     pub held: Option<u64>,
@@ -179,14 +201,14 @@ pub struct LostEndStatus {
     pub end: Option<u64>,
 }
 
-/// What a worker knows of an epoch whose end a shard has not said yet.
+/// What a worker knows of an epoch whose end a shard has not reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LackingStatus {
-    /// Which epoch; the open one is the last.
+    /// The epoch; the open one is the last.
     pub epoch: u32,
-    /// The shard is known to be durable so far in it.
+    /// The clock up to which the shard is known to be durable in it.
     pub durable: u64,
-    /// This worker's stream has it so far, where the node has a copy.
+    /// The clock up to which this worker's stream has it, if the node has a copy.
     pub held: Option<u64>,
 }
 
@@ -216,30 +238,30 @@ pub struct FollowerStatus {
     pub behind: u64,
 }
 
-/// What the status of a worker is made of.
+/// The inputs of a worker's status.
 pub(crate) struct StatusSource<'a, E: Engine> {
     pub(crate) node: NodeId,
     pub(crate) worker_id: WorkerId,
     pub(crate) worker: &'a Worker<E>,
     pub(crate) topology: &'a Topology,
-    /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
+    /// The identity of the cluster, as soon as the node knows it. `None` without managers.
     pub(crate) identity: Option<&'a SharedClusterId>,
-    /// Where this worker talks with managers.
+    /// The queue of the manager inbox, on the worker that exchanges messages with managers.
     pub(crate) manager_inputs: Option<&'a InputSender>,
     /// The node's copies of shards.
     pub(crate) stores: &'a [(ShardId, Arc<Store>)],
     /// The nodes that this worker reaches, and the version of messages that it speaks with each.
     pub(crate) peers: &'a BTreeMap<NodeId, MessageVersion>,
-    /// Frames that made no sense.
+    /// Malformed frames.
     pub(crate) malformed: u64,
 }
 
-/// How a worker is, as JSON.
+/// The status of a worker as JSON.
 pub(crate) fn json<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> Bytes {
     serde_json::to_vec(&of(source, now)).expect("numbers and names").into()
 }
 
-/// How a worker is.
+/// The status of a worker.
 pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStatus {
     let topology = source.topology;
     let worker = source.worker;
@@ -269,7 +291,11 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
             .collect(),
         pending: worker.engine().pending(),
         memory_bytes: source.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
-        counters: named(&worker.engine().counters()),
+        counters: counted(worker.engine())
+            .map(|(metric, count)| (metric.name.to_owned(), count))
+            .collect(),
+        stages: stages::<E>(),
+        shard_columns: shard_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
@@ -292,7 +318,7 @@ fn manager(manager_inputs: &InputSender) -> Option<ManagerStatus> {
 }
 
 fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
-    let of = |(shard, progress): (ShardId, ShardProgress)| {
+    let of = |shard: ShardId| {
         let store = source.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
         let appointed = source.worker.is_appointed(shard);
         let configuration = source.worker.configuration();
@@ -308,13 +334,13 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
             lacking: lacking(source, shard),
-            watermark: progress.watermark.map(|clock| clock.0),
-            reached: progress.reached.map(|clock| clock.0),
-            drawn: store.filter(|_| appointed).map(|store| store.clock().0),
+            numbers: shard_metrics(source.worker.engine(), shard)
+                .map(|(metric, value)| (metric.name.to_owned(), value))
+                .collect(),
             memory_bytes: store.map(|store| store.memory_bytes()),
         }
     };
-    (0..).map(ShardId).zip(source.worker.engine().progress()).map(of).collect()
+    source.topology.shard_ids().map(of).collect()
 }
 
 fn loss(loss: &Loss) -> LossStatus {
@@ -343,12 +369,12 @@ fn lacking<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Vec<Lacki
     known.map(status).collect()
 }
 
-/// How far an epoch goes that ends so, for engines that count; 0 for others.
+/// The clock of an epoch's end, for engines whose ends are clocks; 0 for others.
 fn number(end: &EpochEnd) -> u64 {
     end.number().unwrap_or_default()
 }
 
-/// Why a shard cannot be served, in a sentence that says what ends that.
+/// Why a shard cannot be served, and what ends that, in a sentence.
 pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<String> {
     let name = |node: &NodeId| {
         let known = configuration.topology.node(*node);
@@ -391,48 +417,22 @@ fn stream<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Option<Str
     })
 }
 
-pub(crate) fn named(counters: &EngineCounters) -> Vec<(String, u64)> {
-    let EngineCounters {
-        certified,
-        committed,
-        wrote,
-        cross_shard,
-        rolled_back,
-        discarded,
-        conflicts,
-        slow,
-        resent,
-        dropped,
-        operations,
-        stamps,
-        stamp_entries,
-        step_keys,
-        step_keys_most,
-        batches,
-        batch_bytes,
-        replayed_bytes,
-        stages,
-    } = *counters;
-    let all = [
-        ("certified", certified),
-        ("committed", committed),
-        ("wrote", wrote),
-        ("cross_shard", cross_shard),
-        ("rolled_back", rolled_back),
-        ("discarded", discarded),
-        ("conflicts", conflicts),
-        ("slow", slow),
-        ("resent", resent),
-        ("dropped", dropped),
-        ("operations", operations),
-        ("stamps", stamps),
-        ("stamp_entries", stamp_entries),
-        ("step_keys", step_keys),
-        ("step_keys_most", step_keys_most),
-        ("batches", batches),
-        ("batch_bytes", batch_bytes),
-        ("replayed_bytes", replayed_bytes),
-    ];
-    let all = all.into_iter().chain(stages.named());
-    all.map(|(name, count)| (name.to_owned(), count)).collect()
+fn stages<E: Engine>() -> Vec<StageStatus> {
+    let status = |stage: &CommitStage| StageStatus {
+        counter: stage.name.to_owned(),
+        label: stage.label.to_owned(),
+    };
+    E::STAGES.iter().map(status).collect()
+}
+
+fn shard_columns<E: Engine>() -> Vec<ShardColumnStatus> {
+    let columns = E::SHARD_METRICS.iter().filter_map(|metric| Some((metric.name, metric.column?)));
+    let status = |(name, column): (&str, ShardColumn)| {
+        let (heading, of_followers) = match column {
+            ShardColumn::Leader(heading) => (heading, false),
+            ShardColumn::Followers(heading) => (heading, true),
+        };
+        ShardColumnStatus { number: name.to_owned(), heading: heading.to_owned(), of_followers }
+    };
+    columns.map(status).collect()
 }

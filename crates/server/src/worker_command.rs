@@ -1,4 +1,4 @@
-//! What other threads of the process ask of a worker.
+//! The commands of other threads of the process to a worker.
 
 use crate::status::NodeStatus;
 use bytes::Bytes;
@@ -9,15 +9,15 @@ use shoal_types::{NodeId, WorkerId};
 use std::fmt;
 use tokio::sync::oneshot;
 
-/// The worker that talks with managers, of each node.
+/// The worker of each node that exchanges messages with managers.
 pub(crate) const HOST: WorkerId = WorkerId(0);
 
 /// Makes a task on the thread where it is to run.
 pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
 
-/// What others of the process ask of a worker.
+/// A command of another thread of the process.
 pub enum WorkerCommand {
-    /// A manager of this process says something to this node.
+    /// A message of this process's manager to this node.
     Told(ToNode),
     /// Send this to the same worker of another node.
     Send {
@@ -26,9 +26,9 @@ pub enum WorkerCommand {
         /// A whole frame.
         frame: Bytes,
     },
-    /// Run this beside the transactions of clients.
+    /// Run this task beside the transactions of clients.
     Spawn(MakeTask),
-    /// Say how you are.
+    /// Send the status of the worker.
     Look(oneshot::Sender<NodeStatus>),
     /// Answer a client.
     Answer {

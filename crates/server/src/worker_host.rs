@@ -1,7 +1,7 @@
 //! A worker on its event loop: frames become events, effects become frames.
 //!
-//! Invariant: nothing waits here. What the worker wants when it has taken an event is in the loop's outbox
-//! when the step ends, or with the manager of this process.
+//! Invariant: nothing blocks here. When a step ends, all effects of the worker are in the loop's outbox, or with the
+//! manager of this process.
 
 use crate::envelope::Envelope;
 use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, ToOperator};
@@ -23,14 +23,14 @@ use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Cuts a node off from all others, for tests of what happens then.
+/// Cuts a node off from all others, for tests.
 pub(crate) struct Isolation {
     pub(crate) worker_hosts: shoal_net::Handle<WorkerCommand>,
     pub(crate) others: Vec<NodeId>,
 }
 
 impl Isolation {
-    /// Says what is so now.
+    /// Sets it, and returns the new state.
     fn set(&self, isolated: bool) -> bool {
         if isolated {
             self.others.iter().for_each(|node| {
@@ -48,27 +48,27 @@ pub(crate) struct WorkerHost<E: Engine> {
     node: NodeId,
     worker_id: WorkerId,
     worker: Worker<E>,
-    /// The way to the node's manager inbox, where this worker talks with managers.
+    /// The queue of the node's manager inbox, on the worker that exchanges messages with managers.
     manager_inputs: Option<InputSender>,
-    /// The node that was asked last who the managers are.
+    /// The node that was asked last for the list of managers.
     asked: usize,
-    /// Whose manager has granted the lease.
+    /// The node whose manager has granted the lease.
     granter: Option<NodeId>,
-    /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
+    /// The identity of the cluster, as soon as the node knows it. `None` without managers.
     pub(crate) identity: Option<SharedClusterId>,
     directory: Directory,
     /// The node's copies of shards.
     stores: Vec<(ShardId, Arc<Store>)>,
-    /// What was logged last of each shard that has a replica here, and cannot be served.
+    /// The outages that were logged last, of shards with a replica here.
     outages: BTreeMap<ShardId, String>,
     /// The nodes that this worker reaches, and the version of messages that it speaks with each.
     peers: BTreeMap<NodeId, MessageVersion>,
-    /// Where clients may cut the node off.
+    /// Set if clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     malformed: u64,
     /// The node's transaction clock, for an engine that uses it.
     pub(crate) transaction_clock: Option<NodeTransactionClock>,
-    /// When the frame arrived that is being handled; now, where it is something else.
+    /// When the frame that is being handled arrived; for other inputs, the time of the step.
     arrived: Time,
     slow: SlowLog,
     effects: WorkerEffects<E::Message, E::Observation>,
@@ -104,7 +104,7 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    /// What its status is made of.
+    /// The inputs of the worker's status.
     fn status_source(&self) -> StatusSource<'_, E> {
         StatusSource {
             node: self.node,
@@ -119,8 +119,8 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    /// Has the worker take an event, and does what it wants.
-    fn take(&mut self, now: Time, event: WorkerEvent<E::Message>, out: &mut Outbox) {
+    /// Steps the worker with an event, and performs its effects.
+    fn step_worker(&mut self, now: Time, event: WorkerEvent<E::Message>, out: &mut Outbox) {
         if let Some(transaction_clock) = &self.transaction_clock {
             self.worker.tell_times(transaction_clock.times(now, self.arrived));
         }
@@ -180,11 +180,11 @@ impl<E: Engine> WorkerHost<E> {
             && lease_left > manager_inputs.lease / 2
             && let Some(granter) = self.granter.filter(|granter| managers.contains(granter))
         {
-            // It leads, and the others have no use for heartbeats.
+            // That manager leads, and heartbeats are of no use to the others.
             managers = vec![granter];
         }
         if lease_left.is_zero() {
-            // Perhaps they are others by now, which some node knows.
+            // The managers may have changed; some node knows the new ones.
             let nodes = self.directory.topology.nodes();
             self.asked = (self.asked + 1) % nodes.len();
             managers.extend(Some(nodes[self.asked].id).filter(|node| !managers.contains(node)));
@@ -199,20 +199,21 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    fn hear_manager(&mut self, now: Time, from: NodeId, message: ToNode, out: &mut Outbox) {
+    fn on_manager_message(&mut self, now: Time, from: NodeId, message: ToNode, out: &mut Outbox) {
         if !self.belongs(from, &message) {
             return;
         }
         self.correct_former(from);
         let before = self.worker.lease_end();
-        self.take(now, WorkerEvent::Told { message }, out);
+        self.step_worker(now, WorkerEvent::Told { message }, out);
         if self.worker.lease_end() > before {
             self.granter = Some(from);
         }
         self.log_outages();
     }
 
-    /// Who was a manager, and may not know that it is none any more, is told by the manager inbox.
+    /// Asks the manager inbox to send the list of managers to a node that was a manager and may not know that
+    /// it was removed.
     fn correct_former(&mut self, from: NodeId) {
         let Some((version, managers)) = self.manager_inputs.as_ref().map(InputSender::managers)
         else {
@@ -223,7 +224,7 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    /// Logs that a shard of this node cannot be served any more, and why, or that it can again.
+    /// Logs when a shard of this node cannot be served any more, and why, and when it can again.
     fn log_outages(&mut self) {
         let Some(configuration) = self.worker.configuration() else { return };
         for (shard, _) in &self.stores {
@@ -244,9 +245,9 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    /// Whether what a manager says is about the cluster of this node, which is that of the first configuration it is told.
-    /// The network knows before the worker does: from then on nothing passes that others had sent to a node of another
-    /// cluster, or of none.
+    /// Whether a manager's message is about the cluster of this node, which is that of the first
+    /// configuration it receives. The network learns the identity before the worker does: from then on it
+    /// drops what others had sent to a node of another cluster, or of none.
     fn belongs(&mut self, from: NodeId, message: &ToNode) -> bool {
         let told = message.configuration().and_then(|configuration| configuration.cluster);
         let (Some(identity), Some(cluster)) = (&self.identity, told) else { return true };
@@ -265,7 +266,8 @@ impl<E: Engine> WorkerHost<E> {
         belongs
     }
 
-    /// Brings an input to the node's manager inbox. Those for which there is none, or no room, get lost, as they may.
+    /// Sends an input to the node's manager inbox. Inputs without an inbox, or without room, are dropped,
+    /// which is legal.
     fn post(&mut self, manager_input: ManagerInput) {
         match &self.manager_inputs {
             Some(manager_inputs) => manager_inputs.post(manager_input),
@@ -273,22 +275,22 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    fn hear_peer(&mut self, now: Time, sender: WorkerPlace, frame: &Bytes, out: &mut Outbox) {
+    fn on_peer_frame(&mut self, now: Time, sender: WorkerPlace, frame: &Bytes, out: &mut Outbox) {
         let Ok(envelope) = wire::decode::<Envelope<E::Message>>(frame) else {
             self.malformed += 1;
-            tracing::warn!(node = %self.node, from = %sender, "a frame of a peer makes no sense");
+            tracing::warn!(node = %self.node, from = %sender, "a malformed frame of a peer");
             return;
         };
         let from = sender.node;
         match envelope {
             Envelope::Worker(message) => {
-                self.take(now, WorkerEvent::Received { from: sender, message }, out);
+                self.step_worker(now, WorkerEvent::Received { from: sender, message }, out);
             }
-            // All else goes between workers of one number, the first.
+            // All other frames go between the first workers.
             _ if sender.worker != self.worker_id => self.malformed += 1,
-            // The node that says it was a manager then, and what it says was true.
+            // The sender was a manager when it sent this, and its message was true then.
             Envelope::ToNode(message) if self.manager_inputs.is_some() => {
-                self.hear_manager(now, from, message, out);
+                self.on_manager_message(now, from, message, out);
             }
             Envelope::ToNode(_) => self.malformed += 1,
             Envelope::ToManager { version, message } => {
@@ -304,7 +306,7 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    fn hear_operator(
+    fn on_operator_frame(
         &mut self,
         client: shoal_net::ConnectedClient,
         frame: &Bytes,
@@ -312,7 +314,7 @@ impl<E: Engine> WorkerHost<E> {
     ) {
         let Ok(wanted) = wire::decode::<FromOperator>(frame) else {
             self.malformed += 1;
-            return out.close_client(client, "a frame that makes no sense");
+            return out.close_client(client, "malformed frame");
         };
         match &self.manager_inputs {
             Some(manager_inputs) => manager_inputs.post(ManagerInput::Operator { client, wanted }),
@@ -324,12 +326,12 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    /// Whether the node does not know yet to which cluster it belongs.
-    fn is_stray(&self) -> bool {
+    /// Whether the node does not know its cluster yet.
+    fn is_without_cluster(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.get().is_none())
     }
 
-    fn hear_client(
+    fn on_client_frame(
         &mut self,
         now: Time,
         client: shoal_net::ConnectedClient,
@@ -338,12 +340,17 @@ impl<E: Engine> WorkerHost<E> {
     ) {
         let from = ClientId(client.0);
         match wire::decode::<FromClient>(frame) {
-            // What it asks may be meant for another cluster, and would wait here until this node has joined its own.
-            Ok(FromClient::Request(_)) if self.is_stray() => {
+            // The request may be meant for another cluster, and would wait here until this node has joined
+            // its own.
+            Ok(FromClient::Request(_)) if self.is_without_cluster() => {
                 out.close_client(client, "this node has not joined its cluster yet");
             }
             Ok(FromClient::Request(request)) => {
-                self.take(now, WorkerEvent::Client(RequestFromClient { from, request }), out);
+                self.step_worker(
+                    now,
+                    WorkerEvent::Client(RequestFromClient { from, request }),
+                    out,
+                );
             }
             Ok(FromClient::Directory) => {
                 let configuration = self.worker.configuration().cloned();
@@ -359,23 +366,23 @@ impl<E: Engine> WorkerHost<E> {
             }
             Err(_) => {
                 self.malformed += 1;
-                out.close_client(client, "a frame that makes no sense");
+                out.close_client(client, "malformed frame");
             }
         }
     }
 
     fn command(&mut self, now: Time, command: WorkerCommand, out: &mut Outbox) {
         match command {
-            WorkerCommand::Told(message) => self.hear_manager(now, self.node, message, out),
-            // Managers: leases hang on what they say.
+            WorkerCommand::Told(message) => self.on_manager_message(now, self.node, message, out),
+            // Messages between managers are urgent: leases depend on them.
             WorkerCommand::Send { to, frame } => out.to_peer_urgent(to, frame),
             WorkerCommand::Spawn(make) => {
                 let task = make(&self.worker.engine().local());
                 self.worker.engine_mut().spawn(task);
-                self.take(now, WorkerEvent::Nudged, out);
+                self.step_worker(now, WorkerEvent::Nudged, out);
             }
             WorkerCommand::Look(asker) => {
-                // It may have lost patience.
+                // The caller may have given up.
                 let _ = asker.send(status::of(&self.status_source(), now));
             }
             WorkerCommand::Answer { client, frame } => out.to_client(client, frame),
@@ -383,7 +390,7 @@ impl<E: Engine> WorkerHost<E> {
     }
 }
 
-/// Ahead of what waits to be sent there: a lease is not to run out behind the streams' data.
+/// Sends it ahead of queued frames: a lease must not run out behind the streams' data.
 fn send_urgent<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
     let frame = out.encode(|bytes| envelope.put(bytes));
     out.to_peer_urgent(to, frame);
@@ -397,8 +404,8 @@ fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
     out.to_client(shoal_net::ConnectedClient(to.0), frame);
 }
 
-/// What to say instead of something that takes so many bytes, if that is more than a frame may have and costs the
-/// client no more than what it has read: a frame that is too long would cost it the connection.
+/// The reply in place of one that takes so many bytes, if that is longer than a frame may be and only lacks
+/// results of reads: a frame that is too long would cost the client its connection.
 fn too_long(told: &ToClient, bytes: usize, max: usize) -> Option<ToClient> {
     match told {
         &ToClient::Reply(ClientReply::Done { session, number, result: Ok(_) }) if bytes > max => {
@@ -425,14 +432,16 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
             | CoreInput::Command(_) => now,
         };
         match input {
-            CoreInput::Started => self.take(now, WorkerEvent::Start, out),
-            CoreInput::FromPeer { from, frame, .. } => self.hear_peer(now, from, &frame, out),
+            CoreInput::Started => self.step_worker(now, WorkerEvent::Start, out),
+            CoreInput::FromPeer { from, frame, .. } => self.on_peer_frame(now, from, &frame, out),
             CoreInput::FromClient { client, frame, .. } => {
-                self.hear_client(now, client, &frame, out);
+                self.on_client_frame(now, client, &frame, out);
             }
-            CoreInput::FromOperator { client, frame } => self.hear_operator(client, &frame, out),
-            CoreInput::Timer => self.take(now, WorkerEvent::Timer, out),
-            CoreInput::Nudged => self.take(now, WorkerEvent::Nudged, out),
+            CoreInput::FromOperator { client, frame } => {
+                self.on_operator_frame(client, &frame, out);
+            }
+            CoreInput::Timer => self.step_worker(now, WorkerEvent::Timer, out),
+            CoreInput::Nudged => self.step_worker(now, WorkerEvent::Nudged, out),
             CoreInput::Command(command) => self.command(now, command, out),
             CoreInput::PeerUp { node, instance, version } => {
                 self.peers.insert(node, version);
@@ -442,7 +451,7 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
                 self.peers.remove(&node);
                 tracing::info!(here = %self.node, worker = %self.worker_id, %node, "peer down");
             }
-            // Its sessions end when they have been silent for long enough.
+            // Its sessions time out.
             CoreInput::ClientGone { .. } => {}
         }
     }

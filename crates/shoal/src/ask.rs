@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
     /// It does not let us in.
-    #[error("{address}: the node refuses: {why}")]
+    #[error("{address}: {}", ConnectError::Refused(*.why))]
     Refused {
         /// Where it is.
         address: String,
@@ -46,20 +46,22 @@ pub async fn status(address: &str, access: &Access, worker: u32) -> Result<NodeS
     match ask(address, access, worker, &FromClient::Status).await? {
         ToClient::Status(json) => serde_json::from_slice(&json)
             .map_err(|error| format!("{address} says nonsense: {error}")),
-        _ => Err(format!("{address} was asked for its status, and says something else")),
+        _ => Err(format!("{address} was asked for its status, and sent another reply")),
     }
 }
 
-/// Where everything is, as the first of these addresses says that answers.
+/// The topology, from the first of these addresses that answers.
 ///
 /// # Errors
-/// What the last one said, if none does.
+/// The error of the last one, if none answers.
 pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology, String> {
     let mut last = "no address was given".to_owned();
     for address in addresses {
         match ask(address, access, 0, &FromClient::Directory).await {
             Ok(ToClient::Directory(Directory { topology, .. })) => return Ok((*topology).clone()),
-            Ok(_) => last = format!("{address} was asked who is where, and says something else"),
+            Ok(_) => {
+                last = format!("{address} was asked for the directory, and sent another reply");
+            }
             Err(error) => last = error,
         }
     }
@@ -82,7 +84,7 @@ pub async fn ask(
 /// Asks the node at `address` for a change of the cluster, with the access of an operator.
 ///
 /// # Errors
-/// Why there is no answer. It may have been heard.
+/// Why there is no answer. The request may have arrived.
 pub async fn operate(
     address: &str,
     access: &Access,

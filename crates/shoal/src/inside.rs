@@ -6,7 +6,7 @@ use crate::remote::RemoteDatabase;
 use shoal_net::Handle;
 use shoal_server::WorkerCommand;
 use shoal_types::{ShardId, WorkerId};
-use shoal_workloads::bench::{BenchPlace, Who, Work};
+use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
 use shoal_workloads::placed::Placed;
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl BenchPlace for InsideClients {
         &self.remote
     }
 
-    fn crew(&self, client: usize) -> Option<usize> {
+    fn thread_group(&self, client: usize) -> Option<usize> {
         let shard = (self.client_shard)(client).0 as usize;
         Some(shard * self.workers as usize + self.worker(client))
     }
@@ -81,10 +81,10 @@ impl BenchPlace for InsideClients {
         shares
     }
 
-    fn spawn(&self, who: Who, work: impl Work) {
-        let (number, shard) = match who {
-            Who::Client(number) => (number, (self.client_shard)(number).0 as usize),
-            Who::Loader(number) => (number, number % self.leaders.len()),
+    fn spawn(&self, role: BenchRole, work: impl Work) {
+        let (number, shard) = match role {
+            BenchRole::Client(number) => (number, (self.client_shard)(number).0 as usize),
+            BenchRole::Loader(number) => (number, number % self.leaders.len()),
         };
         let worker = WorkerId(self.worker(number) as u32);
         let leader = &self.leaders[shard];

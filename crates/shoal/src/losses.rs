@@ -1,21 +1,23 @@
-//! The loss of a shard's majority, as an operator accepts it: what may be lost is told before, what is missing after it.
+//! The loss of a shard's majority, as an operator accepts it: shows what may be lost before, and what is missing after
+//! it.
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
 use crate::managers::ChangeError;
 use crate::report::StatusReport;
+use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::manager::{EpochEnd, Loss, LossStage};
 use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
 use shoal_net::client::Access;
-use shoal_server::{FromOperator, LossStatus, NodeStatus, ToOperator};
+use shoal_server::{FromOperator, NodeStatus, ToOperator};
 use shoal_types::{NodeId, ShardId};
 use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often it is asked how far it is.
+/// The interval between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Accepts the loss of a shard's majority.
@@ -33,7 +35,7 @@ pub struct Acceptance {
     pub within: Duration,
 }
 
-/// What is left of a shard, and what may be missing: told before anything is changed.
+/// What is left of a shard, and what may be missing: shown before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LossSurvey {
     shard: String,
@@ -57,7 +59,7 @@ pub struct EpochGap {
     durable: u64,
 }
 
-/// What came of it.
+/// The result of an accepted loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AcceptedLoss {
     shard: String,
@@ -76,7 +78,7 @@ impl Acceptance {
         let wanted = FromOperator::CheckLoss { shard: self.shard };
         let told = self.settle(&topology, wanted, |_| {}, Some).await?;
         let ToOperator::MayLose { survivors, aside, silent } = told else {
-            return Err(ChangeError::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
         };
         let mut workers = Vec::new();
         for node in topology.nodes() {
@@ -95,7 +97,7 @@ impl Acceptance {
         })
     }
 
-    /// Accepts it, as the request with this number, and says how it goes.
+    /// Accepts the loss, as the request with this number, and reports the progress.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.
@@ -112,7 +114,7 @@ impl Acceptance {
             told => Some(told),
         };
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
-            return Err(ChangeError::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
         };
         let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_cluster::manager::LostEnd)| {
             let (held, end) = (lost.held.as_ref()?, lost.end.as_ref()?);
@@ -233,16 +235,11 @@ fn step_of(told: &ToOperator, topology: &Topology) -> String {
     match stage {
         LossStage::Asking => {
             let told: Vec<String> = told.keys().map(|node| name(topology, *node)).collect();
-            format!("live nodes say what they know of the shard; so far {}", listed(&told))
+            format!("live nodes report what they know of the shard; so far {}", listed(&told))
         }
         LossStage::Preparing => "the survivors are prepared, all of them".to_owned(),
         LossStage::Over => "the ends of the lost epochs are final".to_owned(),
     }
-}
-
-/// Names, one after the other.
-pub fn listed(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// What any node knows to be durable, and no survivor has: of each stream the best survivor counts, and of a shard its
@@ -302,7 +299,7 @@ impl LossSurvey {
 }
 
 impl AcceptedLoss {
-    /// What came of it, and what is missing.
+    /// The result, and what is missing.
     pub fn text(&self) -> String {
         let AcceptedLoss { shard, voters, aside, gaps } = self;
         let mut text = format!(
@@ -337,55 +334,10 @@ impl AcceptedLoss {
     }
 }
 
-/// An accepted loss, in a sentence for `shoal status`.
-pub fn sentence(shard: u32, loss: &LossStatus, name: impl Fn(u32) -> String) -> String {
-    let aside: Vec<String> = loss.aside.iter().map(|node| name(*node)).collect();
-    let missing = loss.ends.iter().filter_map(|lost| {
-        let (held, end) = (lost.held?, lost.end?);
-        (end > held).then(|| match end {
-            u64::MAX => {
-                format!("what follows clock {held} of e{}, whose end they lack", lost.epoch)
-            }
-            end => format!("clocks {} to {end} of e{}", held + 1, lost.epoch),
-        })
-    });
-    let missing: Vec<String> = missing.collect();
-    let state = if loss.is_over { "was accepted" } else { "is being accepted" };
-    format!(
-        "the loss of S{shard}'s majority {state} ({}): set aside {}; missing {}",
-        date(loss.at_s),
-        listed(&aside),
-        listed(&missing)
-    )
-}
-
-/// A time in seconds since 1970 as `2026-11-23 14:30:00 UTC`.
-fn date(at_s: u64) -> String {
-    let (days, second) = (at_s / 86_400, at_s % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        (left, month) = (left - length, month + 1);
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", left + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_server::{LackingStatus, LostEndStatus, ShardStatus};
+    use shoal_server::{LackingStatus, ShardStatus};
 
     fn worker(node: u32, worker: u32, durable: u64, held: Option<u64>) -> NodeStatus {
         let lacking = vec![LackingStatus { epoch: 3, durable, held }];
@@ -408,27 +360,5 @@ mod tests {
         };
         assert_eq!(gaps(8), []);
         assert_eq!(gaps(9), [EpochGap { epoch: 3, held: 8, durable: 9 }]);
-    }
-
-    #[test]
-    fn what_is_missing_is_said() {
-        let lost = LostEndStatus { epoch: 3, known: 9, held: Some(7), end: Some(9) };
-        let loss = LossStatus {
-            at_s: 1_709_210_096,
-            is_over: true,
-            aside: vec![1, 2],
-            ends: vec![
-                lost.clone(),
-                LostEndStatus { end: Some(7), ..lost.clone() },
-                LostEndStatus { epoch: 4, end: Some(u64::MAX), ..lost },
-            ],
-        };
-        assert_eq!(
-            sentence(0, &loss, |node| format!("n{node}")),
-            "the loss of S0's majority was accepted (2024-02-29 12:34:56 UTC): set aside n1, n2; missing clocks 8 to 9 \
-             of e3, what follows clock 7 of e4, whose end they lack"
-        );
-        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(date(1_735_689_599), "2024-12-31 23:59:59 UTC");
     }
 }

@@ -1,4 +1,4 @@
-//! The command `shoal`. What it can do stands in [`commands`], one file each.
+//! The command `shoal`. Its subcommands are in [`commands`], one file each.
 
 mod ask;
 mod chaos;
@@ -8,6 +8,7 @@ mod duration;
 mod inside;
 mod literal;
 mod local;
+mod loss_sentence;
 mod losses;
 mod managers;
 mod procedures;

@@ -17,7 +17,7 @@ use shoal_workloads::report::words;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How often it is asked how far it is.
+/// The interval between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a node is to the managers.
@@ -56,13 +56,13 @@ pub struct ManagersOverview {
 }
 
 impl ManagersOverview {
-    /// By what all nodes say.
+    /// The overview from the statuses of all nodes.
     pub fn of(report: &StatusReport) -> ManagersOverview {
         let answered = || report.nodes.iter().flatten();
         let latest = answered().max_by_key(|status| status.managers_version);
         let version = latest.map_or(0, |status| status.managers_version);
         let members = latest.map(|status| status.managers.clone()).unwrap_or_default();
-        let leader = leader(answered());
+        let leader = report.managers_leader();
         let rows =
             report.topology.nodes().iter().zip(&report.nodes).filter_map(|(node, status)| {
                 let is_member = members.contains(&node.id.0);
@@ -70,7 +70,7 @@ impl ManagersOverview {
                 let role = match &manager {
                     Some(it) if it.votes && leader == Some(node.id.0) => ManagerRole::Leads,
                     Some(it) if it.votes => ManagerRole::Votes,
-                    // Who is behind will know which volume votes.
+                    // A node with an older list does not know which volume votes.
                     Some(_) | None if is_member && is_up_to_date(status, version) => {
                         ManagerRole::Lost
                     }
@@ -147,12 +147,6 @@ fn is_up_to_date(status: &Result<NodeStatus, String>, version: u64) -> bool {
     status.as_ref().is_ok_and(|status| status.managers_version == version)
 }
 
-/// The node whose manager leads, by the manager that knows most.
-pub(crate) fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
-    let managers = answered.filter_map(|status| status.manager.as_ref());
-    managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
-}
-
 /// Why a manager is not replaced: what happened, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChangeError {
@@ -170,7 +164,7 @@ pub enum ChangeError {
     /// The secret is not that of the nodes.
     #[error("{0}; take the file that `secret` in a node's file names")]
     Secret(Unanswered),
-    /// It makes no sense.
+    /// The request is impossible.
     #[error("{0}")]
     Cannot(String),
     /// A node or the managers' log does not do it.
@@ -181,7 +175,7 @@ pub enum ChangeError {
     Late {
         /// After so long.
         after: Duration,
-        /// Where it stands.
+        /// The progress so far.
         stage: String,
     },
 }
@@ -220,7 +214,7 @@ pub enum WantedManagers {
     Add([String; 2]),
 }
 
-/// What is asked for, and the names of nodes.
+/// The request, and the names of nodes.
 struct ManagersRequest<'t> {
     topology: &'t Topology,
     wanted: FromOperator,
@@ -229,7 +223,7 @@ struct ManagersRequest<'t> {
 }
 
 impl ManagerReplacement {
-    /// Asks the leader until it is done, and says how it goes.
+    /// Repeats the request to the leader until it is done, and reports the progress.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.
@@ -256,7 +250,7 @@ impl ManagerReplacement {
                 Some(ToOperator::UnderWay(stage)) => request.stage(stage),
                 Some(ToOperator::NotLeading { leader: other }) => {
                     leader = other;
-                    "the managers choose who leads".to_owned()
+                    "the managers elect a leader".to_owned()
                 }
                 Some(ToOperator::Refused(why)) => return Err(request.refused(&why)),
                 Some(
@@ -265,7 +259,7 @@ impl ManagerReplacement {
                     | ToOperator::MayRecover(_)),
                 ) => {
                     return Err(ChangeError::Refused(format!(
-                        "the managers say something else: {told:?}"
+                        "the managers sent an unexpected reply: {told:?}"
                     )));
                 }
                 None => {
@@ -282,10 +276,10 @@ impl ManagerReplacement {
         Err(ChangeError::Late { after: self.within, stage })
     }
 
-    /// Who leads, by what the nodes say.
+    /// The node whose manager leads, by the statuses of the nodes.
     async fn leader(&self) -> Option<NodeId> {
         let report = StatusReport::gather(&self.addresses, &self.access).await.ok()?;
-        leader(report.nodes.iter().flatten()).map(NodeId)
+        report.managers_leader().map(NodeId)
     }
 
     async fn ask(
@@ -348,7 +342,7 @@ impl<'t> ManagersRequest<'t> {
     fn stage(&self, stage: RecoveryStage) -> String {
         let incoming = &self.incoming;
         match stage {
-            RecoveryStage::Reaching => format!("{incoming} is told to host a manager"),
+            RecoveryStage::Reaching => format!("{incoming} is asked to host a manager"),
             RecoveryStage::Learning { has, of } => {
                 let (has, of) = (words::count(has), words::count(of));
                 format!("{incoming} learns the log: it has {has} of {of} entries")
@@ -394,7 +388,7 @@ impl<'t> ManagersRequest<'t> {
                 ChangeError::Refused(format!("the managers refuse: {why}"))
             }
             OperatorRefusal::MajorityLives | OperatorRefusal::LosesMore { .. } => {
-                ChangeError::Refused("the managers say that a majority of them lives".to_owned())
+                ChangeError::Refused("a majority of the managers is alive".to_owned())
             }
         }
     }

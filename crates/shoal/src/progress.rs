@@ -40,7 +40,7 @@ impl Bar {
         self.of_several = format!("  {} of {of}: {words}", number + 1);
     }
 
-    /// Shows where the bench stands.
+    /// Shows the progress of a bench.
     pub fn show(&mut self, progress: BenchProgress) {
         if self.shown != Some((progress.run, progress.stage)) {
             self.shown = Some((progress.run, progress.stage));
@@ -90,7 +90,7 @@ impl SeedsBar {
         SeedsBar { bar, seeds, time }
     }
 
-    /// Shows where it stands: after so many seeds and so much time, with so many failures.
+    /// Shows the progress: after so many seeds and so much time, with so many failures.
     pub fn show(&self, seeds: u64, elapsed: Duration, failures: u64) {
         let by_seeds = seeds as f64 / self.seeds as f64;
         let by_time = self.time.map_or(0.0, |time| elapsed.as_secs_f64() / time.as_secs_f64());
@@ -125,7 +125,7 @@ impl ShowBar {
         ShowBar(bar)
     }
 
-    /// Who is told how far a demonstration is, and shows it.
+    /// Receives the progress of a demonstration, and shows it.
     pub fn watcher(&self) -> ProgressWatcher {
         let bar = self.0.clone();
         Rc::new(move |at: demonstrations::DemonstrationProgress| {

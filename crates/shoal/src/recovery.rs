@@ -1,10 +1,10 @@
-//! The loss of a majority of the managers, as an operator accepts it: what may be lost is told before.
+//! The loss of a majority of the managers, as an operator accepts it: shows before what may be lost.
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
-use crate::losses::listed;
 use crate::managers::{ChangeError, ReplacementEnd};
 use crate::report::StatusReport;
+use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
@@ -16,7 +16,7 @@ use shoal_types::{NodeId, ShardId};
 use shoal_workloads::report::words;
 use std::time::Duration;
 
-/// How often it is asked how far it is.
+/// The interval between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Recovers the managers of a cluster.
@@ -32,7 +32,7 @@ pub struct ManagersRecovery {
     pub within: Duration,
 }
 
-/// What is left, and what may be lost: told before anything is changed.
+/// What is left, and what may be lost: shown before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ManagersSurvey {
     cluster: String,
@@ -44,15 +44,15 @@ pub struct ManagersSurvey {
     silent: Vec<String>,
     /// Shards that have lost their majority then.
     lost: Vec<String>,
-    /// So many configurations the survivor's log lacks, which nodes remember.
+    /// The number of configurations that nodes have and the survivor's log lacks.
     lacking: u64,
-    /// The newest epoch that is known with its configuration, and the newest that was heard of.
+    /// The newest epoch that is known with its configuration, and the newest that a node knows of.
     epochs: (u32, u32),
     /// A recovery was begun before, so that a majority of the managers is of no use.
     pledged: bool,
     #[serde(skip)]
     address: String,
-    /// What the node is told was accepted.
+    /// What is accepted, for the node.
     #[serde(skip)]
     shown: (Vec<NodeId>, Vec<ShardId>),
 }
@@ -101,7 +101,7 @@ impl ManagersRecovery {
         })
     }
 
-    /// Recovers them, as the request with this number, and says how it goes.
+    /// Recovers the managers, as the request with this number, and reports the progress.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.
@@ -136,7 +136,7 @@ impl ManagersRecovery {
         while began.elapsed() < self.within {
             match ask::operate(address, &self.operator, &wanted).await {
                 Ok(ToOperator::UnderWay(RecoveryStage::Asking { told, of })) => {
-                    stage = format!("nodes say what they remember: {told} of {of}");
+                    stage = format!("nodes report their state: {told} of {of}");
                 }
                 Ok(told) => return Ok(told),
                 Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
@@ -204,7 +204,7 @@ fn choose(report: &StatusReport, survivor: &str) -> Result<SurvivorChoice, Chang
 fn unexpected(told: &ToOperator, topology: &Topology) -> ChangeError {
     match told {
         ToOperator::Refused(why) => refused(why, topology),
-        told => ChangeError::Refused(format!("the manager says something else: {told:?}")),
+        told => ChangeError::Refused(format!("the manager sent an unexpected reply: {told:?}")),
     }
 }
 
@@ -266,7 +266,7 @@ impl ManagersSurvey {
         }
         if *lacking > 0 {
             text += &format!(
-                "- The log of {survivor} lacks {} configurations that nodes remember; the newest of those holds.\n",
+                "- The log of {survivor} lacks {} configurations that nodes have; the newest of those holds.\n",
                 words::count(*lacking)
             );
         }
@@ -279,7 +279,7 @@ impl ManagersSurvey {
         }
         if !lost.is_empty() {
             text += &format!(
-                "- {} has no majority then that remembers anything: accept that afterwards, by `shoal shards accept-loss`.\n",
+                "- {} has no majority with memory then: accept that afterwards, by `shoal shards accept-loss`.\n",
                 listed(lost)
             );
         }

@@ -7,15 +7,14 @@
 use crate::local::InProcessCluster;
 use crate::report;
 use bytes::Bytes;
-use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
-use shoal_types::{Call, Database, Result, TableId};
+use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
 use shoal_workloads::bench::{BenchPlace, Who, Work};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
@@ -26,6 +25,11 @@ pub struct RemoteDatabase {
     runtime: Arc<Runtime>,
     own: Option<Arc<InProcessCluster>>,
     addresses: Vec<String>,
+    access: Access,
+    /// Whether a table that is opened is dropped first, and created anew.
+    empties: bool,
+    /// The tables that were opened.
+    opened: Arc<Mutex<Vec<(String, TableId)>>>,
 }
 
 impl RemoteDatabase {
@@ -39,6 +43,7 @@ impl RemoteDatabase {
         options: ClusterOptions,
         own: Option<Arc<InProcessCluster>>,
     ) -> std::result::Result<RemoteDatabase, String> {
+        let access = options.access.clone();
         let (cluster, runtime) =
             connect(Builder::new_multi_thread().worker_threads(1), addresses, options)?;
         Ok(RemoteDatabase {
@@ -46,6 +51,49 @@ impl RemoteDatabase {
             runtime: Arc::new(runtime),
             own,
             addresses: addresses.to_vec(),
+            access,
+            empties: false,
+            opened: Arc::default(),
+        })
+    }
+
+    /// The same database, which drops each table that is opened, and creates it anew with the same partitioning.
+    #[must_use]
+    pub fn emptied(self) -> RemoteDatabase {
+        RemoteDatabase { empties: true, ..self }
+    }
+
+    /// The name of an opened table that has rows.
+    ///
+    /// # Errors
+    /// Those of reading the tables.
+    pub fn table_with_rows(&self) -> Result<Option<String>> {
+        for (name, table) in self.opened().clone() {
+            let first = Scan::all().limit(1);
+            let found = Cluster::transact(&self.cluster, async |tx: &mut ClusterTransaction| {
+                Ok(!tx.scan(table, first).await?.is_empty())
+            });
+            if self.runtime.block_on(found)? {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<(String, TableId)>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops a table, if it is there, and creates it anew.
+    fn empty(&self, name: &str) -> Result<()> {
+        let topology = self.cluster.topology();
+        let tables = topology.tables();
+        let Some(table) = tables.named(name).and_then(|table| tables.get(table)) else {
+            return Ok(());
+        };
+        self.runtime.block_on(async {
+            self.cluster.drop_table(name).await?;
+            self.cluster.create_table(name, table.partitioning().clone()).await.map(drop)
         })
     }
 
@@ -141,14 +189,19 @@ impl Database for RemoteDatabase {
     type Transaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
-        self.cluster.table(name)
+        if self.empties {
+            self.empty(name)?;
+        }
+        let table = self.cluster.table(name)?;
+        self.opened().push((name.to_owned(), table));
+        Ok(table)
     }
 
-    /// The sum over all workers that say so.
-    fn counted(&self) -> BTreeMap<String, u64> {
+    /// The sum over all workers that report it.
+    fn counted(&self) -> Counted {
         match &self.own {
             Some(own) => own.counted(),
-            None => self.runtime.block_on(report::counted(&self.addresses)),
+            None => self.runtime.block_on(report::counted(&self.addresses, &self.access)),
         }
     }
 

@@ -1,23 +1,24 @@
-//! How a cluster is, by what its nodes say.
+//! The status of a cluster, from the statuses of its nodes.
 
-use crate::ask;
 use crate::terminal::tables;
-use crate::{losses, managers};
+use crate::{ask, loss_sentence};
 use serde::Serialize;
 use shoal_cluster::topology::{Node, Topology};
 use shoal_net::SystemClock;
 use shoal_net::client::Access;
-use shoal_server::{FollowerStatus, NodeStatus, ShardStatus, VersionsStatus};
-use shoal_types::{NodeId, Time};
+use shoal_server::{
+    FollowerStatus, NodeStatus, ShardColumnStatus, ShardStatus, StageStatus, VersionsStatus,
+};
+use shoal_types::{Counted, CountedStage, NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each node of a cluster says of itself, or why it says nothing.
+/// The status of each node of a cluster, or why there is none.
 #[derive(Debug)]
 pub struct StatusReport {
     pub topology: Topology,
     pub nodes: Vec<Result<NodeStatus, String>>,
-    /// By how much the clock of each differs from that of the asking machine, as far as it says.
+    /// The skew of each node's clock from that of this machine, if it is known.
     pub skews: Vec<Option<ClockSkew>>,
 }
 
@@ -30,7 +31,7 @@ pub struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// Of a clock that showed `told` between these two times.
+    /// The skew of a clock that showed `told` between these two times.
     fn between(asked: Time, told: Time, heard: Time) -> ClockSkew {
         let within_ns = (heard - asked).as_nanos() as u64 / 2;
         ClockSkew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
@@ -48,7 +49,7 @@ impl StatusReport {
     /// Asks every node, as clients of this access that know these addresses.
     ///
     /// # Errors
-    /// A sentence, if none says where the nodes are.
+    /// A sentence, if no address answers.
     pub async fn gather(addresses: &[String], access: &Access) -> Result<StatusReport, String> {
         let topology = ask::topology(addresses, access).await?;
         let (mut nodes, mut skews) = (Vec::new(), Vec::new());
@@ -68,7 +69,7 @@ impl StatusReport {
         Ok(StatusReport { topology, nodes, skews })
     }
 
-    /// The node that leads each shard, by its own word and under a lease.
+    /// The node that leads each shard, by its own status and under a lease.
     pub fn leaders(&self) -> BTreeMap<u32, u32> {
         let told = self.nodes.iter().flatten().filter(|node| node.lease_ms != Some(0));
         told.flat_map(|node| {
@@ -109,7 +110,7 @@ impl StatusReport {
         };
         let shards = latest.into_iter().flat_map(|node| &node.shards);
         let lost = shards.filter_map(|shard| Some((shard.shard, shard.loss.as_ref()?)));
-        lost.map(|(shard, loss)| losses::sentence(shard, loss, name)).collect()
+        lost.map(|(shard, loss)| loss_sentence::sentence(shard, loss, name)).collect()
     }
 
     /// The voters of a shard, by the node that knows the latest configuration.
@@ -119,9 +120,10 @@ impl StatusReport {
         shards.filter(|it| it.shard == shard).flat_map(|it| it.voters.clone()).collect()
     }
 
-    /// The node whose manager leads, as far as nodes say.
+    /// The node whose manager leads, by the manager that knows most.
     pub fn managers_leader(&self) -> Option<u32> {
-        managers::leader(self.nodes.iter().flatten())
+        let managers = self.nodes.iter().flatten().filter_map(|status| status.manager.as_ref());
+        managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
     }
 
     /// Replicas that are empty and do not count, by the node that knows the latest configuration: a sentence for each.
@@ -195,7 +197,7 @@ impl StatusReport {
         format!("{head}{}\n\n{}", self.nodes_text(), self.shards_text())
     }
 
-    /// How a node is, if it says so.
+    /// The status of a node, if it answers.
     fn status(&self, node: u32) -> Option<&NodeStatus> {
         self.nodes.iter().flatten().find(|status| status.node == node)
     }
@@ -206,20 +208,18 @@ impl StatusReport {
             let leader = leaders.get(&shard).and_then(|leader| self.status(*leader));
             self.shard_row(shard, leader)
         });
-        let heads = [
-            "shard",
-            "leader",
-            "watermark",
-            "not durable yet",
-            "followers, entries behind",
-            "clocks to apply",
-            "memory",
-        ];
-        tables(heads, rows)
+        let columns = self.shard_columns().iter().map(|column| &column.heading[..]);
+        let heads = ["shard", "leader", "followers, entries behind", "memory"];
+        tables(&heads.into_iter().chain(columns).collect::<Vec<&str>>(), rows)
     }
 
-    /// A shard, by what its leader says; and by what its followers say of what they have applied.
-    fn shard_row(&self, shard: u32, leader: Option<&NodeStatus>) -> [String; 7] {
+    /// What the engine tells of each shard, as any of its nodes says.
+    fn shard_columns(&self) -> &[ShardColumnStatus] {
+        self.nodes.iter().flatten().next().map_or(&[], |status| &status.shard_columns)
+    }
+
+    /// A shard, from the status of its leader, and what its followers have applied.
+    fn shard_row(&self, shard: u32, leader: Option<&NodeStatus>) -> Vec<String> {
         let none = || "–".to_owned();
         let name = |node: u32| {
             let node = self.topology.node(NodeId(node));
@@ -227,32 +227,41 @@ impl StatusReport {
         };
         let Some(status) = leader else {
             let leader = "none".to_owned();
-            return [format!("S{shard}"), leader, none(), none(), none(), none(), none()];
+            let columns = self.shard_columns().iter().map(|_| none());
+            return [format!("S{shard}"), leader, none(), none()]
+                .into_iter()
+                .chain(columns)
+                .collect();
         };
         let empty = ShardStatus::default();
         let known = status.shards.iter().find(|it| it.shard == shard).unwrap_or(&empty);
-        let ahead = known.drawn.zip(known.watermark);
-        let ahead = ahead.map(|(drawn, watermark)| drawn.saturating_sub(watermark));
         let streams = status.streams.iter().filter(|stream| stream.shard == shard);
         let followers: Vec<&FollowerStatus> =
             streams.flat_map(|stream| &stream.followers).collect();
         let behind = |other: &&FollowerStatus| format!("{} {}", name(other.node), other.behind);
-        let applied = |other: &&FollowerStatus| {
-            let shards = &self.status(other.node)?.shards;
-            let reached = shards.iter().find(|it| it.shard == shard)?.reached?;
-            let left = known.watermark?.saturating_sub(reached);
-            Some(format!("{} {}", name(other.node), words::count(left)))
-        };
         let listed = |words: Vec<String>| if words.is_empty() { none() } else { words.join(", ") };
-        [
+        let own = |number: &str| {
+            known.numbers.get(number).map_or_else(none, |value| words::count(*value))
+        };
+        let theirs = |number: &str| {
+            let of = |other: &&FollowerStatus| {
+                let shards = &self.status(other.node)?.shards;
+                let value = shards.iter().find(|it| it.shard == shard)?.numbers.get(number)?;
+                Some(format!("{} {}", name(other.node), words::count(*value)))
+            };
+            listed(followers.iter().filter_map(of).collect())
+        };
+        let columns = self.shard_columns().iter().map(|column| match column.of_followers {
+            true => theirs(&column.number),
+            false => own(&column.number),
+        });
+        let first = [
             format!("S{shard}"),
             status.name.clone(),
-            known.watermark.map_or_else(none, words::count),
-            ahead.map_or_else(none, words::count),
             listed(followers.iter().map(behind).collect()),
-            listed(followers.iter().filter_map(applied).collect()),
             known.memory_bytes.map_or_else(none, |bytes| format!("{} MiB", bytes >> 20)),
-        ]
+        ];
+        first.into_iter().chain(columns).collect()
     }
 
     fn nodes_text(&self) -> String {
@@ -262,11 +271,11 @@ impl StatusReport {
             streams.filter(|stream| stream.shard == shard).map(|stream| stream.decided).max()
         };
         let known = self.topology.nodes().iter().zip(&self.nodes).zip(&self.skews);
-        let rows = known.map(|((node, status), skew)| {
+        let rows = known.map(|((node, status), skew)| -> Vec<String> {
             let place = self.place(node);
             let Ok(status) = status else {
                 let none = || "–".to_owned();
-                return [
+                return vec![
                     node.name.clone(),
                     place,
                     "does not answer".to_owned(),
@@ -288,7 +297,7 @@ impl StatusReport {
                 let found = status.counters.iter().find(|(counter, _)| counter == name);
                 words::count(found.map_or(0, |(_, count)| *count))
             };
-            [
+            vec![
                 node.name.clone(),
                 place,
                 if leads.is_empty() { "follows".to_owned() } else { format!("leads {leads}") },
@@ -313,19 +322,18 @@ impl StatusReport {
             "committed",
             "memory",
         ];
-        tables(heads, rows)
+        tables(&heads, rows)
     }
 }
 
-/// What all workers of a cluster have counted, added up; nothing, where one of them does not say.
-pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
-    let access = Access::open("shoal");
-    let Ok(topology) = ask::topology(addresses, &access).await else { return BTreeMap::new() };
+/// The sums of the counters of all workers of a cluster; empty if one does not answer.
+pub async fn counted(addresses: &[String], access: &Access) -> Counted {
+    let Ok(topology) = ask::topology(addresses, access).await else { return Counted::default() };
     let mut told = Vec::new();
     for address in topology.nodes().iter().filter_map(|node| node.address.as_deref()) {
         for worker in 0..topology.workers() {
-            let Ok(status) = ask::status(address, &access, worker).await else {
-                return BTreeMap::new();
+            let Ok(status) = ask::status(address, access, worker).await else {
+                return Counted::default();
             };
             told.push(status);
         }
@@ -333,14 +341,19 @@ pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
     sum(told)
 }
 
-/// What these workers have counted, added up.
-pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for (name, count) in workers.into_iter().flat_map(|worker| worker.counters) {
-        let sum: &mut u64 = sums.entry(name).or_default();
-        *sum = sum.wrapping_add(count);
+/// The sums of these workers' counters.
+pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> Counted {
+    let mut counted = Counted::default();
+    for worker in workers {
+        for (name, count) in worker.counters {
+            let sum = counted.counts.entry(name).or_default();
+            *sum = sum.wrapping_add(count);
+        }
+        let stages = worker.stages.into_iter();
+        counted.stages =
+            stages.map(|StageStatus { counter, label }| CountedStage { counter, label }).collect();
     }
-    sums
+    counted
 }
 
 /// The shards that a node leads, in words: `S0 S2`.
@@ -397,6 +410,35 @@ mod tests {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
         }
         assert!(text.contains("-123.5 ± 1.0 ms") && text.contains("12345 MiB"), "{text}");
+    }
+
+    #[test]
+    fn columns_of_shards_are_those_that_the_engine_declares() {
+        let mut report = whole();
+        assert!(!report.text().contains("not durable yet"));
+        let column = |number: &str, heading: &str, of_followers| ShardColumnStatus {
+            number: number.to_owned(),
+            heading: heading.to_owned(),
+            of_followers,
+        };
+        for (number, node) in report.nodes.iter_mut().flatten().enumerate() {
+            node.shard_columns = vec![
+                column("undurable", "not durable yet", false),
+                column("unapplied", "clocks to apply", true),
+            ];
+            let numbers = [("undurable", 70), ("unapplied", 80 + number as u64)];
+            let numbers = numbers.map(|(name, value)| (name.to_owned(), value)).into();
+            node.shards = vec![ShardStatus { numbers, ..ShardStatus::default() }];
+        }
+        let leader = report.nodes[0].as_mut().expect("it answers");
+        let follower = |node| FollowerStatus { node, behind: 5 };
+        leader.leaders = vec![0];
+        leader.shards[0].appointed = true;
+        leader.lease_ms = Some(300);
+        leader.streams[0].followers = vec![follower(1), follower(2)];
+        let text = report.text();
+        assert!(text.contains("not durable yet") && text.contains("n1 81, n2 82"), "{text}");
+        assert_eq!(text.matches("70").count(), 1, "of the leader alone:\n{text}");
     }
 
     #[test]

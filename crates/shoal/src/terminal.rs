@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Row, Table, TableStyle};
 use console::Term;
-use shoal_workloads::bench::Measurement;
-use shoal_workloads::report::{comparison, page, stages, words};
+use shoal_workloads::bench::{Measurement, StageTime};
+use shoal_workloads::report::{comparison, page, words};
 use std::fmt::Write;
 
 /// The measurement in words and tables.
@@ -68,8 +68,12 @@ pub const COLUMNS_MAX: usize = 80;
 
 /// Tables below each other that show what one table would that is too wide for a terminal: each begins with the first
 /// column, which names the row.
-pub fn tables<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<[String; N]> = rows.collect();
+///
+/// # Panics
+/// If a row has more or fewer cells than there are heads.
+pub fn tables(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.collect();
+    assert!(rows.iter().all(|row| row.len() == heads.len()), "{heads:?} and {rows:?}");
     // With a blank on both sides, and one to the next column.
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
@@ -77,7 +81,7 @@ pub fn tables<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [Stri
     };
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut left = 0;
-    for at in 1..N {
+    for at in 1..heads.len() {
         if left < width(at) {
             parts.push(vec![0]);
             left = (COLUMNS_MAX + 1).saturating_sub(width(0));
@@ -87,7 +91,7 @@ pub fn tables<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [Stri
     }
     let part = |columns: &Vec<usize>| {
         let mut table = Table::new();
-        let cells = |row: &[String; N]| columns.iter().map(|at| row[*at].clone()).collect();
+        let cells = |row: &Vec<String>| columns.iter().map(|at| row[*at].clone()).collect();
         let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
         let heads: Vec<&str> = columns.iter().map(|at| heads[*at]).collect();
         table.load_style(STYLE).set_header(heads).add_rows(rows);
@@ -141,6 +145,15 @@ pub fn listing<const N: usize>(
     Listing { text, cut }
 }
 
+/// A text as one argument for the shell.
+pub fn argument(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,+=@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// How wide the terminal is to which is written, or as wide as `COLUMNS` says; `None` where there is neither.
 pub fn columns() -> Option<u16> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -166,10 +179,10 @@ fn kinds(measurement: &Measurement) -> String {
 
 /// Where the time of writers goes, if it is known.
 fn stages(measurement: &Measurement) -> Option<String> {
-    let stages = stages::stages(&page::middle_run(measurement).counted);
-    let row = |stage: &stages::Stage| {
+    let stages = &page::middle_run(measurement).stages;
+    let row = |stage: &StageTime| {
         let mean = words::latency(stage.mean_ns as u64);
-        [stage.name.to_owned(), mean, words::percent(stage.share)]
+        [stage.name.clone(), mean, words::percent(stage.share)]
     };
     let heads = ["where a writer's time goes", "mean", "share"];
     (!stages.is_empty()).then(|| table(heads, stages.iter().map(row)))
@@ -236,6 +249,11 @@ fn checks(measurement: &Measurement) -> String {
     text
 }
 
+/// Names, one after the other.
+pub fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,13 +264,14 @@ mod tests {
     #[test]
     fn tables_are_no_wider_than_a_terminal_and_show_everything() {
         let heads = ["node", "a", "b", "c", "d"];
-        let narrow = tables(heads, [["n0", "1", "2", "3", "4"].map(str::to_owned)].into_iter());
+        let narrow =
+            tables(&heads, [["n0", "1", "2", "3", "4"].map(str::to_owned).into()].into_iter());
         assert_eq!(narrow.matches("node").count(), 1, "{narrow}");
         let cells = ["s0v0", "datacenter-of-a-long-name", "12345 67890", "x", "y"];
-        let mut row = cells.map(str::to_owned);
+        let mut row = cells.map(str::to_owned).to_vec();
         row[4] = "s0v1 100, ".repeat(20);
         row[3] = "z".repeat(30);
-        let wide = tables(heads, [row.clone(), row].into_iter());
+        let wide = tables(&heads, [row.clone(), row].into_iter());
         for line in wide.lines() {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{wide}");
         }

@@ -106,7 +106,7 @@ fn divided<A: Placeable>(mut plan: ClusterPlan, asked: &A) -> Result<ClusterPlan
     let sketch = Catalog::new();
     let workload = asked.place(&sketch, plan.shards).map_err(|error| error.to_string())?;
     for name in sketch.names() {
-        let known = plan.tables.iter_mut().find(|(table, _)| *table == name);
+        let known = plan.tables.iter_mut().find(|(table, _)| *table == *name);
         let (_, partitioning) = known.expect("a local cluster knows the workloads' tables");
         *partitioning = match workload.division(&name, plan.shards) {
             Division::Everywhere => Partitioning::Everywhere,

@@ -42,7 +42,7 @@ fn help_has_an_example_for_every_command() {
         vec!["managers"],
         vec!["explore"],
     ];
-    for data in ["get", "put", "delete", "scan", "tables", "call"] {
+    for data in ["get", "put", "delete", "scan", "tables", "call", "shell", "completions", "man"] {
         commands.push(vec![data]);
     }
     for what in ["list", "replace", "recover", "add"] {
@@ -65,7 +65,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 33] = [
+    let cases: [(&[&str], &str); 35] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["get", "kv", "(\"users\", 42"], "character 1: the tuple has no end: write )"),
         (&["put", "kv", "x00ff", "1"], "whose quotes the shell has removed"),
@@ -82,6 +82,8 @@ fn mistakes_are_named() {
         (&["bench", "micro", "--local", "--regions", "/dev/null"], "there is no datacenter"),
         (&["bench", "micro", "--local", "--regions", "tiga", "--wan", "5ms"], "--wan: these"),
         (&["bench", "micro", "--region", "finland"], "--local or --connect"),
+        (&["bench", "micro", "--authorities", "ca.pem"], "--connect; add its address"),
+        (&["local", "--table", "a:list"], "NAME:hash or NAME:range"),
         (&["bench", "micro", "--duration", "10"], "a unit is missing"),
         (&["bench", "micro", "--duration", "0s"], "longer than nothing"),
         (&["bench", "micro", "--rate", "-5"], "-5"),
@@ -198,6 +200,30 @@ fn an_experiment_stands_beside_the_paper() {
     for run in json["runs"].as_array().unwrap() {
         assert!(run["measurement"]["summary"]["committed_per_s"].as_f64().unwrap() > 0.0, "{run}");
     }
+}
+
+#[test]
+fn completions_and_pages_of_the_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = shoal(&["completions", shell]);
+        assert!(output.status.success());
+        let script = text(&output.stdout);
+        for word in ["accept-loss", "shell", "ycsb-a"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let output = shoal(&["man"]);
+    assert!(output.status.success() && text(&output.stdout).contains(".TH SHOAL 1"));
+    let folder = tempfile::tempdir().unwrap();
+    let output = shoal(&["man", "--folder", path(folder.path())]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(folder.path().join("shoal-managers-replace.1")).unwrap();
+    assert!(
+        page.contains(".TH SHOAL\\-MANAGERS\\-REPLACE 1")
+            || page.contains(".TH SHOAL-MANAGERS-REPLACE 1"),
+        "{page}"
+    );
+    assert!(refused(&["man", "--folder", "/no/such/folder"]).contains("/no/such/folder/shoal"));
 }
 
 const CLEAN: &str = r#"{"client":1,"start_ns":0,"end_ns":9,"outcome":"ok","operations":[{"write":["x",1]}]}

@@ -213,7 +213,7 @@ impl<E: Engine> SimulatedCluster<E> {
         for simulated_worker in self.workers_of(node) {
             let simulated_worker = &mut self.simulated_workers[simulated_worker];
             let worker = simulated_worker.worker.take().expect("it is alive");
-            self.gone += counted(&worker);
+            self.gone += &Engines::of(worker.engine());
             simulated_worker.storages = worker.into_storages();
             simulated_worker.storages.values_mut().for_each(MemoryStorage::crash);
             simulated_worker.persists = false;
@@ -240,28 +240,11 @@ impl<E: Engine> SimulatedCluster<E> {
 
     /// The counters of all engines, former processes included.
     pub fn counted(&self) -> Engines {
-        let mut all = self.gone;
+        let mut all = self.gone.clone();
         self.simulated_workers
             .iter()
             .filter_map(|simulated_worker| simulated_worker.worker.as_ref())
-            .for_each(|it| all += counted(it));
+            .for_each(|it| all += &Engines::of(it.engine()));
         all
-    }
-}
-
-fn counted<E: Engine>(worker: &Worker<E>) -> Engines {
-    let counters = worker.engine().counters();
-    Engines {
-        certified: counters.certified,
-        committed: counters.committed,
-        wrote: counters.wrote,
-        cross_shard: counters.cross_shard,
-        conflicts: counters.conflicts,
-        resent: counters.resent,
-        dropped: counters.dropped,
-        stamps: counters.stamps,
-        stamp_entries: counters.stamp_entries,
-        batches: counters.batches,
-        batch_bytes: counters.batch_bytes,
     }
 }

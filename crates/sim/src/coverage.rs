@@ -180,10 +180,10 @@ impl Coverage {
     /// Takes over the counts that metrics have already.
     pub fn take_metrics(&mut self, metrics: &Metrics) {
         let Metrics { traffic, work, engines, outcomes, .. } = metrics;
-        self.resent = engines.resent;
-        self.dropped = engines.dropped;
-        self.conflict = engines.conflicts;
-        self.cross_shard = engines.cross_shard;
+        self.resent = engines.get("resent");
+        self.dropped = engines.get("dropped");
+        self.conflict = engines.get("conflicts");
+        self.cross_shard = engines.get("cross_shard");
         self.duplicated = traffic.duplicated;
         self.reordered = traffic.reordered;
         self.clogged = traffic.clogged;

@@ -1,7 +1,7 @@
 //! Delays between datacenters: drawn from the seed, similar or very unequal, or those of well-known regions.
 
+use crate::draw::one_of;
 use crate::network::Delay;
-use crate::scenario::one_of;
 use shoal_cluster::topology::Regions;
 use shoal_types::{DatacenterId, Distance, Random};
 use std::time::Duration;

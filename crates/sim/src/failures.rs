@@ -2,10 +2,11 @@
 //! fail, beside the link faults of the fault schedule.
 
 use crate::clock::NodeClock;
+use crate::draw::one_of;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::ManagersPlan;
 use shoal_cluster::manager::{LogPace, ManagerOptions};
-use shoal_types::{Random, ShardId};
+use shoal_types::Random;
 use std::time::Duration;
 
 /// A lease that every node renews in time.
@@ -22,47 +23,6 @@ pub struct FailurePlan {
     pub options: ManagerOptions,
     /// Whether nodes fail; otherwise leases practically never end, and no shard is taken over.
     pub fails: bool,
-}
-
-/// A shard that loses a majority of its voters at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MajorityLoss {
-    /// The shard that loses its majority.
-    pub shard: ShardId,
-    /// Time from the start of the clients, in nanoseconds.
-    pub after_ns: u64,
-    /// What happens to the voters.
-    pub fate: Fate,
-}
-
-/// What happens to a majority of voters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// They restart without memory: the shard is lost for good.
-    Emptied,
-    /// They stay crashed until the end of the run.
-    Gone,
-    /// They are cut off until all faults are healed, with their memory intact.
-    CutOff,
-}
-
-impl MajorityLoss {
-    /// Draws a loss within the `span_ns` for which clients run.
-    pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> MajorityLoss {
-        MajorityLoss {
-            shard: ShardId(random.below(shards.into()) as u32),
-            after_ns: span_ns * random.range_inclusive(5, 50) / 100,
-            fate: one_of(random, &[Fate::Emptied, Fate::Emptied, Fate::Gone, Fate::CutOff]),
-        }
-    }
-
-    /// Whether the shard's contents are lost for good.
-    pub fn is_final(&self) -> bool {
-        match self.fate {
-            Fate::Emptied | Fate::Gone => true,
-            Fate::CutOff => false,
-        }
-    }
 }
 
 impl FailurePlan {
@@ -167,8 +127,4 @@ impl FailurePlan {
         let (datacenters, pace) = (self.datacenters.clone(), self.pace.clone());
         ManagersPlan { datacenters, clocks, pace, options: self.options.clone() }
     }
-}
-
-fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
-    *random.pick(items).expect("something to choose from")
 }

@@ -1,7 +1,7 @@
 //! Faults that begin and end: links are clogged or cut; workers stall; nodes crash, pause, or are cut off
 //! from some of the others; clocks change their rates; managers fail.
 
-use crate::failures::Fate;
+use crate::majority_loss::Fate;
 use crate::network::Troubles;
 use shoal_types::{Random, ShardId};
 

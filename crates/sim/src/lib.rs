@@ -14,9 +14,9 @@
 //! | [`clients`] | the clients, on workers and outside |
 //! | [`managers`], [`recovery`] | the configuration managers, and the progress of each recovery |
 //! | [`checks`], [`observed`] | the rules, each judged at every step; what else is done with observations |
-//! | [`scenario`], [`distances`], [`failures`] | what is drawn from a seed |
+//! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw` | what is drawn from a seed, and how |
 //! | [`run`](mod@run) | one seed from beginning to end |
-//! | [`subject`], [`planted`] | the engines, the bugs to plant in them, and how soon each has to be caught |
+//! | [`subject`], [`engines`], [`planted`] | an engine and its bugs to plant; the engines; how soon each bug has to be caught |
 //! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what a run reports |
 
 pub mod catalog;
@@ -29,8 +29,11 @@ pub mod cpu;
 pub mod demonstrations;
 pub mod digest;
 pub mod distances;
+mod draw;
+pub mod engines;
 pub mod failures;
 pub mod fault_schedule;
+pub mod majority_loss;
 pub mod managers;
 pub mod metrics;
 pub mod network;
@@ -48,6 +51,7 @@ mod transaction_clocks;
 mod violation;
 
 pub use distances::SimulatedRegions;
+pub use engines::{ENGINES, Runner, SimulatedEngine};
 pub use run::{RunFailure, RunOptions, RunReport, run};
-pub use subject::{AnyPlantedBug, ENGINES, Runner, SimulatedEngine, Subject};
+pub use subject::{AnyPlantedBug, Subject};
 pub use violation::Violation;

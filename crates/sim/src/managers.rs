@@ -81,6 +81,8 @@ pub(crate) struct SimulatedManagers {
     /// The effects of all commands so far.
     applied: Vec<Applied>,
     finals: BTreeMap<Epoch, FinalEnds>,
+    /// The table that each request has created.
+    created: BTreeMap<Ask, TableId>,
     asks: u64,
     /// The random source of the cluster's identity.
     identities: Random,
@@ -115,6 +117,7 @@ impl SimulatedManagers {
             log,
             applied: Vec::new(),
             finals: BTreeMap::new(),
+            created: BTreeMap::new(),
             asks: 0,
             identities,
             truth,
@@ -185,6 +188,8 @@ impl SimulatedManagers {
                 ManagerEffect::Applied(applied) => {
                     let told = self.note(manager, applied);
                     let told = told.map_err(|what| Violation::new("M9", now, what))?;
+                    let tables = told.as_ref().map_or(Ok(()), |told| self.note_table(told));
+                    tables.map_err(|what| Violation::new("tables", now, what))?;
                     wanted.applied.extend(told);
                 }
                 ManagerEffect::Timer { at } => {
@@ -223,6 +228,20 @@ impl SimulatedManagers {
         Ok(Some(applied))
     }
 
+    /// Checks that a request creates one table, under an id that no table had.
+    fn note_table(&mut self, applied: &Applied) -> Result<(), String> {
+        let Applied::TableCreated { ask, table, name } = applied else { return Ok(()) };
+        if let Some(before) = self.created.insert(*ask, *table) {
+            return Err(format!("request {ask} has created {before}, and {name:?} as {table}"));
+        }
+        let first = self.topology.tables().next();
+        let expected = TableId(first.0 + self.created.len() as u32 - 1);
+        match *table == expected {
+            true => Ok(()),
+            false => Err(format!("{name:?} is {table}, and the next id was {expected}")),
+        }
+    }
+
     /// The change with which the next epoch begins: a move that no node carries out, or, if `ends`, the end
     /// of the last such move.
     pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, ClusterChange) {
@@ -230,9 +249,11 @@ impl SimulatedManagers {
         let change = match &self.truth.moving {
             Some(moving) if ends => ClusterChange::CancelMove { table: moving.table },
             Some(_) | None => {
-                let table = self.asks as usize % self.topology.tables().len().max(1);
-                let partitioning = self.topology.tables()[table].partitioning().clone();
-                ClusterChange::BeginMove { table: TableId(table as u32), partitioning }
+                let tables = self.truth.topology.tables();
+                let table = tables.iter().nth(self.asks as usize % tables.len().max(1));
+                let table = table.expect("a cluster has a table of its own");
+                let partitioning = table.partitioning().clone();
+                ClusterChange::BeginMove { table: table.id(), partitioning }
             }
         };
         (Ask(self.asks), change)

@@ -1,5 +1,7 @@
 //! Counters of a run.
 
+use shoal_engine::Engine;
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 macro_rules! counts {
@@ -99,31 +101,28 @@ counts! {
     }
 }
 
-counts! {
-    /// Counters of all engines' workers together.
-    Engines {
-        /// Transactions that passed certification.
-        certified,
-        /// Transactions whose commit was acknowledged.
-        committed,
-        /// Transactions that passed certification and wrote something.
-        wrote,
-        /// Certified transactions that wrote several shards.
-        cross_shard,
-        /// Attempts that met a conflict.
-        conflicts,
-        /// Requests between workers that were sent again.
-        resent,
-        /// Messages that had become irrelevant.
-        dropped,
-        /// Stamps kept with versions, one for each shard that a transaction wrote.
-        stamps,
-        /// The entries of those stamps, the shard's own included.
-        stamp_entries,
-        /// Batches that leaders appended to streams, heartbeats included.
-        batches,
-        /// The length of those batches in bytes, as encoded.
-        batch_bytes,
+/// Counters of all engines' workers together, by the names that the engine declares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Engines(BTreeMap<&'static str, u64>);
+
+impl Engines {
+    /// What a worker of an engine has counted.
+    pub fn of<E: Engine>(engine: &E) -> Engines {
+        let counted = shoal_engine::declarations::counted(engine);
+        Engines(counted.map(|(metric, count)| (metric.name, count)).collect())
+    }
+
+    /// The count of this name; 0 where the engine declares none.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
+impl AddAssign<&Engines> for Engines {
+    fn add_assign(&mut self, other: &Engines) {
+        for (name, count) in &other.0 {
+            *self.0.entry(name).or_default() += count;
+        }
     }
 }
 
@@ -156,7 +155,7 @@ counts! {
 }
 
 /// All counters of one or several runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// What the network did with messages.
     pub traffic: Traffic,
@@ -170,11 +169,11 @@ pub struct Metrics {
     pub simulated_ns: u128,
 }
 
-impl AddAssign for Metrics {
-    fn add_assign(&mut self, other: Metrics) {
+impl AddAssign<&Metrics> for Metrics {
+    fn add_assign(&mut self, other: &Metrics) {
         self.traffic += other.traffic;
         self.work += other.work;
-        self.engines += other.engines;
+        self.engines += &other.engines;
         self.outcomes += other.outcomes;
         self.simulated_ns += other.simulated_ns;
     }

@@ -80,8 +80,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "adopt-onto-own", "M4", STREAMS, 100),
     ("mako", "keep-undecided", "M4", STREAMS, 100),
     ("mako", "replay-below-floor", "M6", COPIES, 300),
-    ("mako", "bury-unreached", "M6", COPIES, 60),
-    ("mako", "sweep-led-only", "M9", COPIES, 300),
+    ("mako", "drop-unreached-tombstones", "M6", COPIES, 60),
+    ("mako", "collect-led-only", "M9", COPIES, 300),
     ("mako", "keep-former-acks", "M4", STREAMS, 300),
     ("mako", "caught-up-early", "M4", STREAMS, 60),
     ("mako", "appoint-empty", "M4", STREAMS, 60),
@@ -139,11 +139,11 @@ const STREAMS: &[&str] =
 /// Bugs that can be planted and that no seed has caught yet, by area.
 pub const UNCAUGHT: &[&str] = &[
     // Garbage collection of tombstones.
-    "sweep-unreached",
-    "sweep-uncommitted",
+    "collect-unreached",
+    "collect-uncommitted",
     // It shows only where a shard is lost for good, a former leader has a version that another shard rejects,
     // and the key is not read: in one seed of some thousand.
-    "sweep-settled",
+    "collect-settled",
     // It shows only if a put of a client outside fails for lack of memory: `node/tests/node/late_calls.rs`
     // has such a put.
     "commit-past-failed-write",
@@ -200,7 +200,7 @@ pub fn all(engine: &str) -> Vec<PlantedBugCase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::ENGINES;
+    use crate::engines::ENGINES;
 
     #[test]
     fn every_bug_is_planted_somewhere() {

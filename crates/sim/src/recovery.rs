@@ -110,6 +110,8 @@ impl Recoveries {
             | Applied::Loss { .. }
             | Applied::CaughtUp { .. }
             | Applied::Answered { .. }
+            | Applied::TableCreated { .. }
+            | Applied::TableDropped { .. }
             | Applied::Changed(_) => {}
         }
         steps

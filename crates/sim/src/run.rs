@@ -18,7 +18,9 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{Scenario, ScenarioWork, partitioning};
+use crate::scenario::{
+    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork, partitioning,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -46,14 +48,16 @@ const ATTEMPTS_MAX: u32 = 30;
 /// node that never restarts have to fit into [`PATIENCE`].
 const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 
-/// Where nodes fail, the number of clients of each group that replace those that died with a node.
-pub const SPARE_CLIENTS: usize = 6;
-
 /// From this seed on, with an engine that allows it, one in so many seeds has a node without replicas, which
 /// coordinates transactions and hosts half of the clients on workers. Lower seeds are recorded for what they
 /// found, and do not change.
 const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
+
+/// From this seed on, one in so many has clients that create and drop tables. Lower seeds keep the meaning that they had
+/// before.
+const TABLES_FROM: u64 = 1 << 25;
+const TABLES_ONE_IN: u64 = 2;
 
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
@@ -211,6 +215,11 @@ impl<E: Subject> PreparedRun<E> {
         let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
+        }
+        let mut lot = root.fork(17);
+        if seed >= TABLES_FROM && lot.chance(1, TABLES_ONE_IN) {
+            let outsiders = lot.range_inclusive(1, 4) as usize;
+            scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
         let catalog = Catalog::new();
         let all_scenario_clients =
@@ -525,8 +534,8 @@ impl<E: Subject> PreparedRun<E> {
         let gone = |node| self.simulation.is_gone(node);
         let installed = (checks.installed(), self.simulation.lost());
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
-        let topology = self.simulation.topology();
-        replicas::check(topology, installed, leader, store, gone, rolled_back)
+        let topology = self.simulation.truth_topology();
+        replicas::check(&topology, installed, leader, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -5,15 +5,17 @@ use crate::clients::ScenarioClients;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
 use crate::clients::skew::Skew;
+use crate::clients::tables::Tables;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::distances::{self, DistanceSource};
-use crate::failures::{FailurePlan, MajorityLoss};
+use crate::draw::one_of;
+use crate::failures::FailurePlan;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
+use crate::majority_loss::MajorityLoss;
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
-use crate::run::SPARE_CLIENTS;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Database, DatacenterId, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
@@ -25,6 +27,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
+
+/// Where nodes fail, the number of clients of each group that replace those that died with a node.
+pub const SPARE_CLIENTS: usize = 6;
 
 /// How many nodes, shards, workers and datacenters a cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,8 @@ pub enum ClientWork {
     Calls,
     /// Write skew on this many pairs of rows.
     Skew(u8),
+    /// Tables that are created, used and dropped, by clients outside.
+    Tables,
 }
 
 /// The operations of the clients whose history is checked.
@@ -270,10 +277,6 @@ impl fmt::Display for Scenario {
     }
 }
 
-pub(crate) fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
-    *random.pick(items).expect("something to choose from")
-}
-
 impl ClusterShape {
     fn draw(random: &mut Random) -> ClusterShape {
         let voters = one_of(random, &[1, 3, 3, 3, 5]);
@@ -393,6 +396,7 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
             ClientWork::Calls => (0, 1 + outsiders),
             ClientWork::Histories(_) => (residents, outsiders),
             ClientWork::Skew(_) => (1 + residents, outsiders / 3),
+            ClientWork::Tables => (0, 1 + outsiders),
             ClientWork::Tokens
             | ClientWork::Micro(_)
             | ClientWork::Ycsb(_)
@@ -424,6 +428,7 @@ impl ClientGroup {
             }
             ClientWork::Skew(pairs) => ScenarioWork::other(Skew::new(db, pairs)?),
             ClientWork::Tokens => ScenarioWork::other(Tokens::new(db, 5, 12)?),
+            ClientWork::Tables => ScenarioWork::other(Tables::default()),
             ClientWork::Micro(keys) => ScenarioWork::other(Micro::new(db, keys)?),
             ClientWork::Ycsb(letter) => {
                 let uniform = Distribution::Uniform;

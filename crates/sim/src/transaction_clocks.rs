@@ -4,7 +4,7 @@
 //! All of it is drawn from a separate random source, so that seeds keep their meaning for engines that use no
 //! such clock.
 
-use crate::scenario::one_of;
+use crate::draw::one_of;
 use shoal_types::transaction_clock::{EventTimes, SystemReading, TransactionClock};
 use shoal_types::{NodeId, Random, Time};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Copying a store while it is in use: what is committed, a part at a time, for a replica that has to begin
-//! from something (design §6, snapshots).
+//! Copies of a store in use: its committed versions, a chunk at a time, for a replica that lacks truncated entries
+//! (rule M10).
 //!
 //! The parts are taken one after the other and each shows what is committed *then*: the whole is no snapshot
 //! of an instant. It has every
@@ -60,6 +60,9 @@ impl Session {
                 if bytes >= part.bytes_max {
                     return ControlFlow::Break(());
                 }
+                if self.store.is_dropped(table) {
+                    return ControlFlow::Continue(());
+                }
                 let key = Record::key(record);
                 for version in chain(record.as_ref().word().version()) {
                     let version = Guarded::new(version);
@@ -112,6 +115,33 @@ impl Session {
         let emptied = state.removals.len() - removals_before;
         state.sweep(&self.store, emptied, &|_| false);
         next.filter(|next| !over && until.is_none_or(|until| next < until))
+    }
+
+    /// Frees the rows of a dropped table from `from` on; looks at `most` records. Returns where to go on; `None` where no
+    /// row is left. A transaction that held the lock of a row when the table was dropped may still install it: the pass stops
+    /// there until it has.
+    ///
+    /// # Panics
+    /// If the table was not dropped.
+    pub fn free_table(&mut self, from: &WalkPlace, most: usize) -> Option<WalkPlace> {
+        assert!(self.store.is_dropped(from.table), "{} is in use", from.table);
+        let state = &mut *Pinned::take(self.state.get_mut());
+        let removals_before = state.removals.len();
+        // SAFETY: pinned; so for all below.
+        let next = unsafe {
+            walk(&self.store, from, most, |table, record| {
+                // A lock may be that of a key without a version yet.
+                let is_held = || record.as_ref().word().is_locked();
+                match table != from.table || is_held() || state.discard(record, &|_| true).is_err()
+                {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+        };
+        let emptied = state.removals.len() - removals_before;
+        state.sweep(&self.store, emptied, &|_| false);
+        next.filter(|next| next.table == from.table)
     }
 }
 

@@ -1,6 +1,5 @@
-//! Rolling back: the versions of a closed epoch that its final vector watermark does not cover leave
-//! their chains, on top or below, and what is left is visible as if they had never been (design §5,
-//! Failure).
+//! Rollback: the versions of a closed epoch that its final vector watermark does not cover are removed from their
+//! chains, at any place, and the rest is visible as if they had never existed (rule M9).
 //!
 //! ```text
 //! before   record ─ v4 e2 ─ v3 e1 rejected ─ v2 e1 ─ v1 e1 rejected

@@ -23,7 +23,8 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
-//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas).
+//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas), `tables.rs` (which tables
+//! are open, and which were dropped).
 //!
 //! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
@@ -39,9 +40,11 @@ mod key;
 mod memory;
 mod reclaim;
 mod record;
+mod removals;
 mod session;
 mod store;
 mod sync;
+mod tables;
 mod transaction;
 mod version;
 mod walk;
@@ -52,5 +55,6 @@ pub use discard::{RollBack, RolledBack};
 pub use faults::{StoreBug, StoreBugs};
 pub use session::Session;
 pub use store::{Options, Store};
-pub use transaction::{Locked, Locking, Size, Transaction, VersionRef};
+pub use transaction::{Locked, Locking, Size, Transaction};
+pub use version::VersionRef;
 pub use walk::WalkPlace;

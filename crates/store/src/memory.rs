@@ -10,7 +10,7 @@
 //! process configures it at its start, which a library cannot. And a record and its version, made together, come to lie
 //! together. `docs/lessons.md` has the numbers.
 //!
-//! Blocks are cut in a few sizes ([`class`]); a freed block waits in a list of
+//! Blocks are cut in a few sizes (`memory/blocks.rs`); a freed block waits in a list of
 //! its size (magazines and a depot: Bonwick and Adams, USENIX ATC'01), so that what one session
 //! frees another can use. Before the arena takes another region, it joins free blocks that are neighbours
 //! (`memory/joining.rs`). Larger blocks are the general allocator's. Regions are given back when the store goes.
@@ -18,25 +18,18 @@
 //! Every heap counts what it allocates and frees and folds the count into the arena's total now and
 //! then, so that counting costs no shared write.
 
+mod blocks;
 mod joining;
+mod round;
 
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
-use joining::Joining;
+use blocks::{
+    CLASSED_MAX, CLASSES, FreeList, LINE, STEP, Span, class, class_bytes, magazine_blocks,
+};
+use round::JoiningRound;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// Small blocks come in multiples of this, and every block is aligned to it.
-const STEP: usize = 8;
-/// Up to this size; from there on in eight sizes for each doubling, so that at most an eighth is lost
-/// and what is freed soon fits something again.
-const SMALL_MAX: usize = 256;
-/// Longer blocks come from the general allocator.
-const CLASSED_MAX: usize = 4 << 10;
-const SMALL_CLASSES: usize = SMALL_MAX / STEP;
-const CLASSES: usize = SMALL_CLASSES + 8 * (CLASSED_MAX / SMALL_MAX).ilog2() as usize;
-/// Blocks whose size is a multiple of this, nodes above all, are aligned to it.
-const LINE: usize = 64;
 
 /// The first region is small, for small stores; each is twice as large as the one before.
 const REGION_BYTES_MIN: usize = 128 << 10;
@@ -53,32 +46,6 @@ const FOLD_BYTES: i64 = 64 << 10;
 const _: () = assert!(CLASSED_MAX < SPAN_BYTES_MIN && SPAN_BYTES_MIN < REGION_BYTES_MIN);
 const _: () = assert!(SPAN_BYTES_MAX.is_multiple_of(LINE) && REGION_BYTES_MIN.is_multiple_of(LINE));
 
-/// The class of blocks of `bytes` bytes and their size; no class for those of the general allocator.
-#[inline]
-fn class(bytes: usize) -> (Option<usize>, usize) {
-    if bytes <= SMALL_MAX {
-        let class = bytes.div_ceil(STEP);
-        return (Some(class), class * STEP);
-    }
-    if bytes > CLASSED_MAX {
-        return (None, bytes.next_multiple_of(STEP));
-    }
-    let last = bytes - 1;
-    let doubling = last.ilog2();
-    let eighth = last >> (doubling - 3);
-    let class = SMALL_CLASSES + 8 * (doubling - SMALL_MAX.ilog2()) as usize + (eighth & 7) + 1;
-    (Some(class), (eighth + 1) << (doubling - 3))
-}
-
-/// The size of the blocks of `class`: the inverse of [`class`].
-fn class_bytes(class: usize) -> usize {
-    if class <= SMALL_CLASSES {
-        return class * STEP;
-    }
-    let (doubling, eighth) = ((class - SMALL_CLASSES - 1) / 8, (class - SMALL_CLASSES - 1) % 8);
-    (9 + eighth) << (doubling + SMALL_MAX.ilog2() as usize - 3)
-}
-
 /// The memory that all heaps of a store share.
 pub(crate) struct Arena {
     /// Bytes allocated and not freed, up to what the heaps have not folded in yet.
@@ -88,7 +55,7 @@ pub(crate) struct Arena {
     depot: Box<[Mutex<Vec<FreeList>>]>,
     /// Bytes of the blocks in the depot.
     depot_bytes: AtomicU64,
-    joining: Mutex<Joining>,
+    joining: Mutex<JoiningRound>,
 }
 
 #[derive(Default)]
@@ -104,72 +71,8 @@ struct Regions {
     joining: bool,
 }
 
-/// Unused memory, to cut blocks from.
-#[derive(Clone, Copy)]
-struct Span {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: a span is memory that no other owner uses.
-unsafe impl Send for Span {}
 // SAFETY: regions only move their addresses around.
 unsafe impl Send for Regions {}
-
-impl Default for Span {
-    fn default() -> Span {
-        Span { start: ptr::null_mut(), bytes: 0 }
-    }
-}
-
-impl Span {
-    /// Cuts `bytes` off at the front, aligned to `align`. Returns also how many bytes it left out before them.
-    fn cut(&mut self, bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
-        let skip = self.start.addr().wrapping_neg() & (align - 1);
-        if skip + bytes > self.bytes {
-            return None;
-        }
-        let block = self.start.wrapping_add(skip);
-        self.start = block.wrapping_add(bytes);
-        self.bytes -= skip + bytes;
-        NonNull::new(block).map(|block| (block, skip))
-    }
-}
-
-/// Free blocks of one size, each holding the address of the next.
-#[derive(Clone, Copy)]
-struct FreeList {
-    head: *mut u8,
-    count: usize,
-}
-
-// SAFETY: free blocks are memory that no other owner uses.
-unsafe impl Send for FreeList {}
-
-impl FreeList {
-    const EMPTY: FreeList = FreeList { head: ptr::null_mut(), count: 0 };
-
-    /// The size of the blocks, which are of `class`.
-    fn bytes(&self, class: usize) -> u64 {
-        (self.count * class_bytes(class)) as u64
-    }
-
-    fn push(&mut self, block: NonNull<u8>) {
-        // SAFETY: a free block has room for an address, and is aligned for it.
-        unsafe { block.cast::<*mut u8>().write(self.head) };
-        self.head = block.as_ptr();
-        self.count += 1;
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<NonNull<u8>> {
-        let block = NonNull::new(self.head)?;
-        // SAFETY: `push` wrote it.
-        self.head = unsafe { block.cast::<*mut u8>().read() };
-        self.count -= 1;
-        Some(block)
-    }
-}
 
 impl Default for Arena {
     fn default() -> Arena {
@@ -178,7 +81,7 @@ impl Default for Arena {
             regions: Mutex::new(Regions::default()),
             depot: (0..=CLASSES).map(|_| Mutex::new(Vec::new())).collect(),
             depot_bytes: AtomicU64::new(0),
-            joining: Mutex::new(Joining::default()),
+            joining: Mutex::new(JoiningRound::default()),
         }
     }
 }
@@ -440,11 +343,6 @@ impl Heap {
 /// What freed memory is filled with in tests.
 const POISON: u8 = 0xdb;
 
-/// How many free blocks of a size a heap gathers before it gives some away: about 16 KiB of them.
-fn magazine_blocks(bytes: usize) -> usize {
-    ((16 << 10) / bytes).clamp(4, 128)
-}
-
 fn large(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, STEP).expect("sizes are bounded by the limits")
 }
@@ -476,22 +374,6 @@ impl Drop for Heap {
 mod tests {
     use super::*;
     use shoal_types::Random;
-
-    #[test]
-    fn classes_ascend_fit_and_waste_little() {
-        let mut before = (0, 0);
-        for bytes in 1..=CLASSED_MAX {
-            let (Some(class), size) = class(bytes) else { panic!("{bytes} bytes have no class") };
-            assert!(size >= bytes && size.is_multiple_of(STEP) && class <= CLASSES);
-            assert_eq!(class_bytes(class), size);
-            assert!(size - bytes < STEP.max(bytes / 8 + 1), "{bytes} bytes in {size}");
-            assert!((class, size) == before || (class == before.0 + 1 && size > before.1));
-            assert!(!bytes.is_multiple_of(LINE) || size.is_multiple_of(LINE));
-            before = (class, size);
-        }
-        assert_eq!(before, (CLASSES, CLASSED_MAX));
-        assert_eq!(class(CLASSED_MAX + 1), (None, CLASSED_MAX + STEP));
-    }
 
     #[test]
     fn blocks_are_distinct_aligned_and_used_again() {

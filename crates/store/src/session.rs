@@ -1,16 +1,14 @@
 //! Sessions: a place in the store for one transaction at a time.
 
 use crate::guarded::Guarded;
-use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
-use crate::record::Record;
+use crate::removals::Removals;
 use crate::store::Store;
-use crate::transaction::{Sets, Transaction};
+use crate::transaction::Sets;
 use crate::version::Version;
 use shoal_types::limits::TRANSACTIONS_OPEN_MAX;
-use shoal_types::{Rejected, Result, StampRef, TableId};
+use shoal_types::{Rejected, Result, StampRef};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -37,50 +35,6 @@ pub(crate) struct SessionState {
     pub(crate) removals: Removals,
 }
 
-/// Keys that may have to leave the index, the newest at the back. The heap of the session at work counts
-/// what they take.
-#[derive(Default)]
-pub(crate) struct Removals {
-    keys: VecDeque<(TableId, Box<[u8]>)>,
-}
-
-impl Removals {
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// The key of a record that may be empty.
-    ///
-    /// # Safety
-    /// The record is kept.
-    pub(crate) unsafe fn push_back(&mut self, record: NonNull<Record>, heap: &mut Heap) {
-        // SAFETY: the caller's promise.
-        let (table, key) = unsafe { (record.as_ref().table(), Record::key(record)) };
-        heap.count(Self::bytes(key) as i64);
-        self.keys.push_back((table, key.into()));
-    }
-
-    pub(crate) fn pop_back(&mut self, heap: &mut Heap) -> Option<(TableId, Box<[u8]>)> {
-        let (table, key) = self.keys.pop_back()?;
-        heap.count(-(Self::bytes(&key) as i64));
-        Some((table, key))
-    }
-
-    /// Puts one back that came out at the other end and has to wait.
-    fn push_front(&mut self, table: TableId, key: Box<[u8]>, heap: &mut Heap) {
-        heap.count(Self::bytes(&key) as i64);
-        self.keys.push_front((table, key));
-    }
-
-    pub(crate) fn append(&mut self, others: &mut Removals) {
-        self.keys.append(&mut others.keys);
-    }
-
-    fn bytes(key: &[u8]) -> usize {
-        size_of::<(TableId, Box<[u8]>)>() + key.len()
-    }
-}
-
 // SAFETY: the pointers in a state lead to memory of the store, which the state's guard or its own
 // privacy keeps, on any thread; nothing in it belongs to a thread.
 unsafe impl Send for SessionState {}
@@ -91,8 +45,19 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
+impl Store {
+    /// A place for one transaction at a time.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`](crate::Options::transactions_max) sessions exist;
+    /// [`Rejected::TransactionsMax`] where that is more than there can be.
+    pub fn session(self: &Arc<Self>) -> Result<Session> {
+        Session::new(self)
+    }
+}
+
 impl Session {
-    pub(crate) fn new(store: &Arc<Store>) -> Result<Session> {
+    fn new(store: &Arc<Store>) -> Result<Session> {
         let (asked, max) = (store.options.transactions_max, TRANSACTIONS_OPEN_MAX);
         if asked > max {
             Err(Rejected::TransactionsMax { asked, max })?;
@@ -129,11 +94,6 @@ impl Session {
     /// The store that the session belongs to.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
-    }
-
-    /// A transaction reads and writes through its session; a session has one at a time.
-    pub fn begin(&mut self) -> Transaction<&mut Session> {
-        Transaction::on(self)
     }
 
     /// Tries again to take the keys out of the index that earlier transactions left empty but whose
@@ -181,7 +141,7 @@ impl SessionState {
             let popped = self.removals.pop_back(&mut self.memory.heap);
             let Some((table, key)) = popped else { return };
             let mut pending = false;
-            let index = store.index(table).expect("a key of a table that exists");
+            let index = store.tables.any(table).expect("a key of a table that exists");
             // SAFETY: pinned.
             let removed = unsafe {
                 index.remove(&key, &mut self.memory, &mut |record| {

@@ -5,8 +5,9 @@ use crate::index::Index;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
-use crate::session::{Removals, Session};
+use crate::removals::Removals;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::tables::Tables;
 use crate::transaction::HashKeys;
 use crate::version::Version;
 use crossbeam_utils::CachePadded;
@@ -15,7 +16,7 @@ use shoal_types::{Clock, Epoch, Rejected, Result, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The limits of a store.
 #[derive(Debug, Clone)]
@@ -57,10 +58,10 @@ impl Default for Options {
 /// An in-memory, multi-core, transactional ordered store. See the [crate](crate).
 pub struct Store {
     pub(crate) options: Options,
-    tables: Box<[OnceLock<Index>]>,
+    pub(crate) tables: Tables,
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
-    /// Keys that sessions which are gone would still have looked at; see `SessionState::removals`.
+    /// Keys that dropped sessions would still have looked at; see `SessionState::removals`.
     removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,
@@ -78,7 +79,7 @@ impl Store {
             _ => 0,
         };
         Store {
-            tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
+            tables: Tables::default(),
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
             removals: Mutex::new(Removals::default()),
@@ -104,21 +105,45 @@ impl Store {
         if names.len() == TABLES_MAX {
             Err(Rejected::TooManyTables { max: TABLES_MAX })?;
         }
-        let table = TableId(names.len() as u32);
-        let heap = &mut Heap::new(Arc::clone(&self.arena));
-        let fresh = self.tables[names.len()].set(Index::new(heap, self.options.faults));
-        assert!(fresh.is_ok(), "{table} existed before it got its name {name:?}");
+        let table = self.tables.next();
+        self.open_table(table)?;
         names.insert(name.into(), table);
         Ok(table)
     }
 
-    /// A place for one transaction at a time.
+    /// The table of this name, if it was opened by it.
+    pub fn named(&self, name: &str) -> Option<TableId> {
+        lock(&self.names).get(name).copied()
+    }
+
+    /// Makes room for the rows of a table whose id was given elsewhere. Does nothing where it is open, or was dropped.
     ///
     /// # Errors
-    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`] sessions exist;
-    /// [`Rejected::TransactionsMax`] where that is more than there can be.
-    pub fn session(self: &Arc<Self>) -> Result<Session> {
-        Session::new(self)
+    /// [`Rejected::TooManyTableIds`].
+    pub fn open_table(&self, table: TableId) -> Result<()> {
+        self.tables.open(table, || {
+            let heap = &mut Heap::new(Arc::clone(&self.arena));
+            Index::new(heap, self.options.faults)
+        })
+    }
+
+    /// From here on the table's rows are neither read nor written, and never again: transactions that have read or written
+    /// some, and do not hold their locks yet, fail. The rows take room until
+    /// [`Session::free_table`](crate::Session::free_table) has taken them out.
+    ///
+    /// Returns whether there may be rows to take out: not where it was dropped before, or never open.
+    pub fn drop_table(&self, table: TableId) -> bool {
+        let may_have_rows = self.tables.drop(table);
+        if may_have_rows {
+            lock(&self.names).retain(|_, named| *named != table);
+        }
+        may_have_rows
+    }
+
+    /// Whether the table was dropped.
+    #[inline]
+    pub fn is_dropped(&self, table: TableId) -> bool {
+        self.tables.is_dropped(table)
     }
 
     /// Bytes that keys, versions and index take, to within 64 KiB a session.
@@ -164,8 +189,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn index(&self, table: TableId) -> Result<&Index> {
-        let index = self.tables.get(table.0 as usize).and_then(OnceLock::get);
-        index.ok_or(Rejected::UnknownTable { table }.into())
+        self.tables.live(table)
     }
 }
 
@@ -183,7 +207,7 @@ impl Drop for Store {
                 Record::free(record, heap);
             }
         };
-        for index in self.tables.iter().filter_map(OnceLock::get) {
+        for index in self.tables.indexes() {
             // SAFETY: as above.
             unsafe { index.tear_down(&mut heap, free_record) };
         }

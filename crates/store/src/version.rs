@@ -29,6 +29,15 @@ const _: () = assert!(align_of::<Version>() > Version::LEVEL_MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << LENGTH_BITS);
 const _: () = assert!(REMOTE_MAX < 1 << (32 - REMOTE_SHIFT));
 
+/// A version as a reader sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionRef<'a> {
+    /// The value, or `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The stamp of the transaction that wrote it.
+    pub stamp: StampRef<'a>,
+}
+
 /// A version of a key: its stamp, and its value if it has one.
 #[repr(C, align(8))]
 pub(crate) struct Version {

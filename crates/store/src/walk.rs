@@ -1,5 +1,5 @@
 //! Passes over a whole store, a part at a time: every record of every table, in the order of tables and
-//! keys. Between the parts a pass holds nothing but its [`WalkPlace`].
+//! keys, also those of dropped tables. Between the parts a pass holds nothing but its [`WalkPlace`].
 
 use crate::index::Seek;
 use crate::record::Record;
@@ -58,10 +58,14 @@ pub(crate) unsafe fn walk(
 ) -> Option<WalkPlace> {
     let (mut table, mut seek) = (from.table, Seek::From(&from.key));
     let mut left = most;
-    while let Ok(index) = store.index(table) {
+    while table < store.tables.next() {
         if left == 0 {
             return Some(WalkPlace::of(table, seek));
         }
+        let Some(index) = store.tables.any(table) else {
+            (table, seek) = (TableId(table.0 + 1), Seek::First);
+            continue;
+        };
         // SAFETY: the caller's promise.
         let rows = unsafe { index.rows(seek, left) };
         // An empty leaf is looked at, too.

@@ -69,7 +69,9 @@ impl Error {
                     | Conflict::OtherEpoch { .. }
                     | Conflict::EpochNotOpen { .. }
                     | Conflict::Overtaken { .. }
-                    | Conflict::RangeChanged { .. } => None,
+                    | Conflict::RangeChanged { .. }
+                    | Conflict::TableNotKnown { .. }
+                    | Conflict::TableDropped { .. } => None,
                 }
             }
             Error::Aborted(Aborted::ShardOut { shard })
@@ -119,7 +121,7 @@ pub enum Aborted {
         max: usize,
     },
     /// An interactive transaction whose client was silent for too long was given up.
-    #[error("nothing was heard of its client for {idle:?}; begin again, or raise session_idle_max")]
+    #[error("its client was idle for {idle:?}; begin again, or raise session_idle_max")]
     #[coded(tag = 3)]
     Idle {
         /// How long one may be silent.
@@ -277,6 +279,22 @@ pub enum Conflict {
         #[coded(short)]
         table: TableId,
     },
+    /// A node does not know the table yet, which was created a moment ago, or will never be.
+    #[error("{table} is not known yet at a node that was asked for it")]
+    #[coded(tag = 10)]
+    TableNotKnown {
+        /// The table that the node does not know.
+        #[coded(short)]
+        table: TableId,
+    },
+    /// A table was dropped after the transaction had read or written something of it.
+    #[error("{table} was dropped while the transaction ran")]
+    #[coded(tag = 11)]
+    TableDropped {
+        /// The table that was dropped.
+        #[coded(short)]
+        table: TableId,
+    },
 }
 
 /// Why a request can never succeed as it stands.
@@ -418,7 +436,7 @@ pub enum Rejected {
         table: TableId,
     },
     /// No table has this name.
-    #[error("there is no table {name:?} in this cluster; add it to the topology")]
+    #[error("there is no table {name:?} in this cluster; create it first")]
     #[coded(tag = 11)]
     UnknownTableName {
         /// The name that was asked for.
@@ -504,6 +522,62 @@ pub enum Rejected {
         known: ClusterId,
         /// The cluster that is there now.
         found: ClusterId,
+    },
+    /// The table was dropped, with all its rows. Its id belongs to no other.
+    #[error("{table} was dropped, with all its rows; open or create one by name")]
+    #[coded(tag = 21)]
+    TableDropped {
+        /// The id that was asked for.
+        #[coded(short)]
+        table: TableId,
+    },
+    /// Another table has the name.
+    #[error(
+        "a table {name:?} exists and is partitioned otherwise; use another name, or drop it first"
+    )]
+    #[coded(tag = 22)]
+    TableExists {
+        /// The name that was asked for.
+        #[coded(short)]
+        name: Box<str>,
+    },
+    /// Limit [`crate::limits::TABLE_IDS_MAX`].
+    #[error(
+        "the database has given TABLE_IDS_MAX = {max} ids to tables, counting dropped ones; keep tables instead of making them anew"
+    )]
+    #[coded(tag = 23)]
+    TooManyTableIds {
+        /// The limit that was reached.
+        #[coded(short)]
+        max: usize,
+    },
+    /// Without managers a cluster has the tables of its topology, and no others.
+    #[error("this cluster has no managers: its tables are those of its topology; name them there")]
+    #[coded(tag = 24)]
+    TablesFixed,
+    /// The tables that the cluster itself uses are neither created nor dropped by name.
+    #[error("the table {name:?} belongs to the cluster itself; use another name")]
+    #[coded(tag = 25)]
+    TableReserved {
+        /// The name that was asked for.
+        #[coded(short)]
+        name: Box<str>,
+    },
+    /// The partitioning of a table that was to be created is impossible.
+    #[error("the table cannot be created: {reason}")]
+    #[coded(tag = 26)]
+    TablePartitioning {
+        /// What is wrong, and what to do about it.
+        #[coded(short)]
+        reason: Box<str>,
+    },
+    /// The table is being moved between shards.
+    #[error("{table} is being moved between shards; drop it when that has ended")]
+    #[coded(tag = 27)]
+    TableMoving {
+        /// The table that was to be dropped.
+        #[coded(short)]
+        table: TableId,
     },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
@@ -598,6 +672,13 @@ pub enum Unknown {
     Call {
         /// The request whose fate is open.
         request: RequestId,
+        /// For how long it waited, and why in vain.
+        wait: Wait,
+    },
+    /// A client asked for a table to be created or dropped, and was not told in time.
+    #[error("{wait}; whether the table was created, or dropped, is not known: ask again")]
+    #[coded(tag = 11)]
+    Table {
         /// For how long it waited, and why in vain.
         wait: Wait,
     },

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, and so does real time where an engine
 //! goes by it ([`transaction_clock`]); [`mod@tuple`] makes keys, [`transaction`] says what a database and a transaction can
-//! do, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
+//! do, [`counted`] what it counts, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
 //! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`random`] is the only source of
 //! randomness below the sockets, [`backoff`] says how long to wait before another attempt, [`wire`] turns all
 //! that is said and kept into bytes.
@@ -16,6 +16,7 @@ pub mod arena;
 pub mod backoff;
 pub mod ballot;
 pub mod clock;
+pub mod counted;
 pub mod distance;
 pub mod error;
 pub mod id;
@@ -34,6 +35,7 @@ pub use arena::Arena;
 pub use backoff::Backoff;
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
+pub use counted::{Counted, CountedStage};
 pub use distance::{Distance, DistanceMatrix, Way};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{

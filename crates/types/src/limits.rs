@@ -1,4 +1,4 @@
-//! The limits every part enforces with an error that names them (design §4). None is silent.
+//! The limits of keys, values and transactions. Each is enforced with an error that names it.
 
 use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
@@ -25,6 +25,15 @@ pub const TRANSACTIONS_OPEN_MAX: usize = 1 << 20;
 
 /// Tables of one database, whether a topology names them or a client creates them.
 pub const TABLES_MAX: usize = 1024;
+
+/// Ids of tables that one database gives, counting those of tables that were dropped: an id is never given twice.
+pub const TABLE_IDS_MAX: usize = 1 << 16;
+
+/// Names of tables that begin so belong to the cluster itself.
+pub const RESERVED_TABLES: &str = "shoal.";
+
+// All tables of a full database can be dropped and made anew a few times at least.
+const _: () = assert!(TABLE_IDS_MAX >= 16 * TABLES_MAX);
 
 /// Longest table name, in bytes. A name has at least one byte.
 pub const TABLE_NAME_BYTES_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! Stamps: the version vector clock of a transaction, stored sparsely (design §5, Mako §4.2, §6.1).
+//! Stamps: the version vector clock of a transaction, stored sparsely (Mako §4.2, §6.1).
 //!
 //! A stamp assigns each shard a clock: of everything that happened on that shard, the transaction
 //! depends on nothing later. Each participant keeps the stamp as it sees it: its own clock apart,

@@ -5,11 +5,11 @@
 //! what they return borrows the transaction, not one operation, so several values can be looked at
 //! together, and reads that cross a network can be awaited together.
 
+use crate::counted::Counted;
 use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
 use crate::procedure::Call;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::{Bound, RangeBounds};
 
@@ -30,10 +30,9 @@ pub trait Database: Clone + 'static {
         None
     }
 
-    /// What it has counted since it began, by name; nothing, if it does not say. Counts grow and wrap around. Not
-    /// to be called within an asynchronous runtime.
-    fn counted(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
+    /// What it has counted since it began; nothing, if it does not say. Not to be called within an asynchronous runtime.
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 
     /// Runs `body` as one transaction and commits it. On a conflict the body runs again, within

@@ -36,6 +36,9 @@ pub enum Awaited {
     /// A session under which procedures are called.
     #[coded(tag = 4)]
     CallSession,
+    /// That a table is created, or dropped.
+    #[coded(tag = 5)]
+    TableChange,
 }
 
 /// Why an answer did not come.
@@ -53,7 +56,7 @@ pub enum Cause {
     /// The connection was established, and ended before the answer.
     #[coded(tag = 3)]
     Disconnected,
-    /// What it says makes no sense.
+    /// Its messages are malformed.
     #[coded(tag = 4)]
     Malformed,
     /// It leads no shard at the moment, or another leads this one.
@@ -101,6 +104,7 @@ impl fmt::Display for Awaited {
             Awaited::Commit => "the outcome of a commit",
             Awaited::Call => "the outcome of a call",
             Awaited::CallSession => "a session for calls",
+            Awaited::TableChange => "a change of tables",
         })
     }
 }
@@ -116,7 +120,7 @@ impl fmt::Display for Cause {
             Cause::Unreachable => "cannot be reached",
             Cause::Refused => "refuses us",
             Cause::Disconnected => "ended the connection",
-            Cause::Malformed => "says what makes no sense",
+            Cause::Malformed => "sent malformed bytes",
             Cause::NotServing => "does not lead what was asked for",
             Cause::FoundedAgain => "belongs to a cluster that was founded in the place of ours",
             Cause::NotListening => "refuses connections: nothing listens at its port",

@@ -1,4 +1,4 @@
-//! The tasks that wait for answers which may come over any connection: those of calls, and sessions for calls.
+//! The tasks that wait for answers which may arrive on any connection: answers of calls, and sessions for calls.
 
 use super::lock;
 use std::collections::BTreeMap;
@@ -6,18 +6,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
-/// Answers of one request that may wait to be looked at: more are repetitions.
+/// Most answers of one request that wait to be read: more are repetitions.
 const WAITING_MAX: usize = 16;
 
 type Waiters<K, T> = Mutex<BTreeMap<K, mpsc::Sender<T>>>;
 
-/// Who waits for which request, by its id `K`, and is answered with `T`.
+/// The tasks that wait for answers of type `T`, by the id `K` of the request.
 #[derive(Debug)]
 pub(super) struct PendingAnswers<K, T> {
     waiters: Arc<Waiters<K, T>>,
 }
 
-/// Where the answers of one request come, as long as this is there.
+/// Receives the answers of one request until it is dropped.
 #[derive(Debug)]
 pub(super) struct AnswerReceiver<K: Ord + Copy + fmt::Debug, T> {
     id: K,
@@ -32,7 +32,7 @@ impl<K, T> Default for PendingAnswers<K, T> {
 }
 
 impl<K: Ord + Copy + fmt::Debug, T> PendingAnswers<K, T> {
-    /// Where those of `id` will come. `None` if another task waits for them already.
+    /// The receiver of the answers to `id`. `None` if another task waits for them already.
     pub(super) fn expect(&self, id: K) -> Option<AnswerReceiver<K, T>> {
         let (waiter, answers) = mpsc::channel(WAITING_MAX);
         let mut waiters = lock(&self.waiters);
@@ -43,10 +43,10 @@ impl<K: Ord + Copy + fmt::Debug, T> PendingAnswers<K, T> {
         Some(AnswerReceiver { id, answers, waiters: Arc::clone(&self.waiters) })
     }
 
-    /// One has come. Perhaps no task waits for it any more.
+    /// An answer has arrived. Perhaps no task waits for it any more.
     pub(super) fn deliver(&self, id: K, answer: T) {
         if let Some(waiter) = lock(&self.waiters).get(&id) {
-            // What has no room is asked for again.
+            // An answer without room is dropped; the request is repeated.
             let _ = waiter.try_send(answer);
         }
     }
@@ -71,7 +71,7 @@ mod tests {
     use futures_executor::block_on;
 
     #[test]
-    fn answers_come_to_the_one_who_waits() {
+    fn answers_reach_the_task_that_waits() {
         let answers = PendingAnswers::default();
         let mut inbox = answers.expect(7).expect("the only one");
         assert!(answers.expect(7).is_none(), "two wait for one call");
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(block_on(inbox.next()), "second");
         drop(inbox);
         answers.deliver(7, "late");
-        assert!(answers.expect(7).is_some(), "who left waits no more");
+        assert!(answers.expect(7).is_some(), "a dropped receiver waits no more");
     }
 }

@@ -1,14 +1,14 @@
-//! How a transaction that was aborted is run again: after a while, not for ever.
+//! Retries of aborted transactions.
 //!
-//! After any abort nothing has happened: so it is run again not only after a conflict, but also where
-//! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
+//! After any abort nothing has happened: so a transaction is retried not only after a conflict, but also if its node
+//! failed or does not lead any more, and then elsewhere. A transaction whose outcome is unknown is never retried.
 
 use super::shared::{ClusterInner, TransactionPermit};
 use shoal_types::{Aborted, Backoff, Error, Result, Time, Unknown, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first and the longest pause between two attempts; by chance it is less.
+/// The first and the longest limit of the random pause between two attempts.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -31,7 +31,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// None yet.
+    /// The attempts of a transaction that has not begun.
     ///
     /// # Errors
     /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions).
@@ -46,7 +46,7 @@ impl Attempts {
         CallSpan { began: self.began, until: self.until }
     }
 
-    /// When there will be no more.
+    /// The deadline.
     pub(super) fn until(&self) -> Time {
         self.until
     }
@@ -58,6 +58,7 @@ impl Attempts {
     /// have taken all attempts, or all the time.
     pub(super) async fn pause(&mut self, error: Error) -> Result<()> {
         let inner = Arc::clone(self.permit.inner());
+        inner.doubt_tables(&error);
         let elsewhere = match &error {
             Error::Aborted(
                 Aborted::Conflict(_)
@@ -91,7 +92,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The error that callers get: one that names a wait tells that of all attempts.
+    /// The error that callers receive: a wait in it is that of all attempts.
     fn last(&self, error: Error) -> Error {
         let attempts = self.attempts;
         let waited = self.permit.inner().world().now() - self.began;

@@ -19,11 +19,12 @@ use super::request_ids::CallSessionUse;
 use super::retransmission::Retransmission;
 use super::shared::ClusterInner;
 use bytes::Bytes;
+use shoal_cluster::manager::{Ask, TableChange};
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientRequest, FromClient, worker_of};
 use shoal_types::{
     Aborted, Awaited, Backoff, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result,
-    ShardId, Time, Unknown, Wait, WorkerId,
+    ShardId, TableId, Time, Unknown, Wait, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ const FRAME_REST: usize = 64;
 /// The first and the longest pause before a request is sent again that could not be served yet.
 const UNSETTLED_MIN: Duration = Duration::from_millis(10);
 const UNSETTLED_MAX: Duration = Duration::from_millis(500);
+
+/// The worker of a node that takes changes of tables.
+const TABLES_WORKER: WorkerId = WorkerId(0);
 
 /// What is called.
 #[derive(Debug, Clone)]
@@ -163,6 +167,18 @@ impl ClusterInner {
         let worker = WorkerId(self.below(self.client_shared.view.workers()) as u32);
         let request = ClientRequest::OpenCalls { token, home };
         RepeatedCall::new(self, request, home, worker, span).run(inbox).await
+    }
+
+    /// Has a table created or dropped. Once, however often it is asked for on the way.
+    pub(super) async fn change_table(
+        self: &Arc<Self>,
+        change: TableChange,
+        span: CallSpan,
+    ) -> Result<TableId> {
+        let ask = Ask(lock(&self.random).next_u64());
+        let inbox = self.client_shared.tables.expect(ask).expect("numbers differ");
+        let request = ClientRequest::ChangeTable { ask, change };
+        RepeatedCall::new(self, request, self.any_shard(), TABLES_WORKER, span).run(inbox).await
     }
 
     /// A shard for a call that may be executed anywhere.
@@ -327,12 +343,17 @@ impl RepeatedCall<'_> {
         if self.inner.client_shared.view.has_no_majority(self.home) {
             cause = Cause::NoMajority;
         }
-        let awaited = if self.opens() { Awaited::CallSession } else { Awaited::Call };
+        let awaited = match &self.request {
+            ClientRequest::OpenCalls { .. } => Awaited::CallSession,
+            ClientRequest::ChangeTable { .. } => Awaited::TableChange,
+            _ => Awaited::Call,
+        };
         let wait = Wait { node, awaited, cause, waited: self.inner.world().now() - self.began };
         match &self.request {
             ClientRequest::Call { id, .. } if self.sent => {
                 Unknown::Call { request: *id, wait }.into()
             }
+            ClientRequest::ChangeTable { .. } if self.sent => Unknown::Table { wait }.into(),
             _ => Aborted::Unanswered(wait).into(),
         }
     }

@@ -5,21 +5,24 @@ use super::cluster_identity::ClusterIdentity;
 use super::directory::DirectoryView;
 use super::environment::ClientEnvironment;
 use bytes::Bytes;
+use shoal_cluster::manager::Ask;
 use shoal_engine::client::Directory;
-use shoal_types::{CallSession, NodeId, Rejected, RequestId, Result};
+use shoal_types::{CallSession, NodeId, Rejected, RequestId, Result, TableId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What connections need of the client; it does not keep them.
+/// What connections need of the client; it does not own them.
 #[derive(Debug)]
 pub(super) struct ClientShared {
     pub(super) world: Arc<dyn ClientEnvironment>,
     pub(super) view: DirectoryView,
     pub(super) founding: ClusterIdentity,
     pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
-    /// By the tokens of those who ask for sessions for calls.
+    /// Requests for call sessions, by their tokens.
     pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
-    /// Frames that made no sense.
+    /// By the numbers of requests for changes of tables.
+    pub(super) tables: PendingAnswers<Ask, Result<TableId>>,
+    /// Malformed frames.
     malformed: AtomicU64,
 }
 
@@ -35,11 +38,13 @@ impl ClientShared {
             founding,
             answers: PendingAnswers::default(),
             opened: PendingAnswers::default(),
+            tables: PendingAnswers::default(),
             malformed: AtomicU64::new(0),
         }
     }
 
-    /// A node tells where everything is. Says whether it is of our cluster: others are not believed.
+    /// Takes a directory that a node has sent. Returns whether the node is of this client's cluster:
+    /// directories of others are ignored.
     pub(super) fn hear_directory(&self, node: NodeId, told: Directory) -> bool {
         let cluster = told.configuration.as_ref().and_then(|configured| configured.cluster);
         let is_ours = self.founding.meet(node, cluster);
@@ -49,7 +54,7 @@ impl ClientShared {
         is_ours
     }
 
-    /// The error of every request, if another cluster was founded in the place of ours.
+    /// The error of every request, if the cluster was founded again.
     pub(super) fn founded_again(&self) -> Option<Rejected> {
         self.founding.founded_again(self.view.topology().nodes().len())
     }
@@ -58,7 +63,7 @@ impl ClientShared {
         self.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections were ended since a frame made no sense.
+    /// The number of connections that were closed because of a malformed frame.
     pub(super) fn malformed(&self) -> u64 {
         self.malformed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What users hold of a cluster.
+//! The handle of a cluster.
 
 use super::attempts::Attempts;
 use super::call::CalledProcedure;
@@ -48,18 +48,18 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<ClusterInner>,
-    deadline: Duration,
+    pub(super) inner: Arc<ClusterInner>,
+    pub(super) deadline: Duration,
 }
 
 impl Db {
-    /// Connects to the cluster `shoal`, which asks clients for no secret, by way of any of these
-    /// addresses, `host:port`. What else there is to know the nodes tell.
+    /// Connects to the cluster `shoal`, which asks clients for no secret, through any of these addresses,
+    /// `host:port`. All else is learned from the nodes.
     ///
     /// To be called on a tokio runtime: the connections live on it.
     ///
     /// # Errors
-    /// What happened at each address, if none of them led anywhere.
+    /// The error at each address, if no node was reached.
     pub async fn connect<A: AsRef<str>>(addresses: &[A]) -> Result<Cluster, ConnectError> {
         Db::connect_with(addresses, ClusterOptions::default()).await
     }
@@ -71,7 +71,7 @@ impl Db {
     /// are not [valid](ClusterOptions::validate).
     ///
     /// # Panics
-    /// If the system gives no random numbers.
+    /// If the system has no randomness.
     pub async fn connect_with<A: AsRef<str>>(
         addresses: &[A],
         options: ClusterOptions,
@@ -97,16 +97,17 @@ impl Db {
     }
 }
 
-/// What no other client draws: the tokens of its requests for sessions are drawn from it.
+/// The source of randomness of this client, different from that of any other: the tokens of its requests for
+/// sessions are drawn from it.
 fn chance() -> Random {
     let mut seed = [0; 8];
-    SystemRandom::new().fill(&mut seed).expect("the system gives random numbers");
+    SystemRandom::new().fill(&mut seed).expect("the system has randomness");
     Random::new(u64::from_le_bytes(seed))
 }
 
 impl Cluster {
-    /// A client in surroundings that the caller makes, as a simulator does, which has heard this much of the cluster. All
-    /// that it does is decided by them and by `random`.
+    /// A client in an environment of the caller, such as a simulator, with an initial directory. All that it
+    /// does is determined by them and by `random`.
     ///
     /// # Panics
     /// If the options are not [valid](ClusterOptions::validate).
@@ -156,16 +157,7 @@ impl Cluster {
         Cluster { inner: Arc::clone(&self.inner), deadline }
     }
 
-    /// The table of this name. A cluster's tables are those of its topology.
-    ///
-    /// # Errors
-    /// [`Rejected::UnknownTableName`].
-    pub fn table(&self, name: &str) -> Result<TableId> {
-        let table = self.topology().table(name);
-        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
-    }
-
-    /// Nodes, shards and tables, as far as the nodes have told.
+    /// Nodes, shards and tables, by the directory that the nodes have sent.
     pub fn topology(&self) -> Arc<Topology> {
         self.inner.client_shared.view.topology()
     }
@@ -180,19 +172,19 @@ impl Cluster {
         Ok(home.ok_or(Rejected::UnknownTable { table })?.unwrap_or_default())
     }
 
-    /// Who leads a shard, as far as the nodes have told.
+    /// The leader of a shard, by the directory that the nodes have sent.
     pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
         self.inner.client_shared.view.leader(shard)
     }
 
-    /// The identity of the cluster, drawn when it was founded; `None` until a node has told it, and where there are no
-    /// managers. With it in [`Access::identity`](crate::Access::identity) a later client makes sure that it comes to the
-    /// same cluster.
+    /// The identity of the cluster, drawn when it was founded; `None` until a node has sent it, and without
+    /// managers. With it in [`Access::identity`](crate::Access::identity) a later client makes sure that it
+    /// connects to the same cluster.
     pub fn identity(&self) -> Option<ClusterId> {
         self.inner.client_shared.founding.own()
     }
 
-    /// How many connections were ended since what came over them made no sense.
+    /// The number of connections that were closed because of malformed frames.
     pub fn malformed(&self) -> u64 {
         self.inner.client_shared.malformed()
     }

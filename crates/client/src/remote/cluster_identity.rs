@@ -1,9 +1,9 @@
-//! Which cluster this client belongs to, and which nodes were met as members of another.
+//! The identity of the client's cluster, and the nodes that belong to another one.
 //!
-//! A cluster has an identity, drawn when it is founded. The client takes that of the cluster it connects to, says it in
-//! every handshake, and talks with no node of another one: what it knows, and the ids of its requests, mean nothing there.
-//! One such node may be a stray. Once most nodes are of another cluster, that one was founded in the place of ours, and
-//! what is asked for ends with an error that says so.
+//! A cluster has an identity, drawn when it is founded. The client adopts that of the cluster it connects to, sends it
+//! in every handshake, and exchanges no messages with nodes of another cluster, for which its directory and its request
+//! ids mean nothing. A single such node may be misconfigured. Once most nodes are of another cluster, the cluster was
+//! founded again, and requests end with an error that says so.
 
 use super::lock;
 use shoal_net::SharedClusterId;
@@ -15,12 +15,12 @@ use std::sync::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct ClusterIdentity {
     own: SharedClusterId,
-    /// Nodes that were of another cluster when they were reached last.
+    /// Nodes that belonged to another cluster when they were reached last.
     elsewhere: Mutex<BTreeMap<NodeId, ClusterId>>,
 }
 
 impl ClusterIdentity {
-    /// Of a client that belongs to this cluster, if it knows one.
+    /// The identity of a client's cluster, if it knows one.
     pub(super) fn of(cluster: Option<ClusterId>) -> ClusterIdentity {
         ClusterIdentity { own: SharedClusterId::of(cluster), elsewhere: Mutex::default() }
     }
@@ -30,7 +30,8 @@ impl ClusterIdentity {
         self.own.get()
     }
 
-    /// A node has told to which cluster it belongs, if it knows. Says whether it may be talked to.
+    /// A node has sent the identity of its cluster, if it knows it. Returns whether the client may exchange
+    /// messages with it.
     pub(super) fn meet(&self, node: NodeId, cluster: Option<ClusterId>) -> bool {
         let mut elsewhere = lock(&self.elsewhere);
         match cluster {

@@ -1,18 +1,19 @@
-//! A connection to one worker of a node, and who waits for what comes over it.
+//! A connection to one worker of a node, and the tasks that wait for its messages.
 //!
 //! ```text
 //!   sessions, calls ──► Outgoing ──► the node ──► Incoming ──┬─► sessions, by number
 //!                                                           ├─► answers of calls, by request
 //!                                                           └─► directory
 //! ```
-//! Sessions belong to their connection: the node knows its client by it. So when it ends, they end. Their names are
-//! made of what the worker has registered the connection under, once for all of them, and a number. Numbers are given
-//! and sent under one lock, in their order, since a worker begins few sessions with lower numbers than it has heard of.
-//! Where the worker does not know a session, it may have forgotten the connection: then that registers again.
+//! Sessions belong to their connection, by which the node identifies the client: they end with it. The name of a
+//! session consists of the registration that the worker has granted to the connection, and a number. Numbers are
+//! assigned and sent under one lock, in their order, since a worker begins only few sessions with lower numbers than it
+//! has seen. If the worker does not know a session, it may have dropped the registration: then the connection registers
+//! again.
 //!
-//! A worker may pass over what it is asked, as one without a lease does. So the connection asks again to be registered
-//! once a session has waited for that in vain, be it that its transaction asks again or that it ends before it would
-//! have: its deadline, or the node's silence, may come first.
+//! A worker may ignore a request, as one without a lease does. So the connection requests its registration again once a
+//! session has waited for it in vain: when its transaction sends again, or when it ends before that, because of its
+//! deadline or since the node does not answer.
 
 use super::client_shared::ClientShared;
 use super::environment::{EnvironmentConnection, Incoming, Outgoing};
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A node that was silent for so long is asked whether it is there.
+/// A node that has sent nothing for so long is probed.
 const PROBE_AFTER: Duration = Duration::from_millis(50);
 
 /// A session that its transaction and its connection share.
@@ -49,29 +50,29 @@ pub(super) struct NodeConnection {
 
 #[derive(Debug)]
 struct OpenSessions {
-    /// The way to the node; none any more, when it has ended.
+    /// The sending half; `None` after the end.
     outgoing: Option<Box<dyn Outgoing>>,
     registration: Registration,
-    /// The greatest number that was given.
+    /// The greatest number that was assigned.
     last_number: u64,
     sessions: BTreeMap<u64, SharedSession>,
-    /// Those that have no name before the connection is registered.
+    /// Sessions without a name, which wait for the registration.
     unnamed: Vec<SharedSession>,
 }
 
-/// Does the worker know the connection?
+/// Whether the worker knows the connection.
 #[derive(Debug, Clone, Copy)]
 enum Registration {
-    /// It was not asked for that, or has forgotten it.
+    /// It was not requested, or the worker has dropped it.
     None,
-    /// It was asked.
+    /// The registration was requested, and not granted yet.
     Asked,
-    /// It has granted this.
+    /// It was granted under this number.
     Granted(u64),
 }
 
 impl NodeConnection {
-    /// Takes a connection, and what comes over it.
+    /// Starts a connection.
     pub(super) fn start(
         connection: EnvironmentConnection,
         client_shared: &Arc<ClientShared>,
@@ -91,7 +92,7 @@ impl NodeConnection {
             heard_at: Mutex::new(now),
             probed_at: Mutex::new(now),
         });
-        // What comes at once waits until there is a way to end.
+        // Messages that arrive at once wait until the sending half is there.
         let mut book = lock(&link.book);
         let receiver = ConnectionReceiver {
             link: Arc::clone(&link),
@@ -107,7 +108,7 @@ impl NodeConnection {
         self.place.node
     }
 
-    /// Has it ended?
+    /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.borrow().is_some()
     }
@@ -124,12 +125,12 @@ impl NodeConnection {
         *lock(&self.heard_at)
     }
 
-    /// Sends something that belongs to no session.
+    /// Sends a message that belongs to no session.
     pub(super) fn send(&self, what: FromClient) {
         lock(&self.book).send(what);
     }
 
-    /// Does something with a session, and sends what can be sent then.
+    /// Acts on a session, and sends what can be sent then.
     pub(super) fn with<T>(
         &self,
         session: &SharedSession,
@@ -145,7 +146,7 @@ impl NodeConnection {
         self.probe(client_shared);
     }
 
-    /// Asks for what any node answers at once, if nothing has come for a while.
+    /// Requests the directory, which any node sends at once, if nothing was received for a while.
     fn probe(&self, client_shared: &ClientShared) {
         let now = client_shared.world.now();
         let mut probed_at = lock(&self.probed_at);
@@ -173,7 +174,7 @@ impl NodeConnection {
         result
     }
 
-    /// Ends it, and all sessions over it. What was sent before leaves still.
+    /// Ends it, and all its sessions. Messages that were queued before are still sent.
     pub(super) fn end(&self, cause: Cause) {
         let sessions = {
             let mut book = lock(&self.book);
@@ -187,10 +188,10 @@ impl NodeConnection {
         sessions.for_each(|session| lock(&session).lose(cause));
     }
 
-    /// A message has come.
+    /// A message has arrived.
     ///
     /// # Errors
-    /// Where it makes no sense.
+    /// If it is malformed.
     fn take(
         &self,
         said: ToClient,
@@ -203,13 +204,16 @@ impl NodeConnection {
                     self.end(Cause::FoundedAgain);
                 }
             }
-            // This client has not asked for it.
+            // This client does not request it.
             ToClient::Status(_) | ToClient::Isolated(_) => {}
             ToClient::Reply(ClientReply::Called { id, result }) => {
                 client_shared.answers.deliver(id, result);
             }
             ToClient::Reply(ClientReply::CallsOpened { token, result }) => {
                 client_shared.opened.deliver(token, result);
+            }
+            ToClient::Reply(ClientReply::TableChanged { ask, result }) => {
+                client_shared.tables.deliver(ask, result);
             }
             ToClient::Reply(ClientReply::Registered { registration }) => {
                 lock(&self.book).registered(registration);
@@ -229,7 +233,7 @@ impl NodeConnection {
         Ok(())
     }
 
-    /// A reply to a session. One that is over needs none any more.
+    /// A reply to a session. Replies to ended sessions are ignored.
     fn replied(
         &self,
         number: u64,
@@ -262,14 +266,13 @@ impl OpenSessions {
         }
     }
 
-    /// Asks to be registered.
+    /// Requests the registration.
     fn register(&mut self) {
         self.registration = Registration::Asked;
         self.send(FromClient::Request(ClientRequest::Register));
     }
 
-    /// The worker may not have heard that it is to register the connection: the next session that needs a name has it
-    /// asked once more.
+    /// The request for the registration may be lost: the next session that needs a name sends it again.
     fn doubt_registration(&mut self) {
         if let Registration::Asked = self.registration {
             self.registration = Registration::None;
@@ -285,7 +288,8 @@ impl OpenSessions {
         }
     }
 
-    /// The worker has registered the connection: what waits for that is sent. That it was asked twice does not matter.
+    /// The worker has registered the connection: the sessions that wait for it are sent. Repeated requests
+    /// are harmless.
     fn registered(&mut self, registration: u64) {
         self.registration = Registration::Granted(registration);
         for session in std::mem::take(&mut self.unnamed) {
@@ -294,14 +298,14 @@ impl OpenSessions {
         }
     }
 
-    /// The worker may have forgotten the connection.
+    /// The worker may have dropped the registration.
     fn forget_registration(&mut self) {
         if let Registration::Granted(_) = self.registration {
             self.registration = Registration::None;
         }
     }
 
-    /// Gives a session its name, or has it wait for one.
+    /// Gives a session its name, or makes it wait for the registration.
     fn name(&mut self, session: &SharedSession, steps: &mut ClientSession) {
         if let Registration::Granted(registration) = self.registration {
             self.last_number += 1;
@@ -372,7 +376,7 @@ impl Incoming for ConnectionReceiver {
     }
 }
 
-/// A message that makes no sense.
+/// A malformed message.
 #[derive(Debug)]
 struct MalformedReply;
 

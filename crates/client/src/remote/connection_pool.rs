@@ -14,30 +14,30 @@ pub(super) struct ConnectionPool {
     lines: Mutex<BTreeMap<WorkerPlace, Arc<PoolEntry>>>,
 }
 
-/// The way to one worker.
+/// The connection to one worker.
 pub(super) type PoolEntry = watch::Sender<ConnectionState>;
 
-/// How far the connection to one worker is.
+/// The state of the connection to one worker.
 #[derive(Debug, Clone, Default)]
 pub(super) enum ConnectionState {
-    /// It was not tried yet.
+    /// It was not dialed yet.
     #[default]
     Idle,
-    /// A task tries.
+    /// A task is dialing.
     Dialing,
-    /// It stands, or stood.
+    /// It is established, or has ended since.
     Open(Arc<NodeConnection>),
-    /// It could not be made.
+    /// Dialing failed.
     Failed(Time, Cause),
 }
 
 impl ConnectionPool {
-    /// The way to a worker, for the tasks that wait for it.
+    /// The entry of a worker, which tasks wait for.
     pub(super) fn line(&self, place: WorkerPlace) -> Arc<PoolEntry> {
         Arc::clone(lock(&self.lines).entry(place).or_default())
     }
 
-    /// A connection was made without being asked for.
+    /// Adds a connection that was made elsewhere.
     pub(super) fn adopt(&self, place: WorkerPlace, link: &Arc<NodeConnection>) {
         self.line(place).send_replace(ConnectionState::Open(Arc::clone(link)));
     }

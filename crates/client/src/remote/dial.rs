@@ -1,7 +1,7 @@
 //! Making connections: each when it is first needed, and again when it has ended.
 //!
-//! A connection is made on a task of its own, so that a caller that loses patience does not undo what others wait
-//! for. For a moment after it could not be made it is not tried again.
+//! A connection is dialed by a task of its own, so that a caller that gives up does not cancel what others wait for.
+//! After a failure it is not dialed again for a moment.
 
 use super::client_shared::ClientShared;
 use super::connection::NodeConnection;
@@ -13,14 +13,14 @@ use shoal_types::Cause;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long it is not tried again.
+/// The pause after a failure.
 const REDIAL_AFTER: Duration = Duration::from_millis(50);
 
 impl ClusterInner {
-    /// The connection to a worker, as soon as it stands.
+    /// The connection to a worker, as soon as it is established.
     ///
     /// # Errors
-    /// Why it cannot be made now.
+    /// The reason for which it cannot be established now.
     pub(super) async fn link(
         self: &Arc<Self>,
         place: WorkerPlace,
@@ -64,7 +64,7 @@ impl ClusterInner {
     }
 }
 
-/// Makes a connection, and says what came of it.
+/// Dials, and publishes the result.
 async fn dial(inner: Arc<ClusterInner>, place: WorkerPlace, line: Arc<PoolEntry>) {
     let state = match reach(&inner, place).await {
         Ok(link) => ConnectionState::Open(link),
@@ -86,7 +86,7 @@ async fn reach(
         cause
     })?;
     if connection.node != place.node {
-        // Another node has that address now.
+        // The address belongs to another node now.
         return Err(Cause::Unreachable);
     }
     if !founding.meet(place.node, connection.identity) {

@@ -1,8 +1,7 @@
-//! Who leads what, and where they are, as far as the nodes have told.
+//! The leaders and the addresses of nodes, by the directories that nodes have sent.
 //!
-//! What one node tells may be older than what another told before: only the newest configuration counts.
-//! It may be wrong as well, or not even make sense; so it is looked at with care, and a wrong leader is
-//! found out when it is asked.
+//! The directory of one node may be older than that of another: only the newest configuration counts. It may also be
+//! wrong or invalid; so it is checked before it is used, and a wrong leader is detected when it is asked.
 
 use super::environment::ClientEnvironment;
 use super::lock;
@@ -15,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A node that did not answer is asked last for so long.
+/// How long a node that did not answer is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 /// What this client knows of the cluster: its topology, and which node leads what.
@@ -23,10 +22,10 @@ const SUSPECT_FOR: Duration = Duration::from_secs(1);
 pub(super) struct DirectoryView {
     world: Arc<dyn ClientEnvironment>,
     known: Mutex<Arc<Directory>>,
-    /// Where nodes were reached that have no address in the topology.
+    /// The addresses of nodes that have none in the topology.
     met_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
     suspects: Mutex<BTreeMap<NodeId, Time>>,
-    /// Moves whenever a node has told.
+    /// Changes whenever a node has sent a directory.
     told: watch::Sender<u64>,
 }
 
@@ -41,7 +40,7 @@ impl DirectoryView {
         }
     }
 
-    /// A node has told.
+    /// A node has sent a directory.
     pub(super) fn update(&self, told: Directory) {
         let mut known = lock(&self.known);
         if is_newer(&told, &known) {
@@ -51,9 +50,14 @@ impl DirectoryView {
         self.told.send_modify(|times| *times += 1);
     }
 
-    /// Moves whenever a node has told.
+    /// Changes whenever a node has sent a directory.
     pub(super) fn told(&self) -> watch::Receiver<u64> {
         self.told.subscribe()
+    }
+
+    /// All that is known.
+    pub(super) fn directory(&self) -> Directory {
+        Directory::clone(&self.known())
     }
 
     fn known(&self) -> Arc<Directory> {
@@ -67,12 +71,12 @@ impl DirectoryView {
         Arc::clone(configured.unwrap_or(&known.topology))
     }
 
-    /// How many workers each node has.
+    /// The number of workers of each node.
     pub(super) fn workers(&self) -> usize {
         self.topology().workers().max(1) as usize
     }
 
-    /// The shard on which a key lives; any, where all have it. `None` where there is no such table.
+    /// The shard of a key; any, where all have it. `None` where there is no such table.
     pub(super) fn home(&self, table: TableId, key: &[u8]) -> Option<Option<ShardId>> {
         match self.topology().home(table, key)? {
             Home::One(shard) => Some(Some(shard)),
@@ -80,7 +84,7 @@ impl DirectoryView {
         }
     }
 
-    /// Who leads a shard, if there is such a one.
+    /// The leader of a shard; `None` if there is no such shard.
     pub(super) fn leader(&self, shard: ShardId) -> Option<NodeId> {
         let (known, topology) = (self.known(), self.topology());
         if shard.0 >= topology.shards() {
@@ -91,14 +95,15 @@ impl DirectoryView {
         topology.node(leader).map(|node| node.id)
     }
 
-    /// Whether the shard has no majority of its replicas, so that nothing is served however long it is asked for.
+    /// Whether the shard has no majority of its replicas: then requests are not served, however often they
+    /// are repeated.
     pub(super) fn has_no_majority(&self, shard: ShardId) -> bool {
         let known = self.known();
         let outage = known.configuration.as_ref().and_then(|configured| configured.outage(shard));
         matches!(outage, Some(Outage::Waiting { .. } | Outage::Lost { .. }))
     }
 
-    /// Those who lead something and are not suspected; all who lead, if there is none.
+    /// The leaders that are not suspected; all leaders, if there are none.
     pub(super) fn leaders(&self) -> Vec<NodeId> {
         let mut all: Vec<NodeId> =
             self.topology().shard_ids().filter_map(|shard| self.leader(shard)).collect();
@@ -107,7 +112,7 @@ impl DirectoryView {
         self.trusted_of(all)
     }
 
-    /// All nodes: first those that are alive and not suspected.
+    /// All nodes, first those that are alive and not suspected.
     pub(super) fn nodes(&self) -> Vec<NodeId> {
         let topology = self.topology();
         let mut nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
@@ -115,7 +120,7 @@ impl DirectoryView {
         nodes
     }
 
-    /// Has the node died, as the others see it? It may not know of that.
+    /// Whether the configuration says that the node is dead. The node may not know it.
     pub(super) fn is_dead(&self, node: NodeId) -> bool {
         let known = self.known();
         let nodes = known.configuration.as_ref().map(|configured| &configured.nodes);
@@ -128,24 +133,24 @@ impl DirectoryView {
         if trusted.is_empty() { nodes } else { trusted }
     }
 
-    /// Where a node listens.
+    /// The address of a node.
     pub(super) fn address(&self, node: NodeId) -> Option<Arc<str>> {
         let topology = self.topology();
         let written = topology.node(node)?.address.as_deref().map(Arc::from);
         written.or_else(|| lock(&self.met_at).get(&node).cloned())
     }
 
-    /// A node was reached there.
+    /// A node was reached at this address.
     pub(super) fn met(&self, node: NodeId, address: &str) {
         lock(&self.met_at).insert(node, address.into());
     }
 
-    /// It did not answer, or does not serve: others first, for a while.
+    /// The node did not answer, or does not serve: others are asked first for a while.
     pub(super) fn suspect(&self, node: NodeId) {
         lock(&self.suspects).insert(node, self.world.now() + SUSPECT_FOR);
     }
 
-    /// It has answered.
+    /// The node has answered.
     pub(super) fn trust(&self, node: NodeId) {
         lock(&self.suspects).remove(&node);
     }

@@ -1,18 +1,18 @@
-//! What a client of a cluster needs of its surroundings: the time, tasks, and connections to nodes.
+//! The environment of a cluster's client: time, tasks, and connections to nodes.
 //!
 //! ```text
 //!   the client ──► World ──┬── Sockets: tokio, TCP or TLS, frames of bytes
 //!              ◄── Incoming└── the simulator: virtual time, messages as values, one thread
 //! ```
-//! All that the client decides is decided above this line, so what runs in a simulation is the client that is shipped. It
-//! draws what is random from a [`Random`](shoal_types::Random) that it is given, and waits for nothing but what is here and
-//! for its own tasks.
+//! All decisions of the client are made above this interface, so a simulation runs the client that is shipped. It draws
+//! from a [`Random`](shoal_types::Random) that it is given, and waits for nothing but this environment and its own
+//! tasks.
 //!
 //! What always holds:
 //!
-//! - A connection carries messages in order, each once. It may end at any time, and what was under way is lost then: a
+//! - A connection carries messages in order, each once. It may end at any time, and messages in flight are lost then: a
 //!   prefix of what was sent has arrived.
-//! - What comes over a connection is handed over before its end is.
+//! - Messages of a connection are delivered before its end is.
 
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{Directory, FromClient, ToClient};
@@ -26,22 +26,22 @@ use std::time::Duration;
 /// Longer waits than this, a year, need no deadline.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Something that a client waits for.
+/// Something that a client waits for, on any thread.
 pub type EnvironmentFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The surroundings of a client; see the module.
+/// The time, the tasks and the connections of a client.
 pub trait ClientEnvironment: fmt::Debug + Send + Sync {
     /// The time, which never goes back.
     fn now(&self) -> Time;
 
-    /// Is done at that time.
+    /// Completes at that time.
     fn sleep_until(&self, at: Time) -> EnvironmentFuture<()>;
 
-    /// Runs a task beside those that run.
+    /// Spawns a task.
     fn spawn(&self, task: EnvironmentFuture<()>);
 
-    /// Connects to a worker. The node listens at `address`, if that is known, and is refused if it belongs to another
-    /// founding of the cluster than `identity`.
+    /// Connects to a worker. The node listens at `address`, if that is known, and is refused if its cluster
+    /// has another identity than `identity`.
     fn connect(
         &self,
         place: WorkerPlace,
@@ -49,8 +49,8 @@ pub trait ClientEnvironment: fmt::Debug + Send + Sync {
         identity: Option<ClusterId>,
     ) -> EnvironmentFuture<Result<EnvironmentConnection, ConnectFailure>>;
 
-    /// Asks the node that listens at an address where everything is: that node, the cluster it belongs to as far as it
-    /// knows, and what it tells. `None` if it cannot be asked.
+    /// Requests the directory from the node at an address: returns that node, the identity of its cluster as
+    /// far as it knows, and the directory. `None` if there is no answer.
     fn visit(
         &self,
         address: Arc<str>,
@@ -61,61 +61,61 @@ pub trait ClientEnvironment: fmt::Debug + Send + Sync {
 /// Why a node could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectFailure {
-    /// What stood in the way.
+    /// The obstacle.
     pub cause: Cause,
-    /// The cluster that it belongs to, if that is another than the client's.
+    /// The identity of the node's cluster, if it is another than the client's.
     pub found: Option<ClusterId>,
 }
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub struct EnvironmentConnection {
     /// The node at the other end.
     pub node: NodeId,
     /// The worker of the node that serves the connection.
     pub worker: WorkerId,
-    /// Which founding of the cluster it belongs to, as far as it knew when it let the client in.
+    /// The identity of the node's cluster, as far as it knew when it admitted the client.
     pub identity: Option<ClusterId>,
-    /// What carries messages.
+    /// The carrier of messages.
     pub carrier: Box<dyn MessageCarrier>,
 }
 
 /// Carries the messages of a connection.
 pub trait MessageCarrier: fmt::Debug + Send {
-    /// Hands what comes to `incoming` from now on, but not before it returns. Returns the way to the node.
+    /// Delivers messages to `incoming` from now on, but not before it returns. Returns the sending half.
     fn start(self: Box<Self>, incoming: Arc<dyn Incoming>) -> Box<dyn Outgoing>;
 }
 
-/// The way to a node. When it is dropped, the connection ends after what was sent.
+/// The sending half of a connection. When it is dropped, the connection ends after what was sent.
 pub trait Outgoing: fmt::Debug + Send {
     /// Sends a message, without waiting for room.
     fn send(&self, what: FromClient);
 }
 
-/// The client's end of a connection, for what carries its messages.
+/// The receiving half of a connection, at the client.
 pub trait Incoming: fmt::Debug + Send + Sync {
-    /// A message has come.
+    /// A message has arrived.
     fn receive(&self, said: ToClient);
 
-    /// What has come makes no sense: the connection ends.
+    /// A malformed message has arrived: the connection ends.
     fn malformed(&self);
 
-    /// The connection has ended at the other end, or on the way.
+    /// The connection has ended at the other end, or was lost.
     fn lose(&self);
 
-    /// Has the connection ended, as the client sees it?
+    /// Whether the connection has ended, as the client sees it.
     fn has_ended(&self) -> bool;
 
     /// Waits until the connection has ended, as the client sees it.
     fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// When so long will have passed from now.
+/// The time after `span`.
 pub(super) fn after(world: &dyn ClientEnvironment, span: Duration) -> Time {
     world.now() + span.min(WAIT_MAX)
 }
 
-/// What `future` brings, if that is before `until`.
+/// The output of `future`, if that completes before `until`.
 pub(super) async fn timeout_at<T>(
     world: &dyn ClientEnvironment,
     until: Time,

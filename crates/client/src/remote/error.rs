@@ -6,10 +6,10 @@ use std::time::Duration;
 /// Why a client could not connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// No address led to a node that told where everything is. Says what happened at each.
+    /// No node was reached at any of these addresses.
     #[error("cannot connect to the cluster{}", Tried(.tried))]
     Unreached {
-        /// Addresses, and what happened there.
+        /// The addresses, and the error at each.
         tried: Vec<(String, String)>,
     },
     /// The client's options contradict each other.

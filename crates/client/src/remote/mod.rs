@@ -22,6 +22,7 @@
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
 //! | `connection.rs`, `connection_pool.rs`, `dial.rs` | a connection and what waits for messages over it; all of them; making them on demand |
+//! | `tables.rs` | creating and dropping tables |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `region.rs` | where the client is, and the emulated distance to each node |
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
@@ -58,6 +59,7 @@ mod retransmission;
 mod session;
 mod shared;
 mod sockets;
+mod tables;
 mod timers;
 mod transaction;
 

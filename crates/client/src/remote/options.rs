@@ -1,10 +1,10 @@
-//! What the client of a cluster is told.
+//! The options of a cluster's client.
 
 use super::error::OptionsError;
 use shoal_net::client::Access;
 use std::time::Duration;
 
-/// What a client of a cluster allows, and how long it waits. Start from the default:
+/// The limits and times of a cluster's client. Start from the default:
 ///
 /// ```
 /// # use shoal_client::{Access, ClusterOptions};
@@ -25,21 +25,21 @@ pub struct ClusterOptions {
     /// and back as the topology says (`[[distance]]`), and [`patience`](ClusterOptions::patience) and
     /// [`silence_max`](ClusterOptions::silence_max) are at least twice the longest round trip. Emulated, to measure what a distance costs; one more task for each way of a connection. Default: none, and no delay.
     pub region: Option<String>,
-    /// How long a transaction with all its attempts, a call, or an operation of a transaction that the
-    /// caller began may take. Then it is given up, with an error that says for what it waited. Longer
-    /// outlasts longer outages. See [`Cluster::with_deadline`](crate::Cluster::with_deadline) for that of a
+    /// Longest time of a transaction with all its attempts, of a call, or of an operation of a transaction
+    /// that the caller began. Then it is given up, with an error that says what it waited for. Longer
+    /// survives longer outages. See [`Cluster::with_deadline`](crate::Cluster::with_deadline) for that of a
     /// single call. Default 10 s.
     pub deadline: Duration,
-    /// After this it is asked again where no answer came; after twice as long the next time, up to 16
-    /// times. Shorter finds out earlier that a message was lost or a leader is gone, longer asks less in
-    /// vain. Default 100 ms.
+    /// The time without an answer after which a request is sent again; each further time is twice as long, up
+    /// to 16 times. Shorter detects losses and failed leaders earlier, longer sends fewer requests in vain.
+    /// Default 100 ms.
     pub patience: Duration,
-    /// A node that was asked and has said nothing at all for so long is given up: what has not been asked
-    /// to commit there is aborted, and run elsewhere. At least [`patience`](ClusterOptions::patience), or it would be given
-    /// up before it is asked again. Default 2 s.
+    /// A node that has sent nothing for so long after a request is given up: transactions that were not asked
+    /// to commit there are aborted, and run elsewhere. At least [`patience`](ClusterOptions::patience), or a node would be
+    /// given up before it is asked again. Default 2 s.
     pub silence_max: Duration,
-    /// Transactions and calls that may be under way at once. More make the next one fail, with an
-    /// error that says so. Default 1024.
+    /// Most transactions and calls in progress at once. More make the next one fail, with an error that says
+    /// so. Default 1024.
     pub transactions_max: usize,
     /// How often [`Cluster::transact`](crate::Cluster::transact) runs a transaction that keeps meeting
     /// conflicts before it gives up. Default 1000.
@@ -73,7 +73,7 @@ impl ClusterOptions {
         Ok(())
     }
 
-    /// A client without patience would do nothing but ask.
+    /// Without a pause a client would only send requests.
     pub(super) fn with_least_patience(self) -> ClusterOptions {
         let patience = self.patience.max(Duration::from_millis(1));
         ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }
@@ -85,7 +85,7 @@ impl ClusterOptions {
         ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }
     }
 
-    /// Longest time between two asks.
+    /// Longest time between two requests.
     pub(super) fn patience_max(&self) -> Duration {
         self.patience.saturating_mul(16)
     }

@@ -1,6 +1,6 @@
 //! Reads of a transaction that its body has announced: they travel together, with the first operation that has an answer.
 //!
-//! A read ahead is a step of the transaction like any other, so it is validated at the commit. What it brought is for the
+//! A read ahead is a step of the transaction like any other, so it is validated at the commit. Its result is for the
 //! next read of its key, unless the transaction writes the key before that.
 
 use super::session::{ClientSession, StepReply};
@@ -21,9 +21,9 @@ pub(super) struct ReadAhead {
 
 #[derive(Debug)]
 enum AnnouncedRead {
-    /// It is asked for with the next operation.
+    /// It is sent with the next operation.
     Wanted,
-    /// It was asked for, and what it brings comes there.
+    /// It was sent, and its result arrives there.
     Asked(oneshot::Receiver<StepReply>),
 }
 
@@ -35,7 +35,7 @@ impl ReadAhead {
         }
     }
 
-    /// The key is read: where what it brings will come, if that was asked for.
+    /// The key is read: the receiver of its result, if it was sent.
     pub(super) fn take(
         &mut self,
         table: TableId,

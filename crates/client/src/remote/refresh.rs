@@ -1,7 +1,7 @@
-//! Asking nodes where everything is.
+//! Requesting the directory from nodes.
 //!
-//! Any node will do, so they are asked one after the other, each a moment after the one before, until one
-//! has told. The answers come like any frame, and are seen by all.
+//! Any node can answer, so they are asked one after the other, each a moment after the one before, until one has
+//! answered. Answers arrive like any frame, and are visible to all tasks.
 
 use super::environment::timeout_at;
 use super::shared::ClusterInner;
@@ -11,14 +11,14 @@ use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long after one node the next is asked.
+/// The time after which the next node is asked.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
 
-/// Longest wait for a node to tell.
+/// Longest wait for an answer.
 const ROUND_MAX: Duration = Duration::from_millis(500);
 
 impl ClusterInner {
-    /// Has nodes asked, and waits until one has told, or for a while.
+    /// Asks nodes, and waits until one has answered, or for a while.
     pub(super) async fn refresh(self: &Arc<Self>, until: Time) {
         let mut told = self.client_shared.view.told();
         told.mark_unchanged();
@@ -28,7 +28,7 @@ impl ClusterInner {
             let _ = told.changed().await;
         };
         let asks = async {
-            // A second task waits for what the first hears.
+            // Other tasks wait for the answer to the first.
             let _one = self.refreshing.lock().await;
             for node in self.client_shared.view.nodes() {
                 self.ask_directory(node);
@@ -59,8 +59,8 @@ impl ClusterInner {
         }
     }
 
-    /// Asks another node than that, without waiting. It may be cut off from all others, and tell for
-    /// ever what was true before.
+    /// Asks another node than that, without waiting. The first may be cut off from all others, and keep an
+    /// old directory for ever.
     pub(super) fn ask_beside(self: &Arc<Self>, node: NodeId) {
         let view = &self.client_shared.view;
         let mut others = view.nodes();
@@ -76,7 +76,7 @@ impl ClusterInner {
         }
     }
 
-    /// Asks one node, over a connection that stands or is made for it.
+    /// Asks one node, over an existing connection or a new one.
     fn ask_directory(self: &Arc<Self>, node: NodeId) {
         let inner = Arc::clone(self);
         self.world().spawn(Box::pin(async move {

@@ -1,7 +1,7 @@
-//! Where a client is, and how far the nodes are from there: emulated, as the topology says.
+//! The region of a client, and its emulated distances to the nodes, from the topology.
 //!
-//! The client holds the frames of both ways by itself, so that nodes, and clients that are in no region, take no notice.
-//! Making a connection is not delayed.
+//! The client delays the frames of both directions by itself; nodes, and clients without a region, are not involved.
+//! Connecting is not delayed.
 
 use shoal_cluster::topology::Topology;
 use shoal_net::client::ClientConnection;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) struct ClientRegion {
     datacenter: DatacenterId,
     topology: Arc<Topology>,
-    /// What jitter is drawn from; forked, never moved.
+    /// The source of jitter; forked, never advanced.
     random: Random,
 }
 
@@ -36,7 +36,7 @@ impl ClientRegion {
         Ok(ClientRegion { datacenter, topology: Arc::clone(topology), random })
     }
 
-    /// How far it is to a datacenter, and back.
+    /// The distances to a datacenter, and back.
     fn ways(&self, datacenter: DatacenterId) -> (Distance, Distance) {
         let distances = self.topology.distances();
         (
@@ -45,7 +45,7 @@ impl ClientRegion {
         )
     }
 
-    /// The longest time to a node and back.
+    /// The longest round trip to a node.
     pub(super) fn round_trip_max(&self) -> Duration {
         let round_trips = self.topology.nodes().iter().map(|node| {
             let (there, back) = self.ways(node.datacenter);
@@ -54,7 +54,7 @@ impl ClientRegion {
         round_trips.max().unwrap_or_default()
     }
 
-    /// The connection, as long as it is from here. A node that the topology does not know is near.
+    /// The connection with the delays of its distance. A node that is not in the topology has none.
     pub(super) fn hold(&self, connection: ClientConnection) -> ClientConnection {
         let known = self.topology.node(connection.node);
         let (there, back) =

@@ -1,9 +1,9 @@
 //! The sessions under which calls are made, and the numbers of the calls.
 //!
-//! The leader of a shard remembers the last call of each session that it has granted, so a session has one call under way at
-//! a time: a client that calls often at once has many of them. A session whose call was given up without an answer is
-//! never used again: a later call of it would take the place of the one whose fate is open, and nothing could
-//! tell that any more.
+//! The leader of a shard keeps the outcome of the last call of each session that it has granted, so a session has one
+//! call in progress at a time: a client that makes several calls at once has several sessions. A session whose call was
+//! given up without an answer is never used again: a later call of it would replace the outcome of the open one, which
+//! could not be determined any more.
 
 use super::lock;
 use shoal_types::{CallSession, RequestId, ShardId};
@@ -16,7 +16,7 @@ pub(super) struct RequestIds {
     idle: Mutex<BTreeMap<ShardId, Vec<CallSessionUse>>>,
 }
 
-/// A session that was granted, and how many calls were made under it. Dropped, it is gone for good.
+/// A session that was granted, and the number of its calls. A dropped session is never used again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CallSessionUse {
     session: CallSession,
@@ -24,7 +24,7 @@ pub(super) struct CallSessionUse {
 }
 
 impl RequestIds {
-    /// A session for calls on a shard that has no call under way, if there is one.
+    /// A session for calls on a shard without a call in progress, if there is one.
     pub(super) fn take(&self, home: ShardId) -> Option<CallSessionUse> {
         lock(&self.idle).get_mut(&home)?.pop()
     }
@@ -36,12 +36,12 @@ impl RequestIds {
 }
 
 impl CallSessionUse {
-    /// Of a session that was just granted.
+    /// The use of a session that was just granted.
     pub(super) fn new(session: CallSession) -> CallSessionUse {
         CallSessionUse { session, calls: 0 }
     }
 
-    /// Its next call.
+    /// The id of its next call.
     pub(super) fn request(&mut self) -> RequestId {
         self.calls += 1;
         RequestId { session: self.session, number: self.calls }

@@ -18,15 +18,15 @@ pub(super) struct ClusterInner {
     pub(super) client_shared: Arc<ClientShared>,
     pub(super) lines: ConnectionPool,
     pub(super) numbers: RequestIds,
-    /// Where we first asked.
+    /// The addresses that were given to connect.
     pub(super) addresses: Vec<Arc<str>>,
-    /// Held by the task that asks for the directory.
+    /// Held by the task that requests the directory.
     pub(super) refreshing: tokio::sync::Mutex<()>,
     pub(super) random: Mutex<Random>,
     under_way: AtomicUsize,
 }
 
-/// Room for one transaction or call.
+/// A permit for one transaction or call.
 #[derive(Debug)]
 pub(super) struct TransactionPermit(Arc<ClusterInner>);
 
@@ -54,12 +54,12 @@ impl ClusterInner {
         &*self.client_shared.world
     }
 
-    /// When so long will have passed from now.
+    /// The time after `span`.
     pub(super) fn after(&self, span: Duration) -> Time {
         after(self.world(), span)
     }
 
-    /// Room for one more.
+    /// A permit for one more.
     ///
     /// # Errors
     /// [`Rejected::TooManyTransactions`].
@@ -76,7 +76,7 @@ impl ClusterInner {
         lock(&self.random).below(bound as u64) as usize
     }
 
-    /// Pauses for as long as `longest` at most, by chance; not beyond `until`.
+    /// Pauses for a random time up to `longest`, but not beyond `until`.
     pub(super) async fn pause(&self, longest: Duration, until: Time) {
         let pause = backoff::below(longest, &mut lock(&self.random));
         self.world().sleep_until(until.min(self.after(pause))).await;

@@ -1,14 +1,13 @@
-//! The surroundings of a client on a machine: tokio's clock and tasks, and connections over sockets.
+//! The environment of a client in production: tokio's clock and tasks, and connections over sockets.
 //!
 //! ```text
 //!   Outgoing ──► encode ──────────────────► socket ──► reader ──► decode ──► Incoming
 //!                  └─► frames ──► writer ──►
 //! ```
-//! The writer sends what the socket has no room for at once; while something waits there, all that comes after it waits
-//! behind it.
+//! The writer sends frames for which the socket has no room at once; while there are some, later frames queue behind
+//! them.
 //!
-//! Frames that wait to be sent are not bounded here but by what is under way: a session or a call has a
-//! bounded number of them.
+//! The queue of frames is not bounded here: a session or a call has a bounded number of frames.
 
 use super::environment::{
     ClientEnvironment, ConnectFailure, EnvironmentConnection, EnvironmentFuture, Incoming,
@@ -33,26 +32,26 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// So long after one address the next is visited.
+/// The time after which the next address is asked.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
 
-/// Longest wait for a node that is visited to tell.
+/// Longest wait for the directory of a node.
 const VISIT_MAX: Duration = Duration::from_millis(500);
 
 /// The client's environment in production: sockets, time and tasks of its runtime.
 #[derive(Debug)]
 pub(super) struct Sockets {
     access: Access,
-    /// Where the client is, if it is to be far from nodes.
+    /// The region of the client, if it has one.
     region: Option<ClientRegion>,
     began: Instant,
-    /// Connections live on it.
+    /// The runtime of the tasks of connections.
     runtime: Handle,
     timers: Arc<Timers>,
 }
 
 impl Sockets {
-    /// To be called on the runtime on which connections are to live.
+    /// To be called on the runtime that runs the tasks of connections.
     pub(super) fn new(access: Access, region: Option<ClientRegion>) -> Sockets {
         let runtime = Handle::current();
         let timers = Timers::start(&runtime);
@@ -122,7 +121,7 @@ impl From<ClientConnection> for EnvironmentConnection {
             worker,
             instance: _,
             identity,
-            // There is one version so far, and nothing to choose.
+            // There is one version so far.
             version: _,
             sender,
             receiver,
@@ -136,7 +135,7 @@ impl From<ClientConnection> for EnvironmentConnection {
     }
 }
 
-/// Both ways of a connection.
+/// Both halves of a connection.
 #[derive(Debug)]
 struct SocketFrames {
     sender: Sender,
@@ -154,7 +153,7 @@ impl MessageCarrier for SocketFrames {
     }
 }
 
-/// The way to the socket, used by one thread at a time.
+/// The queue of a socket, used by one thread at a time.
 #[derive(Debug)]
 struct WriteQueue {
     sender: Sender,
@@ -174,7 +173,7 @@ impl Outgoing for WriteQueue {
             }
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // If the writer has gone, the reader will say why.
+        // If the writer has ended, the reader reports why.
         let _ = self.frames.send(frame);
     }
 }
@@ -189,7 +188,7 @@ async fn write(
     while let Some(frame) = frames.recv().await {
         match sender.send(frame).await {
             Ok(()) => waiting.fetch_sub(1, Ordering::Release),
-            // The reader says why.
+            // The reader reports why.
             Err(SendError::Ended) => return,
             Err(SendError::TooLong(bytes)) => {
                 incoming.lose();
@@ -206,7 +205,7 @@ async fn read(mut receiver: Receiver, incoming: Arc<dyn Incoming>) {
         let received = tokio::select! {
             biased;
             received = receiver.receive() => received,
-            // Ended on our side: when the receiver goes, so does the connection.
+            // Ended by the client: dropping the receiver ends the connection.
             () = &mut ended => return,
         };
         match received.map(|frame| decode::<ToClient>(&frame)) {
@@ -217,7 +216,7 @@ async fn read(mut receiver: Receiver, incoming: Arc<dyn Incoming>) {
     }
 }
 
-/// The connection, as long as it is from the region.
+/// The connection, with the delays of the region.
 fn held(connection: ClientConnection, region: Option<&ClientRegion>) -> ClientConnection {
     match region {
         None => connection,
@@ -225,7 +224,7 @@ fn held(connection: ClientConnection, region: Option<&ClientRegion>) -> ClientCo
     }
 }
 
-/// Connects to the node that listens at an address, and asks where everything is.
+/// Connects to the node at an address, and requests the directory.
 async fn visit(
     access: &Access,
     address: &str,
@@ -246,18 +245,18 @@ async fn visit(
     }
 }
 
-/// The first node that has told where everything is.
+/// The first node that has sent a directory.
 #[derive(Debug)]
 pub(super) struct FirstNode {
     pub(super) address: Arc<str>,
     pub(super) connection: EnvironmentConnection,
     pub(super) directory: Directory,
-    /// Where the client is, if its options say so.
+    /// The region of the client, if its options name one.
     pub(super) region: Option<ClientRegion>,
 }
 
-/// Asks the nodes at these addresses until one tells where everything is. It is near: where the client is in a region,
-/// only what comes later takes its time.
+/// Asks the nodes at these addresses until one has sent a directory. This is not delayed: a region only
+/// delays what comes later.
 pub(super) async fn first(
     options: &ClusterOptions,
     addresses: &[Arc<str>],
@@ -336,8 +335,8 @@ fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
             | CloseReason::UnknownNode
             | CloseReason::WrongWorker
             | CloseReason::WrongSecret
-            | CloseReason::StaleLife
-            | CloseReason::Crowded
+            | CloseReason::FormerProcess
+            | CloseReason::TooManyUnauthenticated
             | CloseReason::TooManyClients
             | CloseReason::Refused,
         ) => Cause::Refused,

@@ -2,7 +2,7 @@
 //! (`tests/conversations/`).
 
 use bytes::Bytes;
-use shoal_cluster::manager::{ManagerOptions, StateMachine};
+use shoal_cluster::manager::{Ask, ManagerOptions, StateMachine, TableChange};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
     ClientReply, ClientRequest, Directory, FromClient, SessionEnd, ToClient,
@@ -47,6 +47,9 @@ fn conversation() -> Vec<Said> {
     let rows = vec![(key.clone(), value.clone())];
     let locked = Aborted::from(Conflict::Locked { table, key: KeyExcerpt::new(b"alice") });
     let exists = Rejected::KeyExists { table, key: KeyExcerpt::new(b"alice") };
+    let partitioning = Partitioning::Hash { prefix_bytes: 0 };
+    let create = TableChange::Create { name: "new".to_owned(), partitioning };
+    let dropped = Rejected::TableDropped { table };
     vec![
         Said::Client(FromClient::Directory),
         Said::Node(ToClient::Directory(directory())),
@@ -72,6 +75,10 @@ fn conversation() -> Vec<Said> {
         end(6, SessionEnd::Confirm),
         end(6, SessionEnd::Rollback),
         done(6, Err(Error::from(locked))),
+        ask(ClientRequest::ChangeTable { ask: Ask(11), change: create }),
+        tell(ClientReply::TableChanged { ask: Ask(11), result: Ok(table) }),
+        ask(ClientRequest::ChangeTable { ask: Ask(12), change: TableChange::Drop { table } }),
+        tell(ClientReply::TableChanged { ask: Ask(12), result: Err(dropped.into()) }),
         Said::Client(FromClient::Status),
         Said::Node(ToClient::Status(Bytes::from_static(b"{}"))),
         Said::Client(FromClient::Isolate(true)),

@@ -28,9 +28,10 @@ fn short(asked: &[Asked]) -> Vec<String> {
             let steps = steps.chain(ending.map(|ending| format!("{ending:?}")));
             format!("{number}: {}", steps.collect::<Vec<_>>().join(", "))
         }
-        ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } | ClientRequest::Register => {
-            "call".to_owned()
-        }
+        ClientRequest::Call { .. }
+        | ClientRequest::OpenCalls { .. }
+        | ClientRequest::ChangeTable { .. }
+        | ClientRequest::Register => "call".to_owned(),
     };
     asked.iter().map(text).collect()
 }
@@ -294,7 +295,9 @@ fn echo(what: ClientRequest) -> Option<ClientReply> {
         ClientRequest::Call { id, arguments, .. } => {
             Some(ClientReply::Called { id, result: Ok(arguments) })
         }
-        ClientRequest::OpenCalls { .. } | ClientRequest::Register => None,
+        ClientRequest::OpenCalls { .. }
+        | ClientRequest::ChangeTable { .. }
+        | ClientRequest::Register => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The loss of a shard's majority, accepted by an operator (design §5, "Accepting the loss of shard d").
+//! The loss of a shard's majority, accepted by an operator (rules M9, M12; `docs/recovery.md`).
 //!
 //! ```text
 //!  accepted           all live nodes have told       the leader has prepared at all survivors

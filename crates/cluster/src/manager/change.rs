@@ -1,4 +1,4 @@
-//! Changes of the cluster: replacements of replicas, tables, and the shard map.
+//! Changes of the cluster: replacements of replicas, and the shard map. Those of tables are in `tables.rs`.
 //!
 //! ```text
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
@@ -11,16 +11,17 @@
 
 use super::command::{ClusterChange, LeadershipClaim};
 use super::configuration::{Assignment, Move};
-use super::ids::Incarnation;
+use super::ids::{Ask, Incarnation};
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, NodeState, Replacement, ShardState, StateMachine};
-use crate::topology::{Partitioning, REPLICAS_MAX, Table};
+use crate::topology::{Partitioning, REPLICAS_MAX, Table, Topology};
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
 
 impl StateMachine {
     pub(super) fn on_change(
         &mut self,
+        ask: Ask,
         change: &ClusterChange,
         effects: &mut Vec<Applied>,
     ) -> Result<(), ChangeRefusal> {
@@ -37,7 +38,7 @@ impl StateMachine {
             ClusterChange::AcceptLoss { shard, number, at_s } => {
                 self.on_accept_loss(*shard, *number, *at_s, effects)
             }
-            ClusterChange::CreateTable { name, partitioning } => self.on_create(name, partitioning),
+            ClusterChange::Table(change) => self.on_table_change(ask, change, effects),
             ClusterChange::BeginMove { table, partitioning } => {
                 self.on_begin_move(*table, partitioning, effects)
             }
@@ -159,17 +160,6 @@ impl StateMachine {
         chosen
     }
 
-    fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), ChangeRefusal> {
-        if let Some(table) = self.topology.table(name) {
-            let exists = &self.topology.tables()[table.0 as usize];
-            let same = exists.partitioning() == partitioning;
-            return if same { Ok(()) } else { Err(ChangeRefusal::TableExists(name.to_owned())) };
-        }
-        let mut tables = self.tables();
-        tables.push((name.to_owned(), partitioning.clone()));
-        self.install(tables)
-    }
-
     fn on_begin_move(
         &mut self,
         table: TableId,
@@ -195,9 +185,10 @@ impl StateMachine {
         if self.settled.0 + 1 < moving.begun.0 {
             return Err(ChangeRefusal::Unsettled);
         }
-        let tables = self.with_partitioning(table, &moving.partitioning)?;
+        self.topology = Arc::new(self.with_partitioning(table, &moving.partitioning)?);
         self.moving = None;
-        self.install(tables)
+        self.changed = true;
+        Ok(())
     }
 
     fn check_moving(&self, table: TableId) -> Result<(), ChangeRefusal> {
@@ -205,28 +196,25 @@ impl StateMachine {
         if moves { Ok(()) } else { Err(ChangeRefusal::NoMove(table)) }
     }
 
-    fn tables(&self) -> Vec<(String, Partitioning)> {
-        let plan = |table: &Table| (table.name().to_owned(), table.partitioning().clone());
+    /// The tables, by their ids.
+    pub(super) fn tables(&self) -> Vec<(TableId, (String, Partitioning))> {
+        let plan =
+            |table: &Table| (table.id(), (table.name().to_owned(), table.partitioning().clone()));
         self.topology.tables().iter().map(plan).collect()
     }
 
-    /// The tables, with one of them divided otherwise, if that is valid.
+    /// The topology, with one of its tables divided otherwise, if that is valid.
     fn with_partitioning(
         &self,
         table: TableId,
         partitioning: &Partitioning,
-    ) -> Result<Vec<(String, Partitioning)>, ChangeRefusal> {
+    ) -> Result<Topology, ChangeRefusal> {
         let mut tables = self.tables();
-        let (_, moved) = tables.get_mut(table.0 as usize).ok_or(ChangeRefusal::NoTable(table))?;
+        let moved = tables.iter_mut().find(|(id, _)| *id == table);
+        let (_, (_, moved)) = moved.ok_or(ChangeRefusal::NoTable(table))?;
         moved.clone_from(partitioning);
-        (*self.topology).clone().with_tables(tables.clone())?;
-        Ok(tables)
-    }
-
-    fn install(&mut self, tables: Vec<(String, Partitioning)>) -> Result<(), ChangeRefusal> {
-        self.topology = Arc::new((*self.topology).clone().with_tables(tables)?);
-        self.changed = true;
-        Ok(())
+        let next = self.topology.tables().next();
+        Ok((*self.topology).clone().with_numbered_tables(tables, next)?)
     }
 }
 

@@ -3,31 +3,42 @@
 //!
 //! A node that restarts knows nothing of its former process; the manager sends it the state.
 
-use super::command::LeadershipClaim;
+use super::command::{LeadershipClaim, TableChange};
 use super::configuration::Configuration;
 use super::epoch_end::FinalEnds;
-use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
 use super::recovery::{HeardEpochs, Recollection};
 use super::request::ManagerRequest;
 use super::state_machine::CLOSING_MAX;
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Rejected, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most heartbeats whose answer is awaited. An older one would grant a lease that has ended.
 const HEARTBEATS_MAX: usize = 256;
 
+/// The most changes of tables that are repeated at a time. Another one takes the place of the oldest, which its client asks
+/// for again.
+const TABLE_REQUESTS_MAX: usize = 64;
+
 /// An event for a node's manager client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerClientEvent {
     /// A message of a manager has arrived.
     Received(ToNode),
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     Request(ManagerRequest),
-    /// A manager that has lost the majority of the others asks what is remembered.
+    /// A client asks for a change of tables. A repeat is legal.
+    ChangeTable {
+        /// The number of the request, which the client has drawn.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
+    },
+    /// A manager that has lost the majority of the others asks for the node's state.
     Recall {
         /// The generation of managers that it is to begin.
         generation: Generation,
@@ -58,6 +69,13 @@ pub enum ManagerClientEffect {
         /// How it ended on each shard.
         ends: FinalEnds,
     },
+    /// A change of tables is answered. The configuration that came before has it.
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, or dropped; or why not.
+        result: Result<TableId, Rejected>,
+    },
     /// This process has to end: another one is admitted, or it [is behind](ManagerClient::is_behind). It has
     /// no lease any more.
     Superseded,
@@ -74,6 +92,22 @@ struct RepeatedRequest {
     claim: LeadershipClaim,
     message: ToManager,
     again: Time,
+}
+
+/// A change of tables that a client has asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableRequest {
+    ask: Ask,
+    change: TableChange,
+    again: Time,
+    /// Its client has given up, or asks again.
+    until: Time,
+}
+
+impl TableRequest {
+    fn message(&self, incarnation: Incarnation) -> ToManager {
+        ToManager::ChangeTable { incarnation, ask: self.ask, change: self.change.clone() }
+    }
 }
 
 /// The subject of a pending message.
@@ -119,6 +153,8 @@ pub struct ManagerClient {
     granted: Option<(u64, Time)>,
     next_heartbeat: Time,
     pending: BTreeMap<RequestTopic, RepeatedRequest>,
+    /// Changes of tables without an answer, from the oldest.
+    table_requests: VecDeque<TableRequest>,
     /// The node's knowledge of shards whose majority is lost, and the epoch that began with each loss.
     known: BTreeMap<ShardId, (Epoch, Knowledge)>,
     timer: Option<Time>,
@@ -131,7 +167,7 @@ impl ManagerClient {
     /// data of the former process are lost; it is ignored for a node's first process.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If the options contradict each other.
     #[must_use]
     pub fn new(
         me: NodeId,
@@ -158,6 +194,7 @@ impl ManagerClient {
             granted: None,
             next_heartbeat: Time::ZERO,
             pending: BTreeMap::new(),
+            table_requests: VecDeque::new(),
             known: BTreeMap::new(),
             timer: None,
             bad_messages: 0,
@@ -184,6 +221,9 @@ impl ManagerClient {
         match event {
             ManagerClientEvent::Received(message) => self.on_message(now, message, effects),
             ManagerClientEvent::Request(request) => self.on_request(now, request, effects),
+            ManagerClientEvent::ChangeTable { ask, change } => {
+                self.change_table(now, ask, change, effects);
+            }
             ManagerClientEvent::Recall { generation, pledges, heard } => {
                 self.recall(generation, pledges, heard, effects);
             }
@@ -244,17 +284,19 @@ impl ManagerClient {
         vec![
             ("epochs whose end is not known", self.untold.len()),
             ("heartbeats without an answer", self.sent.len()),
-            ("what the manager is to hear", self.pending.len()),
+            ("requests to the manager", self.pending.len()),
+            ("changes of tables without an answer", self.table_requests.len()),
         ]
     }
 
-    /// Is this process over since the manager keeps no more how an epoch ended, of which it has something in memory?
+    /// Whether this process has to end since the manager does not keep any more how an epoch ended of which
+    /// the process has something in memory.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Has it pledged to managers that have not told it their configuration yet?
+    /// Whether it has pledged to managers whose configuration it has not received yet.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
@@ -267,7 +309,7 @@ impl ManagerClient {
         self.bad_messages
     }
 
-    /// Messages about what is over, and words of the owner that were not asked for.
+    /// Messages about what is over, and requests of the owner that are not expected.
     #[must_use]
     pub fn late_messages(&self) -> u64 {
         self.late_messages
@@ -331,7 +373,52 @@ impl ManagerClient {
                     self.late_messages += 1;
                 }
             }
+            ToNode::TableChanged { ask, result } => self.on_table_changed(ask, result, effects),
         }
+    }
+
+    /// A client asks for a change of tables, now or once more. It gets lost where the node has not joined.
+    fn change_table(
+        &mut self,
+        now: Time,
+        ask: Ask,
+        change: TableChange,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        if self.incarnation == Incarnation(0) {
+            self.late_messages += 1;
+            return;
+        }
+        self.table_requests.retain(|request| request.ask != ask);
+        if self.table_requests.len() == TABLE_REQUESTS_MAX {
+            self.table_requests.pop_front();
+        }
+        let (again, until) = (now + self.options.retry_after, now + 8 * self.options.lease);
+        let request = TableRequest { ask, change, again, until };
+        effects.push(ManagerClientEffect::Send { message: request.message(self.incarnation) });
+        self.table_requests.push_back(request);
+    }
+
+    /// Takes the answer if the node's configuration has the change: where it comes later, the answer is asked for again.
+    fn on_table_changed(
+        &mut self,
+        ask: Ask,
+        result: Result<TableId, Rejected>,
+        effects: &mut Vec<ManagerClientEffect>,
+    ) {
+        let place = self.table_requests.iter().position(|request| request.ask == ask);
+        let tables = self.configuration.as_ref().map(|it| it.topology.tables());
+        let (Some(place), Some(tables)) = (place, tables) else {
+            self.late_messages += 1;
+            return;
+        };
+        let change = &self.table_requests[place].change;
+        if result.as_ref().is_ok_and(|table| !change.is_heard(*table, tables)) {
+            self.late_messages += 1;
+            return;
+        }
+        self.table_requests.remove(place);
+        effects.push(ManagerClientEffect::TableChanged { ask, result });
     }
 
     fn on_stranger(
@@ -374,7 +461,7 @@ impl ManagerClient {
         if !faults.grant_without_configuration {
             newer.into_iter().for_each(|newer| self.adopt(newer, effects));
             if self.revision() < revision {
-                self.bad_messages += 1; // It should have brought the configuration.
+                self.bad_messages += 1; // It should contain the configuration.
                 return;
             }
         }
@@ -522,7 +609,7 @@ impl ManagerClient {
         asked && self.claim(claim.shard) == Some(*claim)
     }
 
-    /// The node's owner has the manager told something.
+    /// The node's owner makes a request to the manager.
     fn on_request(
         &mut self,
         now: Time,
@@ -548,7 +635,8 @@ impl ManagerClient {
         self.say(now, topic, request, effects);
     }
 
-    /// Does a replica that has caught up under a ballot, in a process, count for the configuration of this node?
+    /// Whether a replica that has caught up under a ballot, in a process, counts for the configuration of
+    /// this node.
     fn has_caught_up(
         &self,
         shard: ShardId,
@@ -595,6 +683,11 @@ impl ManagerClient {
             let message = ToManager::Heartbeat { instance, incarnation, round, granted, known };
             effects.push(ManagerClientEffect::Send { message });
             self.tell_known(effects);
+        }
+        self.table_requests.retain(|request| now < request.until);
+        for request in self.table_requests.iter_mut().filter(|request| request.again <= now) {
+            request.again = now + self.options.retry_after;
+            effects.push(ManagerClientEffect::Send { message: request.message(self.incarnation) });
         }
         for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {
             pending.again = now + self.options.retry_after;

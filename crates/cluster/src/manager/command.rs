@@ -3,12 +3,12 @@
 use super::epoch_end::EpochEnd;
 use super::ids::{Ask, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Knowledge;
-use crate::topology::Partitioning;
+use crate::topology::{Partitioning, TableMap, TableStanding};
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 
-/// A command, and who proposed it when.
+/// A command, with the term and the time of its proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Command {
     /// The term of the manager that proposed it. Void if a later term has begun.
@@ -35,7 +35,8 @@ pub struct HeartbeatRecord {
     pub known: Revision,
 }
 
-/// The leadership in whose name something is said. It counts while the configuration says the same.
+/// A claim of a leadership, under which a node makes a request. It counts while the configuration has the
+/// same leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct LeadershipClaim {
     /// The node that claims to lead.
@@ -50,8 +51,8 @@ pub struct LeadershipClaim {
 
 /// What a command does. All but `Take` are harmless when repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
-// Retired tags: 0 founded nothing, 1 and 2 were ticks and joins of another form, 3, 10 and 11 told ends of epochs as
-// numbers.
+// Retired tags: 0 (founding), 1 and 2 (ticks and joins of another form), 3, 10 and 11 (ends of epochs as
+// numbers).
 pub enum Action {
     /// A term begins. Its manager proposes nothing else before it has seen this applied. The first one in the log founds
     /// the cluster.
@@ -60,7 +61,7 @@ pub enum Action {
         /// The identity that the proposing manager has drawn. Ignored once the cluster has one.
         drawn: ClusterId,
     },
-    /// Time goes on: leases run out, leaders are appointed.
+    /// A time, by which leases run out and leaders are appointed.
     #[coded(tag = 7)]
     Tick {
         /// The last heartbeat of each node from which the manager has received one in the last lease.
@@ -91,8 +92,9 @@ pub enum Action {
         /// How it ended there, in the engine's form.
         end: EpochEnd,
     },
-    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before any node
-    /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
+    /// A transaction is blocked in the open epoch, and blocks a healthy shard: the epoch is to end before any
+    /// node is known to be dead. Void while an epoch before it is not settled and this one is younger than a
+    /// lease.
     #[coded(tag = 6)]
     Close {
         /// The leader of the shard, which asks for it.
@@ -110,10 +112,10 @@ pub enum Action {
         /// The incarnation of that node.
         incarnation: Incarnation,
     },
-    /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
+    /// A node has stopped to apply reports about a shard whose majority is lost, and reports what it knows.
     #[coded(tag = 13)]
     Known {
-        /// The node that tells what it knows.
+        /// The node that reports.
         node: NodeId,
         /// The incarnation of that node.
         incarnation: Incarnation,
@@ -124,7 +126,7 @@ pub enum Action {
         /// The node's knowledge of the epochs before.
         knowledge: Knowledge,
     },
-    /// The survivors of such a shard are prepared, all of them.
+    /// The leader has prepared at all survivors of such a shard.
     #[coded(tag = 14)]
     Held {
         /// The leadership that reports.
@@ -142,13 +144,45 @@ pub enum Action {
     },
 }
 
+/// A table is to come, or to go.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub enum TableChange {
+    /// A table with a name of its own gets the next id. Where one has the name and the same partitioning, that is the
+    /// answer. A repeat of a request that has created one is answered with that one, also where it was dropped since.
+    #[coded(tag = 0)]
+    Create {
+        /// The name of the table; no other has it.
+        name: String,
+        /// How its keys are distributed.
+        partitioning: Partitioning,
+    },
+    /// The table goes, with all its rows; its id is never given again.
+    #[coded(tag = 1)]
+    Drop {
+        /// The table to drop. A later one of the same name has another id.
+        table: TableId,
+    },
+}
+
+impl TableChange {
+    /// Whether a node with these tables has heard that the change is done which the manager has answered with `table`.
+    #[must_use]
+    pub fn is_heard(&self, table: TableId, tables: &TableMap) -> bool {
+        match self {
+            TableChange::Create { .. } => tables.standing(table) != TableStanding::NotGiven,
+            TableChange::Drop { .. } => tables.standing(table) == TableStanding::Dropped,
+        }
+    }
+}
+
 /// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
 /// of a move: there is nothing to end any more.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
+// The tag 2 was the creation of a table without a request to recognise.
 pub enum ClusterChange {
-    /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
-    /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
-    /// unfinished one of the same shard.
+    /// Replace a replica by one of another node, in the same role. It takes effect in steps: the new one
+    /// catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an unfinished
+    /// one of the same shard.
     #[coded(tag = 0)]
     ReplaceReplica {
         /// The shard of the replica.
@@ -158,13 +192,14 @@ pub enum ClusterChange {
         /// The node that takes over the replica; it must not have one of the shard.
         incoming: NodeId,
     },
-    /// No replica of this shard is to be replaced after all, if it is not done.
+    /// Cancel the replacement of a replica of this shard, if it is not done.
     #[coded(tag = 1)]
     KeepReplicas {
         /// The shard whose replacement is given up.
         shard: ShardId,
     },
-    /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
+    /// Accept that the majority of a shard's voters is lost for good: the shard goes on with what the other
+    /// replicas have.
     #[coded(tag = 6)]
     AcceptLoss {
         /// The shard whose majority of voters is lost.
@@ -174,16 +209,10 @@ pub enum ClusterChange {
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
     },
-    /// A table with a name of its own, whose id is the next free one.
-    #[coded(tag = 2)]
-    CreateTable {
-        /// The name of the table; no other has it.
-        name: String,
-        /// How its keys are distributed.
-        partitioning: Partitioning,
-    },
-    /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
-    /// to what moves.
+    /// A table is to come, or to go.
+    #[coded(tag = 7)]
+    Table(TableChange),
+    /// Begin to repartition a table. Begins an epoch; the shards copy, and hold writes to what moves.
     #[coded(tag = 3)]
     BeginMove {
         /// The table whose keys move.
@@ -191,13 +220,13 @@ pub enum ClusterChange {
         /// How its keys will be distributed.
         partitioning: Partitioning,
     },
-    /// All is copied: the new partitioning holds.
+    /// End a move, of which all is copied: the new partitioning holds.
     #[coded(tag = 4)]
     EndMove {
         /// The table whose move ends.
         table: TableId,
     },
-    /// The move is given up, and the old partitioning stays.
+    /// Cancel a move: the old partitioning stays.
     #[coded(tag = 5)]
     CancelMove {
         /// The table whose move is given up.

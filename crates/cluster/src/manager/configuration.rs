@@ -43,7 +43,7 @@ pub struct Configuration {
     pub moving: Option<Move>,
 }
 
-/// What the manager thinks of a node.
+/// The state of a node, by the manager's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct NodeStanding {
     /// The newest incarnation; 0 if the node never joined.
@@ -52,7 +52,7 @@ pub struct NodeStanding {
     pub alive: bool,
 }
 
-/// Who holds a shard, and who leads it.
+/// The replicas and the leader of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Assignment {
     /// The leader; if it is not alive, no node that could lead was found yet.
@@ -102,7 +102,7 @@ impl Assignment {
         (self.leader, self.incarnation) == (node, incarnation)
     }
 
-    /// Those who replicate the streams of the shard.
+    /// The members of the shard's streams.
     #[must_use]
     pub fn members(&self) -> StreamMembers {
         let (voters, learners) = (self.voters.clone(), self.learners.clone());

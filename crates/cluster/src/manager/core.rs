@@ -5,16 +5,19 @@
 //! `lease_tracker.rs`. So a deposed manager that does not know it does no harm: its proposals are void, and
 //! its messages are about states that existed.
 
-use super::command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim};
+use super::command::{
+    Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange,
+};
 use super::ids::{Ask, Incarnation, ProcessInstance, Term};
 use super::lease_tracker::LeaseTracker;
 use super::log::ManagerLog;
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
+use super::refusal::ChangeRefusal;
 use super::request::ManagerRequest;
 use super::state_machine::{Applied, StateMachine};
-use shoal_types::{ClusterId, NodeId, Time};
-use std::collections::VecDeque;
+use shoal_types::{ClusterId, NodeId, Rejected, TableId, Time};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The most ticks in flight: more hide a slower log.
@@ -22,6 +25,9 @@ const TICKS_MAX: usize = 16;
 
 /// The most other proposals in flight; more are dropped, and requested again by their senders.
 const PROPOSALS_MAX: usize = 4096;
+
+/// The most changes of tables whose nodes wait for an answer; more are dropped, and requested again.
+const TABLE_REQUESTS_MAX: usize = 1024;
 
 /// An event for a manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +70,7 @@ pub enum ManagerEffect {
         /// The id of the request.
         ask: Ask,
         /// Whether the change is granted, or why not.
-        result: Result<(), super::ChangeRefusal>,
+        result: Result<(), ChangeRefusal>,
     },
     /// Requires no action: this was applied, here as on every replica. For observers.
     Applied(Applied),
@@ -108,8 +114,19 @@ pub struct Manager<L> {
     next_ask: Time,
     /// Other proposals in flight, and since when.
     proposals: Vec<(Action, Time)>,
+    /// Changes of tables that nodes have asked for.
+    table_requests: BTreeMap<Ask, TableRequest>,
     timer: Option<Time>,
     counters: ManagerCounters,
+}
+
+/// A change of tables that a node has asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableRequest {
+    from: NodeId,
+    change: TableChange,
+    /// What came of it, if that is applied.
+    result: Option<Result<TableId, Rejected>>,
 }
 
 impl<L: ManagerLog> Manager<L> {
@@ -129,6 +146,7 @@ impl<L: ManagerLog> Manager<L> {
             next_tick: Time::ZERO,
             next_ask: Time::ZERO,
             proposals: Vec::new(),
+            table_requests: BTreeMap::new(),
             timer: None,
             counters: ManagerCounters::default(),
         }
@@ -149,6 +167,7 @@ impl<L: ManagerLog> Manager<L> {
             ManagerEvent::Log => {}
             ManagerEvent::Timer => self.timer = None,
         }
+        self.answer_table_requests(effects);
         self.renew(now, effects);
         self.tick(now);
         self.arm(now, effects);
@@ -198,6 +217,7 @@ impl<L: ManagerLog> Manager<L> {
             }
             for applied in applied.drain(..) {
                 if self.term.is_some() {
+                    self.note_table_change(&applied);
                     self.tell(&applied, effects);
                 }
                 effects.push(ManagerEffect::Applied(applied));
@@ -217,6 +237,7 @@ impl<L: ManagerLog> Manager<L> {
             }
             self.ticks.clear();
             self.proposals.clear();
+            self.table_requests.clear();
         }
         let Some(term) = leads.filter(|term| *term > self.machine.term()) else { return };
         let is_due = |(taking, since)| taking != term || now - since >= self.options.retry_after;
@@ -269,6 +290,8 @@ impl<L: ManagerLog> Manager<L> {
             | Applied::Out { .. }
             | Applied::Loss { .. }
             | Applied::Final(_)
+            | Applied::TableCreated { .. }
+            | Applied::TableDropped { .. }
             | Applied::CaughtUp { .. } => {}
         }
     }
@@ -316,7 +339,71 @@ impl<L: ManagerLog> Manager<L> {
             }
             // Only the host of a recovering manager uses these; the recovery is over by now.
             ToManager::Recalled { .. } => self.counters.late_messages += 1,
+            ToManager::ChangeTable { incarnation, ask, change } => {
+                self.on_table_request(now, (from, incarnation), ask, change);
+            }
         }
+    }
+
+    /// A node asks for a change of tables. The answer is that of the log: what this replica knows may be of before another
+    /// one led.
+    fn on_table_request(
+        &mut self,
+        now: Time,
+        (from, incarnation): (NodeId, Incarnation),
+        ask: Ask,
+        change: TableChange,
+    ) {
+        let admitted = self.machine.node(from).is_some_and(|(_, own)| own == incarnation);
+        if !admitted || incarnation == Incarnation(0) {
+            self.counters.late_messages += 1;
+            return;
+        }
+        if let Some(known) = self.table_requests.get_mut(&ask) {
+            if known.change != change {
+                self.counters.bad_messages += 1;
+                return;
+            }
+            known.from = from;
+            if known.result.is_some() {
+                return; // It is applied, and answered as soon as nodes have heard of it.
+            }
+        } else if self.table_requests.len() >= TABLE_REQUESTS_MAX {
+            self.counters.too_many += 1;
+            return;
+        }
+        let request = TableRequest { from, change: change.clone(), result: None };
+        self.table_requests.entry(ask).or_insert(request);
+        self.propose_once(now, Action::Change { ask, change: ClusterChange::Table(change) });
+    }
+
+    /// Notes what came of a change of tables that a node has asked for.
+    fn note_table_change(&mut self, applied: &Applied) {
+        let Applied::Answered { ask, result } = applied else { return };
+        let Some(request) = self.table_requests.get_mut(ask) else { return };
+        request.result = match result {
+            Ok(()) => self.machine.changed_table(*ask, &request.change).map(Ok),
+            Err(ChangeRefusal::Table(why)) => Some(Err(why.clone())),
+            // That of an operator, with the same number.
+            Err(_) => return,
+        };
+    }
+
+    /// Answers nodes whose changes of tables are applied, once all nodes that live have heard of them.
+    fn answer_table_requests(&mut self, effects: &mut Vec<ManagerEffect>) {
+        if self.term.is_none() || self.table_requests.is_empty() {
+            return;
+        }
+        let machine = &self.machine;
+        self.table_requests.retain(|ask, request| {
+            let Some(result) = request.result.clone() else { return true };
+            if result.as_ref().is_ok_and(|table| !machine.is_table_change_known(*table)) {
+                return true;
+            }
+            let message = ToNode::TableChanged { ask: *ask, result };
+            effects.push(ManagerEffect::Send { to: request.from, message });
+            false
+        });
     }
 
     /// Handles a heartbeat, if it is of the node's known process.
@@ -371,14 +458,14 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    /// A node tells something. What would be void is not even proposed.
+    /// A node makes a request. A command that would be void is not even proposed.
     fn on_request(&mut self, now: Time, claim: LeadershipClaim, request: ManagerRequest) {
         let LeadershipClaim { node, incarnation, shard, ballot } = claim;
         let counts = match &request {
             ManagerRequest::Known { begun, .. } => {
                 self.machine.asks(shard, *begun, node, incarnation)
             }
-            // A node tells this under the ballot under which the replica has caught up.
+            // This request is made under the ballot under which the replica has caught up.
             ManagerRequest::CaughtUp { ballot: under, .. } if *under != ballot => {
                 self.counters.bad_messages += 1;
                 return;

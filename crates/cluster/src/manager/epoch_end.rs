@@ -1,6 +1,5 @@
-//! How an epoch ended on a shard, as the shard's leader reports it. The manager keeps the first report for
-//! each shard and epoch, and does not interpret it: only the nodes' engines do (design §2, "opaque
-//! payloads").
+//! How an epoch ended on a shard, as the shard's leader reports it: an opaque payload. The manager keeps the first
+//! report for each shard and epoch, and does not interpret it: only the nodes' engines do.
 //!
 //! The manager compares ends in one place only: where the loss of a shard's majority was accepted, it takes
 //! the greater of two ends (`accept_loss.rs`). So an engine whose clusters may accept losses writes payloads whose

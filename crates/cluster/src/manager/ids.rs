@@ -24,7 +24,7 @@ macro_rules! number {
 number!(/** A term of one manager, in one process of it; a later one is higher. 0 belongs to none. */ Term(u64));
 number!(/** One instance of a node's process, drawn at random at its start. Only for equality. */ ProcessInstance(u64));
 number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
-number!(/** A request to change something, numbered by who asks. */ Ask(u64));
+number!(/** A request to change something, numbered by its sender. */ Ask(u64));
 number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 number!(/** Counts the recoveries of a cluster's managers; 0 is the one that founded it. Two never have the same one. */ Generation(u64));
 

@@ -64,7 +64,7 @@ impl LeaseTracker {
 
     /// Accepts a heartbeat of the known incarnation, whose node has received the grant `granted`.
     ///
-    /// Not of a node that speaks and does not hear: its lease is of no use to clients.
+    /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients.
     pub(super) fn hear(
         &mut self,
         now: Time,

@@ -1,23 +1,23 @@
-//! What nodes and managers tell each other.
+//! The messages between nodes and managers.
 //!
-//! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
-//! the manager, or to the one that leads if they know it; those that do not lead drop it.
+//! Messages may be lost, repeated, reordered, and arbitrarily late. Nodes send to all replicas of the manager, or to
+//! the leader if they know it; other replicas drop the message.
 
-use super::command::LeadershipClaim;
+use super::command::{LeadershipClaim, TableChange};
 use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
-use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
+use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
 use super::recovery::Recollection;
 use super::request::ManagerRequest;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Epoch};
+use shoal_types::{Ballot, Epoch, Rejected, TableId};
 use std::sync::Arc;
 
 /// From a node to the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToManager {
-    /// Sent all the time; renews the node's lease from its sending. Answered by `Granted`, or by `Stranger` or
-    /// `Welcome` where the process is not that of the incarnation.
+    /// Sent periodically; renews the node's lease from its sending. Answered by `Granted`, or by `Stranger`
+    /// or `Welcome` where the process is not that of the incarnation.
     #[coded(tag = 0)]
     Heartbeat {
         /// The process that sends it, whether or not it is admitted.
@@ -26,7 +26,8 @@ pub enum ToManager {
         incarnation: Incarnation,
         /// The number of the heartbeat in this process.
         round: u64,
-        /// The number of the latest heartbeat that was granted, by which the manager sees whether it is heard too.
+        /// The number of the latest heartbeat that was granted, from which the manager sees whether the node
+        /// receives its grants.
         granted: u64,
         /// The revision of the configuration that the sender has.
         known: Revision,
@@ -36,13 +37,14 @@ pub enum ToManager {
     Join {
         /// The process that asks to be admitted.
         instance: ProcessInstance,
-        /// The incarnation before it, as the manager said.
+        /// The incarnation before it, from `Stranger`.
         after: Incarnation,
         /// Whether the memory of the former process is lost.
         lost: bool,
     },
-    /// A request of this node. A report is repeated until `Reported`, the rest until the configuration shows that it was
-    /// received; all of it until the configuration says that another node has to make it, or none any more.
+    /// A request of this node. A report is repeated until `Reported`, other requests until the configuration
+    /// shows that they were received; all of them until the configuration says that another node has to make
+    /// the request, or none.
     #[coded(tag = 2)]
     Request {
         /// The incarnation under which the sender is admitted; requests of others are dropped.
@@ -53,18 +55,28 @@ pub enum ToManager {
         /// The request, which is about one shard.
         request: ManagerRequest,
     },
-    /// What a node remembers of the managers before. In answer to `Recall`.
+    /// What a node knows of the former managers. In answer to `Recall`.
     #[coded(tag = 3)]
     Recalled {
-        /// Which generation was asked for.
+        /// The generation of the `Recall`.
         generation: Generation,
-        /// What the node remembers, and to which generation it has pledged.
+        /// The state of the node, and the generation to which it has pledged.
         told: Recollection,
+    },
+    /// A client of the node asks for a change of tables. Repeated until `TableChanged`.
+    #[coded(tag = 4)]
+    ChangeTable {
+        /// The incarnation under which the sender is admitted; requests of others are dropped.
+        incarnation: Incarnation,
+        /// The number of the request, which the client has drawn.
+        ask: Ask,
+        /// The change that is asked for.
+        change: TableChange,
     },
 }
 
 impl ToManager {
-    /// Whether the ends of epochs that it tells are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
+    /// Whether the ends of epochs in it are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
     pub(super) fn is_within_limits(&self) -> bool {
         match self {
             ToManager::Request { request, .. } => request.is_within_limits(),
@@ -72,7 +84,9 @@ impl ToManager {
                 let mut ends = told.heard.ends.values().flatten().flatten();
                 ends.all(EpochEnd::is_within_limits)
             }
-            ToManager::Heartbeat { .. } | ToManager::Join { .. } => true,
+            ToManager::Heartbeat { .. }
+            | ToManager::Join { .. }
+            | ToManager::ChangeTable { .. } => true,
         }
     }
 }
@@ -86,13 +100,16 @@ impl ToNode {
                 Some(configuration)
             }
             ToNode::Granted { configuration, .. } => configuration.as_ref(),
-            ToNode::Stranger { .. } | ToNode::Reported { .. } | ToNode::Recall { .. } => None,
+            ToNode::Stranger { .. }
+            | ToNode::Reported { .. }
+            | ToNode::Recall { .. }
+            | ToNode::TableChanged { .. } => None,
         }
     }
 }
 
-/// From a manager to a node. All that it says was applied, or is a lease that it may grant, and so is true of some time;
-/// what is newer is told by revisions, incarnations and rounds.
+/// From a manager to a node. Its content was applied, or is a lease that the manager may grant, and so was
+/// true at some time; revisions, incarnations and rounds order the messages.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToNode {
     /// The newest incarnation of this node is another process: join after it. In answer to `Heartbeat`
@@ -123,12 +140,12 @@ pub enum ToNode {
         incarnation: Incarnation,
         /// The number of the heartbeat that is granted.
         round: u64,
-        /// What the configuration was then.
+        /// The revision of the configuration at that time.
         revision: Revision,
-        /// The configuration, if the heartbeat knew less.
+        /// The configuration, if the heartbeat named an older revision.
         configuration: Option<Arc<Configuration>>,
     },
-    /// The configuration has changed. Said once; a node that misses it gets it with the next grant.
+    /// The configuration has changed. Sent once; a node that misses it receives it with the next grant.
     #[coded(tag = 3)]
     Configured {
         /// A configuration of a greater revision.
@@ -142,13 +159,23 @@ pub enum ToNode {
         /// The epoch that the report is about.
         epoch: Epoch,
     },
-    /// A majority of the managers is lost, and the one that asks is to begin this generation: what do you remember? Answered
-    /// by `Recalled`; a repeat likewise.
+    /// A majority of the managers is lost, and the sender is to begin this generation: it asks for the node's
+    /// state. Answered by `Recalled`; a repeat likewise.
     #[coded(tag = 5)]
     Recall {
         /// The generation that the asking manager is to begin.
         generation: Generation,
-        /// The node gives up its lease, and from now on has managers of this generation only. Otherwise nothing changes.
+        /// Whether the node pledges: it gives up its lease, and from now on accepts managers of this
+        /// generation only. Otherwise nothing changes.
         pledges: bool,
+    },
+    /// The answer to `ChangeTable`: the change is in the log of the managers, or refused. Said once for each time it was
+    /// asked for.
+    #[coded(tag = 6)]
+    TableChanged {
+        /// The number of the request.
+        ask: Ask,
+        /// The table that was created, or dropped; or why not.
+        result: Result<TableId, Rejected>,
     },
 }

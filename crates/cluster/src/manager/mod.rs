@@ -1,5 +1,5 @@
 //! The configuration manager: which nodes are alive, which of them leads each shard, which epoch is open, how
-//! the closed ones ended, and where data lives (design §5 "Failure", §7; Mako §5.2).
+//! the closed ones ended, and where data lives (Mako §5.2; `docs/recovery.md`).
 //!
 //! ```text
 //!   nodes                managers (few replicas)
@@ -28,7 +28,7 @@
 //!    itself, without the log, when it is certain that it led at that time, and that no tick on its way takes the node
 //!    for dead; each tick contains all heartbeats of the last lease. The argument is in `lease_tracker.rs`.
 //! 3. The lease has run out when a tick of the *same* manager carries a time that is L·(1+ρ) later on that manager's
-//!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is another node
+//!    clock than the last heartbeat in it: at least L of true time after the sending. Only then is another node
 //!    appointed, and knows of it only after that tick was applied.
 //! 4. Times of different managers are never compared. A manager in a new term first proposes
 //!    [`Action::Take`] and, once that is applied *to its own machine*, commands with times. The first
@@ -104,12 +104,14 @@ mod refusal;
 mod request;
 mod simulated;
 mod state_machine;
+mod table_changes;
+mod tables;
 #[cfg(test)]
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
-pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim};
+pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
 pub use configuration::{Assignment, Configuration, Move, NodeStanding};
 pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
 pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};

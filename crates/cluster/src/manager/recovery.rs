@@ -3,26 +3,28 @@
 //!
 //! ```text
 //!  a survivor         nodes                                   the survivor, alone
-//!  ── Recall ──────►  pledge: no lease, no word of former      ── Machine::recover ──►  a log that begins with
-//!  ◄─ Recalled ─────  managers; and say what they know                                  this machine
+//!  ── Recall ──────►  pledge: no lease, no messages of former  ── StateMachine::recover ──►  a log that begins with
+//!  ◄─ Recalled ─────  managers; and report their state                                  this machine
 //! ```
 //! What the lost managers had decided last may be known to some node only, or to none that is left. Nodes
 //! have acted by configurations that they received, and by messages of each other. So the new generation
 //! begins with the newest configuration of all that were received, extended by what nodes have learned of
 //! epochs beyond it. The rules require of it:
 //!
-//! 1. *Epochs.* Those that any node which answers has heard of, and [`EPOCHS_SKIPPED`] after them, are closed, and none of
-//!    them is ever opened again. Ends that were heard count, as final as they were (M12); all others are reported like those
-//!    of any closed epoch, by leaders that are appointed after the recovery. So M9 holds for the reasons it always does: who
-//!    appoints leaders, and what became of those before, is of no account to it.
+//! 1. *Epochs.* Those that any answering node knows of, and [`EPOCHS_SKIPPED`] after them, are closed, and none of them
+//!    is ever opened again. Known ends count, as final as they were (M12); all others are reported like those of any
+//!    closed epoch, by leaders that are appointed after the recovery. So M9 holds as always: it does not depend on
+//!    which managers appoint leaders, nor on the former leaders.
 //! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new leadership, when the longest lease has
 //!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
 //!    term (M7). Nodes that pledge give up theirs at once.
-//! 3. *Incarnations.* A process that pledged goes on, unless the end of an epoch was forced, with the loss of a shard's majority,
-//!    otherwise than it had heard. All others are over: their nodes come back as processes with numbers that are [`INSTANCES_SKIPPED`]
-//!    higher, since the lost managers may have given those between, and without memory.
-//! 4. *Former managers.* A node that has pledged to a generation takes no configuration and no lease of an earlier one; one
-//!    that was in an earlier one, and has not pledged, ends its process when it hears of it. Both are kept in `client.rs`.
+//! 3. *Incarnations.* A process that pledged continues, unless it knows another end of an epoch than the one that was
+//!    forced after the loss of a shard's majority. All others have to end: their nodes return as processes with numbers
+//!    that are [`INSTANCES_SKIPPED`] higher, since the lost managers may have assigned those between, and without
+//!    memory.
+//! 4. *Former managers.* A node that has pledged to a generation accepts no configuration and no lease of an earlier
+//!    one; one that was in an earlier one, and has not pledged, ends its process when it receives the configuration.
+//!    Both are kept in `client.rs`.
 //! 5. *Accepted losses.* One whose ends are not forced yet begins again: nodes are asked what they know of the shard in all
 //!    epochs that are closed by now, and its survivors hold an end of each of them.
 //!
@@ -50,7 +52,7 @@ const INSTANCES_SKIPPED: u32 = 1024;
 /// The number of configurations that the lost managers may have made after the last known one.
 const REVISIONS_SKIPPED: u64 = 1 << 32;
 
-/// What a node has heard of epochs beyond its configuration: from other nodes, and from streams.
+/// What a node knows of epochs beyond its configuration: from other nodes, and from streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct HeardEpochs {
     /// The last epoch that was opened.
@@ -59,10 +61,10 @@ pub struct HeardEpochs {
     pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
 }
 
-/// What a node remembers of the managers before.
+/// The state of a node for the recovery of the managers.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Recollection {
-    /// The process that remembers this.
+    /// The process of the node.
     pub instance: ProcessInstance,
     /// The incarnation of that process; 0 if no manager has admitted it.
     pub incarnation: Incarnation,

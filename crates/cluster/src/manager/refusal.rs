@@ -1,7 +1,7 @@
 //! Why the manager refuses a change of the cluster.
 
 use crate::topology::{REPLICAS_MAX, TopologyError};
-use shoal_types::{NodeId, ShardId, TableId};
+use shoal_types::{NodeId, Rejected, ShardId, TableId};
 use thiserror::Error;
 
 /// Why a change was refused. Nothing has changed.
@@ -41,9 +41,7 @@ pub enum ChangeRefusal {
         node: NodeId,
     },
     /// The shard has lost nothing.
-    #[error(
-        "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
-    )]
+    #[error("a majority of {0} is alive and has its memory: there is no loss to accept")]
     HasMajority(ShardId),
     /// The engine cannot continue after a loss.
     #[error(
@@ -51,14 +49,14 @@ pub enum ChangeRefusal {
     )]
     LossUnsupported(ShardId),
     /// No live replica has its memory.
-    #[error("no live replica of {0} remembers anything; start those that do")]
+    #[error("no live replica of {0} has its memory; start those that do")]
     NoSurvivor(ShardId),
     /// There would be too many replicas meanwhile.
     #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
     TooManyReplicas(ShardId),
-    /// Another table has the name.
-    #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
-    TableExists(String),
+    /// The table is neither created nor dropped, as its client is told.
+    #[error("{0}")]
+    Table(#[from] Rejected),
     /// The table or its partitioning is invalid.
     #[error("{0}")]
     Invalid(#[from] TopologyError),

@@ -1,5 +1,4 @@
-//! What a node has the manager told, as it travels from an engine to the node's manager client, which says it in the node's
-//! name.
+//! The requests of a node's engine to the manager, which the node's manager client sends in the node's name.
 
 use super::epoch_end::EpochEnd;
 use super::ids::Incarnation;
@@ -8,12 +7,12 @@ use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 
-/// What a node has the manager told.
+/// A request of a node's engine to the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ManagerRequest {
-    /// How a closed epoch ended on a shard that this node leads. Once for each appointment, by one worker; dropped and counted
-    /// if that is not asked of this node. The node may have heard from another one that the epoch is closed, before the
-    /// manager says so: then it is said until that is known.
+    /// How a closed epoch ended on a shard that this node leads. Once for each appointment, by one worker;
+    /// dropped and counted if this node does not have to report it. The node may have learned from another
+    /// one that the epoch is closed, before the manager says so: then it is repeated until that is known.
     #[coded(tag = 0)]
     Report {
         /// The shard that reports.
@@ -23,8 +22,9 @@ pub enum ManagerRequest {
         /// How it ended there, in the engine's form.
         end: EpochEnd,
     },
-    /// Close the open epoch: on a shard that this node leads something hangs whose coordinator is silent. Once for each epoch
-    /// by each worker; dropped and counted if that is over. Nothing comes of it if it may wait.
+    /// Close the open epoch: on a shard that this node leads a transaction is blocked whose coordinator does
+    /// not answer. Once for each epoch by each worker; dropped and counted if the epoch is closed. The
+    /// manager may ignore it if it may wait.
     #[coded(tag = 1)]
     Close {
         /// The shard on which the transaction hangs.
@@ -32,9 +32,10 @@ pub enum ManagerRequest {
         /// The epoch to close; it is open as the node knows.
         epoch: Epoch,
     },
-    /// An empty replica of a shard that this node leads has all that was there when its ballot began, accepted under that
-    /// ballot. Dropped and counted if the configuration does not call it empty, or speaks of another ballot or process by now:
-    /// what was decided after the base of an earlier ballot, with help that the replica has forgotten, it may lack.
+    /// An empty replica of a shard that this node leads has all that its ballot began with, accepted under
+    /// that ballot. Dropped and counted if the configuration does not call it empty, or has another ballot or
+    /// process by now: the replica may lack what was decided after the base of an earlier ballot, with
+    /// acceptances that it has lost.
     #[coded(tag = 2)]
     CaughtUp {
         /// The shard of the replica.
@@ -46,8 +47,8 @@ pub enum ManagerRequest {
         /// The incarnation of the replica's node then.
         incarnation: Incarnation,
     },
-    /// What this node knows of a shard whose majority is lost: it has stopped to learn more. Once for each such loss, by one
-    /// worker; repeated until the configuration says that it is known.
+    /// What this node knows of a shard whose majority is lost: it has stopped to learn more. Once for each
+    /// such loss, by one worker; repeated until the configuration shows that it is known.
     #[coded(tag = 3)]
     Known {
         /// The shard whose majority is lost.
@@ -57,12 +58,12 @@ pub enum ManagerRequest {
         /// What the node knows of the epochs before.
         knowledge: Knowledge,
     },
-    /// The survivors of such a shard are prepared, by this node. Once for each appointment.
+    /// This node has prepared at the survivors of such a shard. Once for each appointment.
     #[coded(tag = 4)]
     Held {
         /// The shard whose majority is lost.
         shard: ShardId,
-        /// They have all of these epochs up to there.
+        /// Up to where they have all of these epochs.
         held: BTreeMap<Epoch, EpochEnd>,
     },
 }
@@ -80,7 +81,7 @@ impl ManagerRequest {
         }
     }
 
-    /// Whether the ends of epochs that it tells are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
+    /// Whether the ends of epochs in it are within [`EPOCH_END_BYTES_MAX`](super::EPOCH_END_BYTES_MAX).
     pub(super) fn is_within_limits(&self) -> bool {
         let all = |ends: &BTreeMap<Epoch, EpochEnd>| ends.values().all(EpochEnd::is_within_limits);
         match self {

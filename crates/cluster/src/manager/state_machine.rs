@@ -17,9 +17,10 @@ use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Loss;
 use super::options::ManagerOptions;
 use super::refusal::ChangeRefusal;
+use super::table_changes::TableChanges;
 use crate::topology::Topology;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +104,20 @@ pub enum Applied {
         /// The incarnation of that node.
         incarnation: Incarnation,
     },
+    /// A request has created a table.
+    TableCreated {
+        /// The request.
+        ask: Ask,
+        /// The id of the table, which no other has or had.
+        table: TableId,
+        /// The name of the table.
+        name: String,
+    },
+    /// A table is dropped, with all its rows.
+    TableDropped {
+        /// The table that is no more.
+        table: TableId,
+    },
     /// The answer to a request.
     Answered {
         /// The request that is answered.
@@ -178,10 +193,11 @@ pub struct StateMachine {
     pub(super) settled: Epoch,
     /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
-    /// Those of later epochs, and the first configuration that tells of each.
+    /// FVWs of later epochs, each with the revision of the first configuration that has it.
     #[coded(with = told_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
+    pub(super) table_changes: TableChanges,
     void: u64,
     configuration: Arc<Configuration>,
 }
@@ -194,7 +210,7 @@ struct JoiningProcess {
     after: Incarnation,
     /// It has lost what that one had promised and accepted.
     lost: bool,
-    /// When the process before it was heard last.
+    /// When the last heartbeat of the process before it arrived.
     heard: Time,
 }
 
@@ -202,7 +218,7 @@ impl StateMachine {
     /// The state of a new cluster: in its first epoch, with the leaders of the topology.
     ///
     /// # Panics
-    /// If `options` makes no sense.
+    /// If the options contradict each other.
     #[must_use]
     pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         options.check();
@@ -268,6 +284,7 @@ impl StateMachine {
             forgotten: settled,
             finals: Vec::new(),
             moving: None,
+            table_changes: TableChanges::default(),
             void: 0,
             configuration: Arc::new(configuration),
         };
@@ -469,7 +486,7 @@ impl StateMachine {
             }
             Action::Held { claim, held } => self.on_held(*claim, held, effects),
             Action::Change { ask, change } => {
-                let result = self.on_change(change, effects);
+                let result = self.on_change(*ask, change, effects);
                 effects.push(Applied::Answered { ask: *ask, result });
                 true
             }
@@ -503,6 +520,7 @@ impl StateMachine {
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
         self.forget_finals();
+        self.forget_table_changes();
     }
 
     fn renew(
@@ -526,7 +544,7 @@ impl StateMachine {
         let is_repeat = round == node.round;
         (node.round, node.known) = (round, node.known.max(known));
         if !node.alive && (is_repeat || at + lease <= now) {
-            return; // It had died by what is told here: that brings no node back.
+            return; // Its lease had run out by this heartbeat's time: that revives no node.
         }
         node.heard = node.heard.max(at);
         if !node.alive {
@@ -670,7 +688,7 @@ impl StateMachine {
     }
 
     /// Continues from a later configuration. State that is not part of it is dropped: unfinished replacements
-    /// of replicas, and the times of heartbeats.
+    /// of replicas, the times of heartbeats, and which requests have created tables.
     pub(super) fn replace_by(&mut self, configuration: &Configuration) {
         self.topology = Arc::clone(&configuration.topology);
         self.cluster = configuration.cluster;
@@ -689,6 +707,7 @@ impl StateMachine {
         let told = |last: &FinalEnds| (configuration.revision, last.clone());
         self.finals = configuration.finals.iter().map(told).collect();
         self.moving.clone_from(&configuration.moving);
+        self.table_changes = TableChanges::default();
         self.configuration = Arc::new(configuration.clone());
     }
 

@@ -4,15 +4,15 @@
 use super::{
     Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
     Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim,
-    ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager,
-    ToNode,
+    ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, TableChange, Term,
+    ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
+use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Rejected, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,6 +27,14 @@ fn partitionings() -> impl Strategy<Value = Partitioning> {
     ]
 }
 
+fn table_changes() -> impl Strategy<Value = TableChange> {
+    prop_oneof![
+        (".{0,20}", partitionings())
+            .prop_map(|(name, partitioning)| TableChange::Create { name, partitioning }),
+        any::<u32>().prop_map(|table| TableChange::Drop { table: TableId(table) }),
+    ]
+}
+
 fn changes() -> impl Strategy<Value = ClusterChange> {
     let ids = any::<(u32, u32, u32)>();
     prop_oneof![
@@ -36,8 +44,7 @@ fn changes() -> impl Strategy<Value = ClusterChange> {
             incoming: NodeId(incoming)
         }),
         any::<u32>().prop_map(|shard| ClusterChange::KeepReplicas { shard: ShardId(shard) }),
-        (".{0,20}", partitionings())
-            .prop_map(|(name, partitioning)| ClusterChange::CreateTable { name, partitioning }),
+        table_changes().prop_map(ClusterChange::Table),
         (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| {
             ClusterChange::BeginMove { table: TableId(table), partitioning }
         }),
@@ -114,9 +121,13 @@ fn commands() -> impl Strategy<Value = Command> {
 }
 
 fn to_manager() -> impl Strategy<Value = ToManager> {
+    let tables = (any::<(u32, u64)>(), table_changes()).prop_map(|((incarnation, ask), change)| {
+        let (incarnation, ask) = (Incarnation(incarnation), Ask(ask));
+        ToManager::ChangeTable { incarnation, ask, change }
+    });
     let remembered = (proptest::option::of(configurations()), any::<(u32, Option<u64>)>());
     let parts = (any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
-    (0..6, parts, remembered).prop_map(|(variant, parts, remembered)| {
+    let others = (0..6, parts, remembered).prop_map(|(variant, parts, remembered)| {
         let ([instance, round, granted, known], [one, two, three], claim, lost) = parts;
         let (instance, incarnation, epoch) =
             (ProcessInstance(instance), Incarnation(one), Epoch(two));
@@ -150,7 +161,8 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                 ToManager::Recalled { generation: Generation(round), told }
             }
         }
-    })
+    });
+    prop_oneof![others, tables]
 }
 
 fn assignments() -> impl Strategy<Value = Assignment> {
@@ -220,7 +232,7 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
 }
 
 fn to_node() -> impl Strategy<Value = ToNode> {
-    let parts = (0..7, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
+    let parts = (0..9, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
     parts.prop_map(|(variant, [instance, round, revision], [incarnation, epoch], claim, given)| {
         let (instance, incarnation) = (ProcessInstance(instance), Incarnation(incarnation));
         let granted = |configuration| {
@@ -235,6 +247,11 @@ fn to_node() -> impl Strategy<Value = ToNode> {
             3 => granted(Some(given)),
             4 => ToNode::Configured { configuration: given },
             5 => ToNode::Recall { generation: Generation(instance.0), pledges: round % 2 == 0 },
+            6 => ToNode::TableChanged { ask: Ask(round), result: Ok(TableId(epoch)) },
+            7 => {
+                let result = Err(Rejected::UnknownTable { table: TableId(epoch) });
+                ToNode::TableChanged { ask: Ask(round), result }
+            }
             _ => ToNode::Reported { claim, epoch: Epoch(epoch) },
         }
     })
@@ -290,10 +307,9 @@ fn forms_stay_as_they_are() {
     );
 
     let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
-    let change = ClusterChange::CreateTable {
-        name: "t".to_owned(),
-        partitioning: Partitioning::Range { splits },
-    };
+    let partitioning = Partitioning::Range { splits };
+    let create = TableChange::Create { name: "t".to_owned(), partitioning };
+    let change = ClusterChange::Table(create);
     let command =
         Command { term: Term(1), at: Time(2), action: Action::Change { ask: Ask(3), change } };
     #[rustfmt::skip]
@@ -301,12 +317,14 @@ fn forms_stay_as_they_are() {
         1, 0, 0, 0, 0, 0, 0, 0, // term
         2, 0, 0, 0, 0, 0, 0, 0, // at
         5, 3, 0, 0, 0, 0, 0, 0, 0, // change, ask
-        2, 1, 0, 0, 0, b't', // create, name
+        7, 0, 1, 0, 0, 0, b't', // table, create, name
         1, 2, 0, 0, 0, // ranges, two
         0, 0, 0, 0, 0, 0, 0, 0, // no key, shard
         1, 0, 0, 0, b'm', 1, 0, 0, 0, // key, shard
     ];
     assert_eq!(encode(&command)[..], form);
+    let drop = ClusterChange::Table(TableChange::Drop { table: TableId(4) });
+    assert_eq!(encode(&drop)[..], [7, 1, 4, 0, 0, 0]);
     let heard = HeartbeatRecord {
         node: NodeId(1),
         incarnation: Incarnation(2),

@@ -1,9 +1,10 @@
 //! The topology, and what can be asked of it.
 
-use super::partitioning::{Home, Homes, Partitioning, Router};
+use super::partitioning::{Home, Homes};
+use super::tables::TableMap;
 use shoal_types::wire::Coded;
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A group of nodes near each other, with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,30 +46,6 @@ pub(super) struct Shard {
     pub(super) learners: Vec<NodeId>,
 }
 
-/// A table and where its keys live.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
-    name: String,
-    router: Router,
-}
-
-impl Table {
-    /// A table whose partitioning was validated for `shards` shards.
-    pub(super) fn new(name: String, partitioning: Partitioning, shards: u32) -> Table {
-        Table { name, router: Router::new(partitioning, shards) }
-    }
-
-    /// The table's name, which no other table has.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How the table's keys are distributed.
-    pub fn partitioning(&self) -> &Partitioning {
-        self.router.partitioning()
-    }
-}
-
 /// A cluster's shape. It has been validated and does not change: share it in an `Arc`.
 ///
 /// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
@@ -83,8 +60,7 @@ pub struct Topology {
     shards: Vec<Shard>,
     /// For each node, the shards it has a replica of, ascending.
     hosted: Vec<Vec<ShardId>>,
-    tables: Vec<Table>,
-    table_ids: BTreeMap<String, TableId>,
+    tables: Arc<TableMap>,
 }
 
 impl Topology {
@@ -102,8 +78,8 @@ impl Topology {
                 hosted[node.0 as usize].push(id);
             }
         }
-        let (tables, table_ids) = (Vec::new(), BTreeMap::new());
-        Topology { workers, datacenters, distances, nodes, shards, hosted, tables, table_ids }
+        let tables = Arc::default();
+        Topology { workers, datacenters, distances, nodes, shards, hosted, tables }
     }
 
     /// The same cluster with one more node, which holds no replica. It can coordinate transactions.
@@ -116,11 +92,8 @@ impl Topology {
     }
 
     /// The same cluster with these tables, which were validated.
-    pub(super) fn set_tables(mut self, tables: Vec<Table>) -> Topology {
-        self.tables = tables;
-        let names = self.tables.iter().map(|table| table.name.clone());
-        self.table_ids = names.zip((0..).map(TableId)).collect();
-        self
+    pub(super) fn set_tables(self, tables: TableMap) -> Topology {
+        Topology { tables: Arc::new(tables), ..self }
     }
 
     /// The same cluster with these distances, which were validated.
@@ -211,24 +184,24 @@ impl Topology {
         shards.unwrap_or_else(|| panic!("there is no node {node}")).iter().copied()
     }
 
-    /// The tables; a table's id is its place.
-    pub fn tables(&self) -> &[Table] {
+    /// The tables of the cluster, by their ids and their names.
+    pub fn tables(&self) -> &Arc<TableMap> {
         &self.tables
     }
 
     /// The table with this name.
     pub fn table(&self, name: &str) -> Option<TableId> {
-        self.table_ids.get(name).copied()
+        self.tables.named(name)
     }
 
     /// The shard or shards of `key`; `None` if there is no such table.
     #[inline]
     pub fn home(&self, table: TableId, key: &[u8]) -> Option<Home> {
-        Some(self.tables.get(table.0 as usize)?.router.home(key))
+        self.tables.home(table, key)
     }
 
     /// The shards that `scan` has to ask; `None` where there is no such table.
     pub fn homes(&self, table: TableId, scan: &Scan<'_>) -> Option<Homes> {
-        Some(self.tables.get(table.0 as usize)?.router.homes(scan))
+        self.tables.homes(table, scan)
     }
 }

@@ -1,4 +1,4 @@
-//! How far datacenters are from each other, as a text says it, and what must hold of that.
+//! Distances between datacenters in a topology file, and their validation.
 //!
 //! ```toml
 //! [[distance]]
@@ -11,7 +11,7 @@
 //! to = "dublin"
 //! one_way_ms = 70
 //! ```
-//! Each way stands there once at most; what is left out is no distance.
+//! Each direction is listed once at most; the default is no distance.
 
 use super::draft::DistanceDraft;
 use super::error::{Complaint, NOWHERE};
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::time::Duration;
 use toml::Spanned;
 
-/// The distances that these drafts say.
+/// The distances of these drafts.
 pub(super) fn read(drafts: Vec<DistanceDraft>, names: &Names) -> Result<DistanceMatrix, Complaint> {
     let mut distances = DistanceMatrix::none();
     for draft in drafts {
@@ -70,7 +70,7 @@ fn ends(draft: &DistanceDraft, names: &Names) -> Result<Ends, Complaint> {
             return Complaint::about(between.span(), what);
         }
         (None, Some(_), None) | (None, None, Some(_)) | (None, None, None) => {
-            let what = "between which datacenters is not said; add between = [\"a\", \"b\"] for \
+            let what = "the datacenters are missing; add between = [\"a\", \"b\"] for \
                         both ways, or from = \"a\" and to = \"b\" for one";
             return Complaint::about(draft.one_way_ms.span(), what);
         }
@@ -92,12 +92,13 @@ fn milliseconds(key: &str, ms: &Spanned<f64>) -> Result<Duration, Complaint> {
     Ok(Duration::from_nanos((ms.get_ref() * 1e6).round() as u64))
 }
 
-/// As a text has it. It is read as the same again: a double has room for the nanoseconds of [`ONE_WAY_MAX`].
+/// Milliseconds for a text. They are read as the same duration: a double has room for the nanoseconds of
+/// [`ONE_WAY_MAX`].
 pub(super) fn as_milliseconds(span: Duration) -> f64 {
     span.as_nanos() as f64 / 1e6
 }
 
-/// Whether a text could say this, of so many datacenters.
+/// Whether these distances are valid for so many datacenters.
 pub(super) fn check(distances: &DistanceMatrix, count: u32) -> Result<(), Complaint> {
     for Way { from, to, distance } in distances.ways() {
         if from.0.max(to.0) >= count {

@@ -1,5 +1,4 @@
-//! What a topology file says, before it was checked whether it makes sense. What a complaint may
-//! point at remembers where it stood.
+//! A topology file as it was read, before validation. Values keep their places in the text for error messages.
 
 use super::error::{Complaint, NOWHERE};
 use super::key;
@@ -87,7 +86,7 @@ pub(super) struct TablePlan {
     pub(super) ranges: Vec<Range<usize>>,
 }
 
-/// A value that stands in no text.
+/// A value without a place in a text.
 pub(super) fn unplaced<T>(value: T) -> Spanned<T> {
     Spanned::new(NOWHERE, value)
 }

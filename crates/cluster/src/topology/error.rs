@@ -1,13 +1,13 @@
-//! How a complaint about a topology finds the line it is about.
+//! Errors of a topology, with the line in its text.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Where a complaint points that is about no place in a text: something is missing, or the topology
-/// was not read from a text.
+/// The place of an error that is about no part of a text: something is missing, or the topology was not read
+/// from a text.
 pub(super) const NOWHERE: Range<usize> = 0..0;
 
-/// Longest piece of the offending line that an error shows, in characters.
+/// Longest piece of the line in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// What is wrong with the text at `span`, a range of bytes.
@@ -23,7 +23,7 @@ impl Complaint {
         Err(Complaint { span, what: what.into() })
     }
 
-    /// What the parser minds, with what to do about it where it does not say so itself.
+    /// The error of the parser, with what to do if it does not say so itself.
     pub(super) fn of(error: &toml::de::Error) -> Complaint {
         let message = error.message().replace('\n', ", ");
         let number = message.strip_suffix("u32").or_else(|| message.strip_suffix("usize"));
@@ -37,8 +37,7 @@ impl Complaint {
     }
 }
 
-/// Why something is not a topology: the line, what stands there, what is wrong with it and what to
-/// do about it.
+/// Why a topology is invalid: the line, its content, what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologyError {
     /// The number of the line, from 1; none where the text lacks something, or there was no text.

@@ -1,8 +1,8 @@
 //! The shape of a cluster: datacenters, nodes, shards and their replicas, tables, and the shard map
-//! that tells where a key lives.
+//! that assigns keys to shards.
 //!
 //! A [`Topology`] never changes and has been validated: its holder may rely on every name
-//! and number in it. It is read from TOML:
+//! and number in it. Where tables are created or dropped, a later configuration has another one. It is read from TOML:
 //!
 //! ```
 //! # use shoal_cluster::topology::{Home, Topology};
@@ -49,7 +49,7 @@
 //! integers and text, `[7, "smith"]`, encoded as [`shoal_types::tuple`] does. Text that begins with `0x`
 //! has to be written as bytes.
 //!
-//! Read in this order: `cluster.rs` has the topology and what can be asked, `partitioning.rs` the
+//! Read in this order: `cluster.rs` has the topology and what can be asked, `tables.rs` its tables, `partitioning.rs` the
 //! shard map of one table, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
 //! each other, `regions.rs` has well-known sets of them. `draft.rs` is what a file says,
 //! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` tells how a complaint
@@ -66,16 +66,18 @@ mod names;
 mod parse;
 mod partitioning;
 mod regions;
+mod tables;
 mod validate;
 mod wire;
 mod write;
 
 pub use builder::Builder;
-pub use cluster::{Datacenter, Node, Role, Table, Topology};
+pub use cluster::{Datacenter, Node, Role, Topology};
 pub use error::TopologyError;
 pub use hash::key_hash;
 pub use partitioning::{Home, Homes, Partitioning, Splits};
 pub use regions::Regions;
+pub use tables::{Table, TableMap, TableStanding};
 
 /// Most datacenters of a cluster.
 pub const DATACENTERS_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Names as a text says them, each of which stands for one thing of its kind.
+//! Names in a topology file, each of which identifies one thing of its kind.
 
 use super::NAME_BYTES_MAX;
 use super::error::Complaint;

@@ -1,11 +1,11 @@
-//! Topologies made of what a text or a caller says, once it was validated.
+//! Topologies from a text or from a caller's values, after validation.
 
 use super::cluster::Topology;
 use super::draft::{Draft, TablePlan};
 use super::error::{Complaint, TopologyError};
 use super::partitioning::Partitioning;
 use super::{distances, validate};
-use shoal_types::DistanceMatrix;
+use shoal_types::{DistanceMatrix, TableId};
 
 impl Topology {
     /// The topology that `text`, in TOML, describes; the [module](super) tells how.
@@ -27,7 +27,7 @@ impl Topology {
     /// The same cluster with these tables, numbered in this order, instead of those it has.
     ///
     /// # Errors
-    /// Where one of them could not stand in a topology's text.
+    /// If one of them is invalid.
     pub fn with_tables<N: Into<String>>(
         self,
         tables: impl IntoIterator<Item = (N, Partitioning)>,
@@ -37,16 +37,33 @@ impl Topology {
         self.with_plans(plans).map_err(TopologyError::nowhere)
     }
 
-    /// The same cluster with the tables of these plans.
+    /// The same cluster with the tables of these plans, numbered in this order.
     pub(super) fn with_plans(self, plans: Vec<TablePlan>) -> Result<Topology, Complaint> {
-        let tables = validate::tables(plans, self.shards())?;
-        Ok(self.set_tables(tables))
+        let next = TableId(plans.len() as u32);
+        let tables = validate::tables((0..).map(TableId).zip(plans).collect(), next, self.shards());
+        Ok(self.set_tables(tables?))
+    }
+
+    /// The same cluster with tables of these ids instead of those it has, of which `next` is the one that was not given yet.
+    ///
+    /// # Errors
+    /// Where one of them could not stand in a topology's text, or the ids do not ascend below `next`.
+    pub(crate) fn with_numbered_tables(
+        self,
+        tables: Vec<(TableId, (String, Partitioning))>,
+        next: TableId,
+    ) -> Result<Topology, TopologyError> {
+        let plans = tables
+            .into_iter()
+            .map(|(id, (name, partitioning))| (id, TablePlan::unplaced(name, partitioning)));
+        let tables = validate::tables(plans.collect(), next, self.shards());
+        Ok(self.set_tables(tables.map_err(TopologyError::nowhere)?))
     }
 
     /// The same cluster with these distances between its datacenters, instead of those it has.
     ///
     /// # Errors
-    /// Where one of them could not stand in a topology's text.
+    /// If one of them is invalid.
     pub fn with_distances(self, distances: &DistanceMatrix) -> Result<Topology, TopologyError> {
         let count = self.datacenters().len() as u32;
         let distances = distances.spelled_out(count);

@@ -1,4 +1,4 @@
-//! The shard map of one table: where a key lives, and which shards a scan has to ask.
+//! The shard map of one table: the shard of a key, and the shards of a scan.
 //!
 //! [`Partitioning`] is what was asked for; a `Router` is the same, prepared for the path of every
 //! operation: it allocates nothing for a key, and of most split keys it looks at eight bytes only.

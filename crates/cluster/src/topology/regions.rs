@@ -35,7 +35,7 @@ pub struct Regions {
     distances: DistanceMatrix,
 }
 
-/// The part of a topology file that says this.
+/// The part of a topology file with these distances.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RegionsDraft {
@@ -81,7 +81,7 @@ impl Regions {
     /// The regions of a text that has the `[[datacenter]]` and `[[distance]]` of a topology file, and nothing else.
     ///
     /// # Errors
-    /// Where the text is no TOML, or says something else.
+    /// If the text is no TOML, or has something else.
     pub fn parse(text: &str) -> Result<Regions, TopologyError> {
         let parsed = toml::from_str::<RegionsDraft>(text).map_err(|error| Complaint::of(&error));
         let read = parsed.and_then(|RegionsDraft { datacenters, distances }| {

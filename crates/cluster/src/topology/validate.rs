@@ -1,14 +1,15 @@
 //! What must hold of a topology, and what to do where it does not.
 
-use super::cluster::{Datacenter, Node, Shard, Table, Topology};
+use super::cluster::{Datacenter, Node, Shard, Topology};
 use super::distances;
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan};
 use super::error::{Complaint, NOWHERE};
 use super::names::Names;
 use super::partitioning::Partitioning;
+use super::tables::{Table, TableMap};
 use super::{DATACENTERS_MAX, NODES_MAX, RANGES_MAX, REPLICAS_MAX, SHARDS_MAX, WORKERS_MAX};
-use shoal_types::limits::{KEY_BYTES_MAX, TABLES_MAX};
-use shoal_types::{DatacenterId, NodeId, ShardId};
+use shoal_types::limits::{KEY_BYTES_MAX, TABLE_IDS_MAX, TABLES_MAX};
+use shoal_types::{DatacenterId, NodeId, ShardId, TableId};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
@@ -60,7 +61,7 @@ pub(super) fn datacenters(
 
 fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {
     let Some(workers) = workers else {
-        let what = "it is not said how many workers a node has; begin with workers = 1, or more";
+        let what = "the number of workers is missing; begin with workers = 1, or more";
         return Complaint::about(NOWHERE, what);
     };
     let what = match *workers.get_ref() {
@@ -151,25 +152,39 @@ fn check_voters(id: u32, voters: &Spanned<Vec<Spanned<String>>>) -> Result<(), C
     Ok(())
 }
 
-/// The tables that were planned, on so many shards.
-pub(super) fn tables(plans: Vec<TablePlan>, shards: u32) -> Result<Vec<Table>, Complaint> {
+/// The tables that were planned, on so many shards, with these ids, of which the next one is `next`.
+pub(super) fn tables(
+    plans: Vec<(TableId, TablePlan)>,
+    next: TableId,
+    shards: u32,
+) -> Result<TableMap, Complaint> {
     if plans.len() > TABLES_MAX {
         let count = plans.len();
         let what = format!("there are {count} tables, TABLES_MAX is {TABLES_MAX}; use fewer");
         return Complaint::about(NOWHERE, what);
     }
+    let mut ids = plans.iter().map(|(id, _)| *id);
+    if next.0 as usize > TABLE_IDS_MAX
+        || !ids.clone().is_sorted_by(|one, two| one < two)
+        || ids.next_back().is_some_and(|last| last >= next)
+    {
+        let what = format!(
+            "the ids of the tables do not ascend up to TABLE_IDS_MAX = {TABLE_IDS_MAX}; give each its own"
+        );
+        return Complaint::about(NOWHERE, what);
+    }
     let mut names = Names::of_tables();
     let mut tables = Vec::with_capacity(plans.len());
-    for plan in plans {
+    for (id, plan) in plans {
         names.add(&plan.name)?;
         match &plan.partitioning {
             Partitioning::Hash { prefix_bytes } => check_prefix(*prefix_bytes, &plan)?,
             Partitioning::Range { splits } => check_splits(splits, shards, &plan)?,
             Partitioning::Everywhere => {}
         }
-        tables.push(Table::new(plan.name.into_inner(), plan.partitioning, shards));
+        tables.push(Table::new(id, plan.name.into_inner(), plan.partitioning, shards));
     }
-    Ok(tables)
+    Ok(TableMap::new(tables, next))
 }
 
 fn check_prefix(prefix_bytes: usize, plan: &TablePlan) -> Result<(), Complaint> {

@@ -7,10 +7,13 @@ use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_M
 use super::{Node, validate};
 use bytes::BytesMut;
 use shoal_types::wire::{Coded, Input, Malformed};
-use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Way};
+use shoal_types::{DatacenterId, DistanceMatrix, NodeId, TableId, Way};
 
 /// A node's name, datacenter and address.
 type NodeForm = (String, (DatacenterId, Option<String>));
+
+/// A table's id, name and partitioning.
+type NumberedTable = (TableId, (String, Partitioning));
 
 /// The parts of a [`Topology`], in the order in which they are encoded.
 #[derive(Coded)]
@@ -19,7 +22,9 @@ struct TopologyParts {
     datacenters: Vec<String>,
     nodes: Vec<NodeForm>,
     shards: Vec<Shard>,
-    tables: Vec<(String, Partitioning)>,
+    tables: Vec<NumberedTable>,
+    /// The id that the next table gets.
+    next_table: TableId,
     ways: Vec<Way>,
 }
 
@@ -40,7 +45,10 @@ impl From<&Topology> for TopologyParts {
             datacenters: datacenters.map(|datacenter| datacenter.name.clone()).collect(),
             nodes: topology.nodes().iter().map(node).collect(),
             shards: topology.shard_ids().map(shard).collect(),
-            tables: tables.map(|it| (it.name().to_owned(), it.partitioning().clone())).collect(),
+            tables: tables
+                .map(|it| (it.id(), (it.name().to_owned(), it.partitioning().clone())))
+                .collect(),
+            next_table: topology.tables().next(),
             ways: topology.distances().ways().collect(),
         }
     }
@@ -50,7 +58,7 @@ impl TryFrom<TopologyParts> for Topology {
     type Error = &'static str;
 
     fn try_from(parts: TopologyParts) -> Result<Topology, &'static str> {
-        let TopologyParts { workers, datacenters, nodes, shards, tables, ways } = parts;
+        let TopologyParts { workers, datacenters, nodes, shards, tables, next_table, ways } = parts;
         // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
         let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
         let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
@@ -61,7 +69,7 @@ impl TryFrom<TopologyParts> for Topology {
         let draft = if short && few { draft(workers, datacenters, nodes, &shards) } else { None };
         draft
             .and_then(|draft| validate::cluster(draft).ok())
-            .and_then(|topology| topology.with_tables(tables).ok())
+            .and_then(|topology| topology.with_numbered_tables(tables, next_table).ok())
             .and_then(|topology| topology.with_distances(&matrix(ways)?).ok())
             .ok_or("no topology")
     }
@@ -90,7 +98,7 @@ fn matrix(ways: Vec<Way>) -> Option<DistanceMatrix> {
     Some(matrix)
 }
 
-/// What a text would say; `None` where a number names nothing.
+/// The draft of a text with the same content; `None` where a number refers to nothing.
 fn draft(
     workers: u32,
     datacenters: Vec<String>,
@@ -124,7 +132,7 @@ mod tests {
     use shoal_types::distance::ONE_WAY_MAX;
     use shoal_types::wire::check::returns;
     use shoal_types::wire::{decode, encode};
-    use shoal_types::{Distance, ShardId, TableId};
+    use shoal_types::{Distance, ShardId};
     use std::time::Duration;
 
     /// Every kind of thing that a topology may have.
@@ -154,6 +162,10 @@ mod tests {
     fn topologies_return() {
         returns(&rich());
         returns(&Topology::symmetric(3, 3, 3, 1, 4));
+        let hash = Partitioning::Hash { prefix_bytes: 0 };
+        let one = vec![(TableId(2), ("t".to_owned(), hash))];
+        let holes = Topology::symmetric(1, 1, 1, 0, 1).with_numbered_tables(one, TableId(5));
+        returns(&holes.expect("ids ascend"));
         let back: Topology = decode(&encode(&rich())).expect("as it was");
         assert_eq!(back.table("range"), Some(TableId(1)));
         assert_eq!(back.to_toml(), rich().to_toml());
@@ -161,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_no_text_may_say_no_bytes_may_either() {
-        type Tables = (Vec<(String, Partitioning)>, Vec<Way>);
+        type Tables = ((Vec<NumberedTable>, TableId), Vec<Way>);
         type Parts = ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Tables));
         let bytes = encode(&rich());
         let refused = |spoil: fn(&mut Parts)| {
@@ -179,9 +191,12 @@ mod tests {
         refused(|it| it.1.0.1[0].voters.push(NodeId(0)));
         refused(|it| it.1.0.1[0].learners.push(NodeId(u32::MAX)));
         refused(|it| it.1.0.1[0].learners = vec![NodeId(0); REPLICAS_MAX + 1]);
-        refused(|it| it.1.1.0[1].1 = Partitioning::Range { splits: Vec::new() });
-        refused(|it| it.1.1.0[2].0 = "hash".to_owned());
-        refused(|it| it.1.1.0[0].1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+        refused(|it| it.1.1.0.0[1].1.1 = Partitioning::Range { splits: Vec::new() });
+        refused(|it| it.1.1.0.0[2].1.0 = "hash".to_owned());
+        refused(|it| it.1.1.0.0[0].1.1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+        refused(|it| it.1.1.0.0[0].0 = TableId(1));
+        refused(|it| it.1.1.0.1 = TableId(2));
+        refused(|it| it.1.1.0.1 = TableId(u32::MAX));
         refused(|it| it.1.1.1[0].to = DatacenterId(2));
         refused(|it| it.1.1.1[0].to = DatacenterId(0));
         refused(|it| it.1.1.1[1] = it.1.1.1[0]);

@@ -1,9 +1,10 @@
 //! From a topology back to its text.
 
-use super::cluster::{Node, Table, Topology};
+use super::cluster::{Node, Topology};
 use super::distances::as_milliseconds;
 use super::key;
 use super::partitioning::Partitioning;
+use super::tables::Table;
 use shoal_types::{DatacenterId, NodeId, ShardId, Way};
 use std::fmt::{self, Write};
 use toml::Value;

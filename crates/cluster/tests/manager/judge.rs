@@ -6,6 +6,7 @@ use shoal_cluster::manager::{
     Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim,
     StateMachine,
 };
+use shoal_cluster::topology::TableStanding;
 use shoal_types::{Epoch, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,6 +110,22 @@ impl Judge<'_> {
                     self.reach("raised while closing");
                 }
                 Ok(())
+            }
+            Applied::TableCreated { table, name, .. } => {
+                let (before, after) = (&self.before.topology, &self.after.topology);
+                let is_next = before.tables().next() == *table && after.tables().next() > *table;
+                match is_next && before.table(name).is_none() && after.table(name) == Some(*table) {
+                    true => Ok(()),
+                    false => Err(format!("{table} is not the next table: {name:?}")),
+                }
+            }
+            Applied::TableDropped { table } => {
+                let was = self.before.topology.tables().standing(*table);
+                let is = self.after.topology.tables().standing(*table);
+                match (was, is) {
+                    (TableStanding::Live, TableStanding::Dropped) => Ok(()),
+                    _ => Err(format!("{table} was {was:?}, is dropped, and is {is:?}")),
+                }
             }
             Applied::Answered { .. } | Applied::Loss { .. } | Applied::Changed(_) => Ok(()),
         }

@@ -16,5 +16,6 @@ mod nonsense;
 mod random;
 mod recovery;
 mod scripts;
+mod tables;
 mod terms;
 mod world;

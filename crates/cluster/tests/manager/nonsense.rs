@@ -6,7 +6,8 @@ use shoal_cluster::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
     Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager,
     ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions,
-    ManagerRequest, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager, ToNode,
+    ManagerRequest, ProcessInstance, Recollection, Revision, StateMachine, TableChange, Term,
+    ToManager, ToNode,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId, TableId, Time};
@@ -42,15 +43,17 @@ fn partitioning(random: &mut Random) -> Partitioning {
 
 fn change(random: &mut Random) -> ClusterChange {
     let (shard, table) = (ShardId(number(random) as u32), TableId(number(random) as u32));
-    match random.below(7) {
+    match random.below(8) {
         0 => {
             ClusterChange::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) }
         }
         1 => ClusterChange::KeepReplicas { shard },
         2 => {
             let name = "x".repeat(random.below(200) as usize);
-            ClusterChange::CreateTable { name, partitioning: partitioning(random) }
+            let partitioning = partitioning(random);
+            ClusterChange::Table(TableChange::Create { name, partitioning })
         }
+        6 => ClusterChange::Table(TableChange::Drop { table }),
         3 => ClusterChange::BeginMove { table, partitioning: partitioning(random) },
         4 => ClusterChange::EndMove { table },
         5 => ClusterChange::AcceptLoss { shard, number: number(random), at_s: number(random) },
@@ -157,6 +160,9 @@ fn action(random: &mut Random) -> Action {
             }
         }
         ToManager::Recalled { .. } => Action::Tick { heard: Vec::new() },
+        ToManager::ChangeTable { ask, change, .. } => {
+            Action::Change { ask, change: ClusterChange::Table(change) }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::judge::{Coverage, judge};
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
     Applied, Assignment, ClusterChange, LogPace, Manager, ManagerClient, ManagerOptions,
-    ManagerPlantedBugs, StateMachine,
+    ManagerPlantedBugs, StateMachine, TableChange,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{NodeId, Random, ShardId, TableId};
@@ -155,7 +155,9 @@ impl Run {
         let change = match self.random.below(8) {
             0..3 => ClusterChange::ReplaceReplica { shard, outgoing, incoming },
             3 => ClusterChange::KeepReplicas { shard },
-            4 => ClusterChange::CreateTable { name, partitioning },
+            // Where it names a shard that is not there.
+            4 if u64::from(shard.0) == shards => ClusterChange::Table(TableChange::Drop { table }),
+            4 => ClusterChange::Table(TableChange::Create { name, partitioning }),
             5 => ClusterChange::BeginMove { table, partitioning },
             6 => ClusterChange::EndMove { table },
             _ => ClusterChange::CancelMove { table },

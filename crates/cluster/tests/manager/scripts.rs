@@ -20,7 +20,7 @@
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
     Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent,
-    ManagerOptions, ManagerRequest,
+    ManagerOptions, ManagerRequest, TableChange,
 };
 use shoal_cluster::topology::{Home, Partitioning, Topology};
 use shoal_golden::Words;
@@ -114,11 +114,10 @@ fn change(words: &Words<'_>) -> ClusterChange {
         "keep" => ClusterChange::KeepReplicas { shard: words.shard(1) },
         "table" => {
             let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
-            ClusterChange::CreateTable {
-                name: words.plain[1].to_owned(),
-                partitioning: to_shard(shard),
-            }
+            let (name, partitioning) = (words.plain[1].to_owned(), to_shard(shard));
+            ClusterChange::Table(TableChange::Create { name, partitioning })
         }
+        "drop" => ClusterChange::Table(TableChange::Drop { table: TableId(words.number(1)) }),
         "move" => {
             let partitioning = to_shard(words.number(2));
             ClusterChange::BeginMove { table: TableId(words.number(1)), partitioning }
@@ -170,7 +169,8 @@ fn show_configuration(lines: &mut Vec<String>, it: &Configuration) {
         let clocks = clocks.collect::<Vec<_>>().join(" ");
         lines.push(format!("  FVW({}) = {clocks}", found.epoch()));
     }
-    for (id, table) in (0..).map(TableId).zip(it.topology.tables()) {
+    for table in it.topology.tables().iter() {
+        let id = table.id();
         let home = match it.topology.home(id, b"key") {
             Some(Home::One(shard)) => shard.to_string(),
             Some(Home::Everywhere) | None => "everywhere".to_owned(),

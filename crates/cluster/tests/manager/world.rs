@@ -542,6 +542,9 @@ impl World {
                     }
                     self.check_final(&ends)?;
                 }
+                ManagerClientEffect::TableChanged { ask, result } => {
+                    self.trace.push(format!("{id} is told of request {ask}: {result:?}"));
+                }
                 ManagerClientEffect::Superseded => self.trace.push(format!("{id} is superseded")),
                 ManagerClientEffect::Timer { at } => {
                     let node = &self.nodes[id.0 as usize];
@@ -685,6 +688,8 @@ fn show_applied(applied: &Applied) -> Option<String> {
         Applied::Founded(_)
         | Applied::Changed(_)
         | Applied::Answered { .. }
+        | Applied::TableCreated { .. }
+        | Applied::TableDropped { .. }
         | Applied::Loss { .. }
         | Applied::Ended { .. } => return None,
         Applied::Took(term) => format!("term {term} begins"),

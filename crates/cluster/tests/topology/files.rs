@@ -286,7 +286,7 @@ fn what_is_missing_is_told() {
         "workers = 2",
         "",
         "",
-        "it is not said how many workers a node has; begin with workers = 1, or more",
+        "the number of workers is missing; begin with workers = 1, or more",
     );
     refused(
         "workers = 2",
@@ -375,13 +375,13 @@ fn distances_are_between_two_datacenters_and_each_is_said_once() {
     refused_distances(
         "one_way_ms = 1",
         "line 21: `one_way_ms = 1`",
-        "between which datacenters is not said; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
+        "the datacenters are missing; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
          to = \"b\" for one",
     );
     refused_distances(
         "from = \"d\"\none_way_ms = 1",
         "line 22: `one_way_ms = 1`",
-        "between which datacenters is not said; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
+        "the datacenters are missing; add between = [\"a\", \"b\"] for both ways, or from = \"a\" and \
          to = \"b\" for one",
     );
     refused_distances(

@@ -164,7 +164,9 @@ impl AttemptConflicts {
             | Conflict::NoAnswer { .. }
             | Conflict::Undecided { .. }
             | Conflict::NoMajority { .. }
-            | Conflict::EpochNotOpen { .. } => self.passing.advance(),
+            | Conflict::EpochNotOpen { .. }
+            | Conflict::TableNotKnown { .. }
+            | Conflict::TableDropped { .. } => self.passing.advance(),
         }
     }
 }

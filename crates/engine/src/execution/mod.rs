@@ -56,6 +56,7 @@ pub mod sequences;
 pub mod session_pool;
 pub mod slot;
 pub mod stage_times;
+pub mod tables;
 pub mod task_driver;
 pub mod tasks;
 mod timers;

@@ -114,6 +114,8 @@ impl ProcedureCalls {
             ClientRequest::Register | ClientRequest::Steps { .. } => {
                 return self.interactive(from.client, request);
             }
+            // That is the worker's, and does not come here.
+            ClientRequest::ChangeTable { .. } => return None,
         };
         if let Err(error) = self.check(&request, home) {
             let refused = from.refused(&request, error);
@@ -143,7 +145,9 @@ impl ProcedureCalls {
                     .local_command(from.told(ClientReply::CallsOpened { token, result }));
                 None
             }
-            ClientRequest::Register | ClientRequest::Steps { .. } => None,
+            ClientRequest::Register
+            | ClientRequest::Steps { .. }
+            | ClientRequest::ChangeTable { .. } => None,
         }
     }
 
@@ -168,7 +172,9 @@ impl ProcedureCalls {
                 let steps = SessionSteps { registration, session, number, operations, ending };
                 return self.sessions.take(from, steps);
             }
-            ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => {}
+            ClientRequest::Call { .. }
+            | ClientRequest::OpenCalls { .. }
+            | ClientRequest::ChangeTable { .. } => {}
         }
         None
     }
@@ -246,7 +252,9 @@ impl Caller {
                 ClientReply::CallsOpened { token, result: Err(error) }
             }
             ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Err(error) },
-            ClientRequest::Register | ClientRequest::Steps { .. } => return None,
+            ClientRequest::Register
+            | ClientRequest::Steps { .. }
+            | ClientRequest::ChangeTable { .. } => return None,
         };
         Some(self.told(reply))
     }

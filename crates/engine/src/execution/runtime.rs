@@ -14,12 +14,13 @@ use super::procedure_calls::ProcedureCalls;
 use super::remote_branches::{NextRequest, RemoteBranches};
 use super::request_retransmission::{BranchKey, RequestRetransmission, SentRequest};
 use super::slot::ResultSlot;
+use super::stage_times::StageTimes;
 use super::tasks::Tasks;
 use super::timers::Timers;
 use super::worker_context::{EngineRequest, LocalCommand, StoreBranch, WorkerContext};
 use crate::client::{Relay, RequestFromClient};
-use crate::counters::EngineCounters;
 use crate::events::{EngineEffect, EngineEffects, EngineEvent};
+use crate::metrics::{COMMIT_STAGES_MAX, EngineCounters, RuntimeCounters, TransitTimes};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace};
@@ -45,7 +46,9 @@ pub struct Runtime<M> {
     /// The futures of this worker.
     pub tasks: Tasks,
     /// What this worker has counted.
-    pub counters: EngineCounters,
+    pub counters: RuntimeCounters,
+    /// How long the transactions that wrote were in the engine's stages.
+    stages_ns: [u64; COMMIT_STAGES_MAX],
     calls: ProcedureCalls,
     outbox: RequestRetransmission<M>,
     sleeping: Timers<Rc<ResultSlot<()>>>,
@@ -85,7 +88,8 @@ impl<M: RuntimeMessage> Runtime<M> {
                 worker_context.limits.retry_after,
                 worker_context.limits.shard_wait_max,
             ),
-            counters: EngineCounters::default(),
+            counters: RuntimeCounters::default(),
+            stages_ns: [0; COMMIT_STAGES_MAX],
             sleeping: Timers::default(),
             unresolved: BTreeMap::new(),
             worker_context,
@@ -147,6 +151,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     pub fn begin_step(&self, now: Time, event: &EngineEvent<M>) {
         self.worker_context.begin_step(now);
         self.worker_context.end_some();
+        self.worker_context.free_some();
         self.worker_context.admission.step(matches!(event, EngineEvent::Timer));
     }
 
@@ -382,8 +387,51 @@ impl<M: RuntimeMessage> Runtime<M> {
         self.counters.committed += 1;
         let stages =
             remote_branches.marks.tell(&remote_branches.permit, self.worker_context.now.get());
-        self.counters.stages += stages.unwrap_or_default();
+        if let Some(stages) = stages {
+            self.add_stages(&stages);
+        }
         self.finish(remote_branches, Ok(()));
+    }
+
+    fn add_stages(&mut self, stages: &StageTimes) {
+        self.counters.writers += 1;
+        let RuntimeCounters { entering_ns, retrying_ns, executing_ns, .. } = &mut self.counters;
+        let own = [entering_ns, retrying_ns, executing_ns].into_iter().chain(&mut self.stages_ns);
+        let StageTimes { entering_ns, retrying_ns, executing_ns, commit_ns } = *stages;
+        let more = [entering_ns, retrying_ns, executing_ns].into_iter().chain(commit_ns);
+        own.zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
+    }
+
+    /// A transaction goes on to commit, and has written on so many shards.
+    pub fn count_writes(&mut self, remote_branches: &RemoteBranches, shards: usize) {
+        self.counters.wrote += u64::from(shards > 0);
+        self.counters.cross_shard += u64::from(shards > 1);
+        if shards > 0 {
+            remote_branches.marks.write();
+        }
+    }
+
+    /// Pieces in streams that are led here are decided: so long they took.
+    pub fn count_transit(&mut self, times: TransitTimes) {
+        let TransitTimes { pieces, batching_ns, replicating_ns } = times;
+        let sum = &mut self.counters;
+        sum.pieces += pieces;
+        sum.batching_ns = sum.batching_ns.wrapping_add(batching_ns);
+        sum.replicating_ns = sum.replicating_ns.wrapping_add(replicating_ns);
+    }
+
+    /// A batch of so many bytes is appended to a stream.
+    pub fn count_batch(&mut self, bytes: usize) {
+        self.counters.batches += 1;
+        self.counters.batch_bytes += bytes as u64;
+    }
+
+    /// What this worker has counted, and `own`, which its engine has.
+    pub fn counted<C>(&self, own: C) -> EngineCounters<C> {
+        let (step_keys, step_keys_most) = self.worker_context.keys_worked();
+        let slow = self.worker_context.slows.count();
+        let runtime = RuntimeCounters { slow, step_keys, step_keys_most, ..self.counters };
+        EngineCounters { runtime, stages_ns: self.stages_ns, own }
     }
 
     /// Tells a transaction its outcome.
@@ -408,7 +456,8 @@ impl<M: RuntimeMessage> Runtime<M> {
                 answers.push(Ok(OperationResult::Later));
                 continue;
             }
-            match operation.perform(branch, room) {
+            let known = self.worker_context.tables.check(operation.table());
+            match known.and_then(|()| operation.perform(branch, room)) {
                 answer if operation.wants_answer() => {
                     room = answer.as_ref().map_or(room, |answer| room.after(answer));
                     answers.push(answer);

@@ -35,6 +35,11 @@ impl SessionPool {
         Rc::new(SessionPool { store, idle: RefCell::default(), ending: RefCell::default(), slice })
     }
 
+    /// The store of the sessions.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// Goes on with rolling back what was dropped, by one slice. Says whether there was one.
     pub(crate) fn end_some(&self) -> bool {
         let Some(mut session) = self.ending.borrow_mut().pop_front() else { return false };

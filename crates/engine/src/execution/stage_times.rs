@@ -1,15 +1,15 @@
 //! Where the time of a transaction goes at its coordinator.
 //!
 //! ```text
-//! asked   let in      begun        submitted   locked       certified          told
-//!   ├entering┼─ retrying ─┼─ executing ─┼─ locking ─┼─ validating ─┼── awaiting ──┤
-//!             (attempts that met a conflict)                          ├ batching ┼ replicating ┼ watermark ┤
+//! asked   let in      begun        submitted                                    told
+//!   ├entering┼─ retrying ─┼─ executing ─┼── the engine's stages, one after another ──┤
+//!             (attempts that met a conflict)          (in the last one: batching, replicating)
 //! ```
-//! Where one participant does all the rest, its answer ends `locking`. What comes after `certified` is known of the
-//! pieces that the transaction leaves in streams, in `../replication/transit.rs`.
+//! A stage that a transaction does not pass takes no time: the one before it lasts until the next end that was marked.
+//! How long what it leaves in streams takes there is in `../replication/transit.rs`.
 
 use super::admission::AdmissionPermit;
-use crate::counters::StageTimes;
+use crate::metrics::COMMIT_STAGES_MAX;
 use shoal_types::Time;
 use std::cell::Cell;
 use std::time::Duration;
@@ -19,20 +19,31 @@ use std::time::Duration;
 pub struct StageMarks {
     begun: Time,
     submitted: Cell<Time>,
-    locked: Cell<Option<Time>>,
-    certified: Cell<Time>,
+    /// The ends of the engine's stages, as far as they were marked.
+    ended: [Cell<Option<Time>>; COMMIT_STAGES_MAX],
     wrote: Cell<bool>,
+}
+
+/// Where the time went of a transaction that wrote. Nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// It waited to be let in.
+    pub entering_ns: u64,
+    /// It made attempts that met conflicts, and paused.
+    pub retrying_ns: u64,
+    /// It ran, for the last time.
+    pub executing_ns: u64,
+    /// It was in each of the engine's stages.
+    pub commit_ns: [u64; COMMIT_STAGES_MAX],
 }
 
 impl StageMarks {
     /// Of an attempt that begins.
     pub fn begin(now: Time) -> StageMarks {
-        let (submitted, certified) = (Cell::new(now), Cell::new(now));
         StageMarks {
             begun: now,
-            submitted,
-            locked: Cell::new(None),
-            certified,
+            submitted: Cell::new(now),
+            ended: Default::default(),
             wrote: Cell::new(false),
         }
     }
@@ -42,31 +53,32 @@ impl StageMarks {
         self.submitted.set(now);
     }
 
-    /// All its locks are held.
-    pub fn lock(&self, now: Time) {
-        self.locked.set(Some(now));
+    /// It is through the engine's stage of this number. The last stage ends when it is [told](StageMarks::tell).
+    pub fn end_stage(&self, stage: usize, now: Time) {
+        self.ended[stage].set(Some(now));
     }
 
-    /// It is certified, and wrote something or not.
-    pub fn certify(&self, now: Time, wrote: bool) {
-        self.certified.set(now);
-        self.wrote.set(wrote);
+    /// It will commit, and has written something.
+    pub fn write(&self) {
+        self.wrote.set(true);
     }
 
     /// It is told that it has committed: where its time went, if it wrote. Readers wait for others, or for nothing.
     pub fn tell(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
         let nanos = |span: Duration| span.as_nanos() as u64;
-        let (submitted, certified) = (self.submitted.get(), self.certified.get());
-        let locked = self.locked.get().unwrap_or(certified);
+        let mut commit_ns = [0; COMMIT_STAGES_MAX];
+        let mut end = now;
+        for stage in (0..COMMIT_STAGES_MAX).rev() {
+            let before = stage.checked_sub(1).map(|before| self.ended[before].get());
+            let begun = before.map_or(self.submitted.get(), |before| before.unwrap_or(end));
+            commit_ns[stage] = nanos(end - begun);
+            end = begun;
+        }
         self.wrote.get().then(|| StageTimes {
-            writers: 1,
             entering_ns: nanos(permit.entered - permit.asked),
             retrying_ns: nanos(self.begun - permit.entered),
-            executing_ns: nanos(submitted - self.begun),
-            locking_ns: nanos(locked - submitted),
-            validating_ns: nanos(certified - locked),
-            awaiting_ns: nanos(now - certified),
-            ..StageTimes::default()
+            executing_ns: nanos(self.submitted.get() - self.begun),
+            commit_ns,
         })
     }
 }
@@ -80,29 +92,30 @@ mod tests {
         let permit = AdmissionPermit::alone_since(Time(10), Time(12));
         let marks = StageMarks::begin(Time(15));
         marks.submit(Time(19));
-        marks.lock(Time(24));
-        marks.certify(Time(30), true);
+        marks.end_stage(0, Time(24));
+        marks.end_stage(1, Time(30));
+        marks.write();
         let stages = marks.tell(&permit, Time(37)).expect("it wrote");
-        let StageTimes { entering_ns, retrying_ns, executing_ns, locking_ns, .. } = stages;
-        assert_eq!([entering_ns, retrying_ns, executing_ns, locking_ns], [2, 3, 4, 5]);
-        assert_eq!([stages.validating_ns, stages.awaiting_ns, stages.writers], [6, 7, 1]);
+        let StageTimes { entering_ns, retrying_ns, executing_ns, commit_ns } = stages;
+        assert_eq!([entering_ns, retrying_ns, executing_ns], [2, 3, 4]);
+        assert_eq!(commit_ns, [5, 6, 7, 0]);
     }
 
     #[test]
-    fn where_one_participant_did_all_of_it_nothing_is_left_to_validate() {
+    fn a_stage_that_is_not_marked_takes_no_time() {
         let permit = AdmissionPermit::alone_since(Time(10), Time(10));
         let marks = StageMarks::begin(Time(10));
-        marks.submit(Time(10));
-        marks.certify(Time(30), true);
+        marks.end_stage(1, Time(30));
+        marks.write();
         let stages = marks.tell(&permit, Time(30)).expect("it wrote");
-        assert_eq!([stages.locking_ns, stages.validating_ns, stages.awaiting_ns], [20, 0, 0]);
+        assert_eq!(stages.commit_ns, [20, 0, 0, 0]);
     }
 
     #[test]
     fn readers_do_not_count() {
         let permit = AdmissionPermit::alone_since(Time(10), Time(10));
         let marks = StageMarks::begin(Time(10));
-        marks.certify(Time(30), false);
+        marks.end_stage(0, Time(30));
         assert_eq!(marks.tell(&permit, Time(40)), None);
     }
 }

@@ -199,10 +199,9 @@ impl CoordinatorTransaction {
 
     /// The one shard to ask about a key.
     fn source(&self, table: TableId, key: &[u8]) -> Result<OperationTarget> {
-        match self.worker_context.topology.home(table, key) {
-            None => Err(Rejected::UnknownTable { table }.into()),
-            Some(Home::One(shard)) => self.target(shard),
-            Some(Home::Everywhere) => self.target(self.worker_context.nearest()),
+        match self.worker_context.tables.home(table, key)? {
+            Home::One(shard) => self.target(shard),
+            Home::Everywhere => self.target(self.worker_context.nearest()),
         }
     }
 
@@ -257,8 +256,8 @@ impl CoordinatorTransaction {
 
     /// The same for an operation that writes, which one shard alone has to do.
     fn writes_at_once(&self, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
-        let home = self.worker_context.topology.home(table, key);
-        matches!(home, Some(Home::One(_))).then(|| self.at_once(table, key, bytes)).flatten()
+        let home = self.worker_context.tables.home(table, key);
+        matches!(home, Ok(Home::One(_))).then(|| self.at_once(table, key, bytes)).flatten()
     }
 
     /// The table of this name.
@@ -329,10 +328,9 @@ impl CoordinatorTransaction {
         key: &[u8],
         mut write: impl FnMut(OperationTarget) -> Result<()>,
     ) -> Result<()> {
-        match self.worker_context.topology.home(table, key) {
-            None => Err(Rejected::UnknownTable { table }.into()),
-            Some(Home::One(shard)) => write(self.target(shard)?),
-            Some(Home::Everywhere) => {
+        match self.worker_context.tables.home(table, key)? {
+            Home::One(shard) => write(self.target(shard)?),
+            Home::Everywhere => {
                 for shard in self.worker_context.topology.shard_ids() {
                     let written = self.target(shard).and_then(&mut write);
                     match &written {
@@ -527,14 +525,11 @@ impl shoal_types::Transaction for CoordinatorTransaction {
 
     async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         self.count();
-        match self.worker_context.topology.homes(table, &scan) {
-            None => Err(Rejected::UnknownTable { table }.into()),
-            Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
-            Some(Homes::Everywhere) => {
-                self.scan_shard(table, self.worker_context.nearest(), scan).await
-            }
-            Some(Homes::Mixed(shards)) => self.scan_mixed(table, &shards, scan).await,
-            Some(Homes::Ordered(mut shards)) => {
+        match self.worker_context.tables.homes(table, &scan)? {
+            Homes::One(shard) => self.scan_shard(table, shard, scan).await,
+            Homes::Everywhere => self.scan_shard(table, self.worker_context.nearest(), scan).await,
+            Homes::Mixed(shards) => self.scan_mixed(table, &shards, scan).await,
+            Homes::Ordered(mut shards) => {
                 if scan.reverse {
                     shards.reverse();
                 }
@@ -584,7 +579,7 @@ impl shoal_types::Transaction for CoordinatorTransaction {
 
     async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
         if let OperationTarget::Own(own) = self.settled(|| self.source(table, key)).await?
-            && !matches!(self.worker_context.topology.home(table, key), Some(Home::Everywhere))
+            && !matches!(self.worker_context.tables.home(table, key), Ok(Home::Everywhere))
         {
             self.count();
             return self.branch(own)?.add(table, key, delta);

@@ -7,6 +7,7 @@ use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
+use super::tables::KnownTables;
 use crate::client::{Relay, ReplyToClient};
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Slows;
@@ -28,8 +29,10 @@ use std::time::Duration;
 pub struct WorkerContext {
     /// Where this worker is.
     pub place: WorkerPlace,
-    /// Nodes, shards and tables.
+    /// Nodes and shards, and the tables with which the cluster began.
     pub topology: Arc<Topology>,
+    /// The tables that this worker serves, and those that were dropped.
+    pub(crate) tables: KnownTables,
     /// The procedures that clients can call by name.
     pub(crate) procedures: Arc<Procedures>,
     /// The shards of which this node has a replica; first those that it leads at first.
@@ -198,6 +201,7 @@ impl WorkerContext {
         let own: Vec<LocalShard> = own.collect();
         let shards: Vec<ShardId> = own.iter().map(|own| own.shard).collect();
         let leaderships = Leaderships::new(place.node, &topology, epoch, &shards);
+        let tables = KnownTables::new(Arc::clone(topology.tables()), limits.faults);
         Rc::new(WorkerContext {
             place,
             own,
@@ -214,6 +218,7 @@ impl WorkerContext {
             reads,
             asks: RefCell::default(),
             local_commands: RefCell::default(),
+            tables,
             topology,
             procedures,
             limits,
@@ -225,7 +230,7 @@ impl WorkerContext {
     /// # Errors
     /// [`Rejected::UnknownTableName`].
     pub(crate) fn table(&self, name: &str) -> Result<TableId> {
-        let table = self.topology.table(name);
+        let table = self.tables.named(name);
         Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
@@ -271,6 +276,8 @@ impl WorkerContext {
         if self.leaderships.incarnation() == Incarnation::default() {
             self.sequences.borrow_mut().begin_instance(incarnation);
         }
+        let stores = self.own.iter().map(|own| own.sessions.store());
+        self.tables.follow(configuration.topology.tables(), stores);
         self.leaderships.follow(configuration, incarnation)
     }
 
@@ -361,9 +368,18 @@ impl WorkerContext {
         }
     }
 
-    /// How many transactions are dropped, and not rolled back as a whole.
+    /// Goes on with freeing the rows of dropped tables, by one slice.
+    pub(crate) fn free_some(&self) {
+        if self.tables.free_some(|at| self.own[at].sessions.take().ok()) {
+            self.worked(self.limits.step_keys_max);
+        }
+    }
+
+    /// How many transactions are dropped, and not rolled back as a whole, and of how many tables that are dropped rows are
+    /// to be freed.
     pub fn ending(&self) -> usize {
-        self.own.iter().map(|own| own.sessions.ending()).sum()
+        let sessions: usize = self.own.iter().map(|own| own.sessions.ending()).sum();
+        sessions + self.tables.freeing()
     }
 
     /// This step has locked, validated, installed or rolled back as many keys more.

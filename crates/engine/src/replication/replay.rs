@@ -60,7 +60,10 @@ pub fn replay_above(
             return true;
         };
         match error {
-            Error::Aborted(Aborted::Conflict(Conflict::Locked { .. })) => std::hint::spin_loop(),
+            // Of a table that was dropped meanwhile the next attempt writes nothing.
+            Error::Aborted(Aborted::Conflict(
+                Conflict::Locked { .. } | Conflict::TableDropped { .. },
+            )) => std::hint::spin_loop(),
             // Transactions of this node have them, which end.
             Error::Aborted(Aborted::Overloaded { .. }) => return false,
             other => panic!("{} cannot be followed: {other}", replica.shard),

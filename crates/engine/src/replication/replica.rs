@@ -44,9 +44,8 @@ impl ShardReplica {
                 hash_seed: limits.hash_seed,
                 ..shoal_store::Options::default()
             });
-            for (at, table) in topology.tables().iter().enumerate() {
-                let id = store.table(table.name()).expect("the topology keeps the limits");
-                assert_eq!(id.0 as usize, at, "a table is numbered by its place in the topology");
+            for table in topology.tables().iter() {
+                store.open_table(table.id()).expect("the topology keeps the limits");
             }
             ShardReplica {
                 shard,

@@ -1,6 +1,6 @@
 //! How long what is appended to a stream is on its way: in the open batch, and in the stream until it is decided.
 
-use crate::counters::StageTimes;
+use crate::metrics::TransitTimes;
 use shoal_types::Time;
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub struct Transit {
     /// had gathered.
     under_way: VecDeque<(Time, u64, u64)>,
     /// Not taken yet.
-    done: StageTimes,
+    done: TransitTimes,
 }
 
 impl Transit {
@@ -45,7 +45,7 @@ impl Transit {
     }
 
     /// What there was since this was asked last.
-    pub fn take(&mut self) -> StageTimes {
+    pub fn take(&mut self) -> TransitTimes {
         std::mem::take(&mut self.done)
     }
 
@@ -70,6 +70,6 @@ mod tests {
         transit.decide(Time(50), 2);
         let done = transit.take();
         assert_eq!((done.pieces, done.batching_ns, done.replicating_ns), (2, 10 + 6, 30 + 30));
-        assert_eq!(transit.take(), StageTimes::default());
+        assert_eq!(transit.take(), TransitTimes::default());
     }
 }

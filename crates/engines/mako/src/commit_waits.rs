@@ -7,8 +7,6 @@
 //! - No wait is over before [`CommitWaits::next_due`]: what is looked up then is found to be over, or gives a later time.
 
 use super::durability_wait::DurabilityWait;
-use super::{Mako, MakoEffects};
-use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::slot::ResultSlot;
@@ -129,63 +127,5 @@ impl CommitWaits {
             self.due < Time::MAX || self.epochs.iter().all(|(_, waits)| waits.len() == 0),
             "M11: a transaction waits, and is never looked at"
         );
-    }
-}
-
-impl Mako {
-    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
-    pub(super) fn await_cover(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        if self.rejects(own, stamp.as_ref()) {
-            return self.tell_rolled_back(&stamp, &waiter, effects);
-        }
-        if self.epochs.get(stamp.epoch).is_none() {
-            return self.tell(own, stamp, &waiter, effects);
-        }
-        let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
-        let done = {
-            let watermarks = self.watermarks.borrow();
-            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.waits.push(watermark, (own, stamp), waiter, until)
-        };
-        if let Some((stamp, waiter)) = done {
-            self.tell(own, stamp, &waiter, effects);
-        }
-    }
-
-    /// The watermark covers `stamp`: what waited may be told (rule M5).
-    pub(super) fn tell(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        assert!(
-            self.watermarks.borrow().covers(own, stamp.as_ref()),
-            "M5: {} would reveal {stamp:?}",
-            waiter.remote_branches.id
-        );
-        self.reveal(own, stamp, waiter, effects);
-    }
-
-    pub(super) fn reveal(
-        &mut self,
-        own: ShardId,
-        stamp: Stamp,
-        waiter: &CommitWaiter,
-        effects: &mut MakoEffects,
-    ) {
-        let transaction = waiter.remote_branches.id;
-        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
-        match &waiter.reveals {
-            None => self.runtime.commit(&waiter.remote_branches),
-            Some(slot) => slot.fill(Ok(())),
-        }
     }
 }

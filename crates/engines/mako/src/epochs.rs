@@ -13,7 +13,7 @@
 //! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
 use super::epoch_ends::end_at;
-use super::shared::SharedWatermark;
+use super::shared_watermark::SharedWatermark;
 use shoal_cluster::manager::{HeardEpochs, Knowledge};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;

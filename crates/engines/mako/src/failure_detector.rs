@@ -6,22 +6,15 @@
 //! an epoch, and the transactions that hang; no node loses a lead by it. A node that was suspected and is heard
 //! again is slow, or far, and given more time from then on.
 
-use super::{Mako, MakoEffects};
-use crate::observation::MakoObservation;
-use crate::planted_bugs::MakoPlantedBug;
-use shoal_cluster::manager::{Configuration, ManagerRequest};
-use shoal_engine::engine::EngineEffect;
+use shoal_cluster::manager::Configuration;
 use shoal_engine::execution::sequences;
-use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Epoch, NodeId, Time};
 use std::time::Duration;
 
-/// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
-/// is heard: one of the two ways between us is cut.
-const STUCK: u32 = 4;
-
 /// When this worker heard each other node last.
+///
+/// Invariants: no end is asked for of an epoch that is still to come; and a node's patience is bounded.
 #[derive(Debug)]
 pub(super) struct FailureDetector {
     peers: Vec<MonitoredPeer>,
@@ -107,9 +100,19 @@ impl FailureDetector {
         self.asked < open
     }
 
+    /// The end of this epoch is asked for.
+    pub(super) fn ask(&mut self, open: Epoch) {
+        self.asked = open;
+    }
+
     /// A wait for another shard was too long in this epoch.
     pub(super) fn is_unanswered(&mut self, open: Epoch) {
         self.unanswered = open;
+    }
+
+    /// Was a wait for another shard too long in this epoch?
+    pub(super) fn was_unanswered(&self, open: Epoch) -> bool {
+        self.unanswered >= open
     }
 
     /// A node was taken for gone: should it be heard again, that was wrong.
@@ -125,6 +128,17 @@ impl FailureDetector {
         peer.map_or(Time::MAX, |it| it.heard.max(self.awake_since) + patience * it.patience)
     }
 
+    /// Asserts the invariants above, while this epoch is open.
+    pub(super) fn assert_invariants(&self, open: Epoch) {
+        assert!(
+            self.asked <= open && self.unanswered <= open,
+            "M3: the end of {} is asked for, and {open} is open",
+            self.asked.max(self.unanswered)
+        );
+        let patience = self.peers.iter().map(|peer| peer.patience);
+        debug_assert!(patience.clone().all(|it| (1..=PATIENCE_MAX).contains(&it)), "{patience:?}");
+    }
+
     /// Is a node silent that was taken for gone?
     pub(super) fn is_silent(&self, node: NodeId, now: Time, patience: Duration) -> bool {
         let suspected = self.peers.get(node.0 as usize).is_some_and(|peer| peer.suspected);
@@ -137,7 +151,7 @@ impl FailureDetector {
     }
 
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
-    fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
+    pub(super) fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
         match self.is_gone(transaction) {
             true => Time::ZERO,
             false => self.silent_at(transaction.node, patience),
@@ -162,77 +176,6 @@ impl FailureDetector {
             }
             peer.first = first;
         }
-    }
-}
-
-impl Mako {
-    /// From when on the coordinator of something in flight counts as gone.
-    fn gone_at(&self, flight: InFlight) -> Time {
-        let worker_context = &self.runtime.worker_context;
-        let transaction = flight.transaction;
-        if transaction.node == worker_context.place.node || flight.resolved {
-            return Time::MAX;
-        }
-        // A node that leads nothing says nothing where there is nothing to say.
-        let patience = match worker_context.leaderships.is_leader(transaction.node) {
-            true => self.options().silent_after,
-            false => self.options().hang_after,
-        };
-        let silent = self.failure_detector.gone_at(transaction, patience);
-        // We may hear one who does not hear us.
-        silent.min(flight.since + STUCK * self.options().hang_after)
-    }
-
-    /// Does it hang, since its coordinator is gone?
-    pub(super) fn hangs(&self, flight: InFlight, now: Time) -> bool {
-        self.gone_at(flight) <= now
-    }
-
-    /// Asks for the end of the open epoch, if something of it hangs that holds up a shard.
-    pub(super) fn ask_to_close(&mut self, now: Time, effects: &mut MakoEffects) {
-        let open = self.runtime.worker_context.epoch.get();
-        let Some(at) = self.held_up(now, open) else { return };
-        let shard = self.leader_shards[at].lead.shard;
-        self.suspect_hanging(at, open, now);
-        if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
-            return self.end_branches(at, open, effects);
-        }
-        self.failure_detector.asked = open;
-        effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
-        effects.push(EngineEffect::Manager(ManagerRequest::Close { shard, epoch: open }));
-    }
-
-    /// The place of a shard that this worker leads, and on which something of the open epoch hangs; else of one whose stream
-    /// decides nothing, or of any, where a wait in this epoch was too long.
-    fn held_up(&self, now: Time, open: Epoch) -> Option<usize> {
-        let mut led = self.leader_shards.leading();
-        let hangs = led.find(|(_, led)| {
-            let first = led.lead.first_in_flight();
-            first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
-        });
-        let stalled = || {
-            self.leader_shards.leading().find(|(at, led)| {
-                let takes_part = self.runtime.worker_context.takes_part(led.lead.shard);
-                self.failure_detector.unanswered >= open || takes_part && self.is_stalled(*at)
-            })
-        };
-        hangs.or_else(stalled).map(|(at, _)| at)
-    }
-
-    /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
-    pub(super) fn suspect_hanging(&mut self, at: usize, last: Epoch, now: Time) {
-        let hanging =
-            self.leader_shards[at].lead.hanging(last).filter(|flight| self.hangs(*flight, now));
-        let gone: Vec<NodeId> = hanging.map(|flight| flight.transaction.node).collect();
-        gone.into_iter().for_each(|node| self.failure_detector.suspect(node));
-    }
-
-    /// When to look again whether a node is gone.
-    pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
-        let led = self.leader_shards.leading();
-        let first = led.filter_map(|(_, led)| Some(self.gone_at(led.lead.first_in_flight()?)));
-        let at = first.filter(|at| *at > now && *at < Time::MAX).min()?;
-        Some(at.min(now + self.options().silent_after / 2))
     }
 }
 

@@ -9,15 +9,13 @@
 use super::follower_replay::FollowerReplay;
 use super::piece::StreamEntry;
 use super::replay_budget::{ReplayBudget, replays, replays_kept};
-use super::rollback_collection::LOCKED_PAUSE;
+use super::rollback_collections::LOCKED_PAUSE;
 use super::shared::MakoShared;
 use super::stable_prefix::{EntryContents, StreamExtent};
-use super::{Mako, MakoEffects};
 use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
-use bytes::Bytes;
 use shoal_engine::replication::codec::StreamWrite;
-use shoal_types::{Epoch, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Epoch, Stamp, Time, WorkerId};
 
 /// Where replay leaves what a checker may want to know.
 type Observations = Option<Vec<MakoObservation>>;
@@ -238,53 +236,5 @@ impl FollowerReplays {
             self.is_unstable || !is_unstable(),
             "M6: entries are never found to be stable"
         );
-    }
-}
-
-impl Mako {
-    /// Lets the streams that this worker follows replay.
-    pub(super) fn replay<R>(
-        &mut self,
-        replay: impl FnOnce(&mut FollowerReplays, ReplayTarget<'_>) -> R,
-    ) -> R {
-        let Mako { shared, follower_replays, runtime, watermarks, .. } = self;
-        let (watermarks, worker) = (&watermarks.borrow(), runtime.worker_context.place.worker);
-        replay(follower_replays, ReplayTarget { shared, watermarks, worker })
-    }
-
-    /// The stream of `shard` has decided an entry that this worker did not propose.
-    pub(super) fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut MakoEffects) {
-        let at = self.place_of(shard).expect("a stream that is held");
-        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
-        // would part this replica from the others for good.
-        let entry = StreamEntry::decode(shard, entry)
-            .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
-        let finals = entry.finals.clone();
-        self.runtime.counters.operations +=
-            entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
-        self.replay(|replays, target| replays.enter(at, entry, target, &mut effects.observations));
-        for last in finals {
-            if !self.exceeds_final(&last) {
-                self.hear_settled(last, effects);
-            }
-        }
-    }
-
-    /// Replays what the watermark covers by now.
-    pub(super) fn replay_covered(&mut self, effects: &mut MakoEffects) {
-        self.replay(|replays, target| replays.advance(target, &mut effects.observations));
-    }
-
-    /// Goes on with what an earlier step has left to be replayed.
-    pub(super) fn replay_blocked(&mut self, effects: &mut MakoEffects) {
-        self.replay(|replays, target| replays.retry(target, &mut effects.observations));
-    }
-
-    /// Replays what is left of an epoch that is settled.
-    pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
-        self.replay(|replays, target| {
-            replays.settle(epoch, target, &mut effects.observations);
-            replays.decide(target, &mut effects.observations);
-        });
     }
 }

@@ -2,7 +2,7 @@
 //! and M3; the clocks in flight are in [`shoal_engine::replication::in_flight_clocks`]).
 
 use super::installing::{Installing, PARTS_AHEAD_MAX};
-use super::leadership::LeaderState;
+use super::leader_state::LeaderState;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{ENDS_MAX, OpenBatch};

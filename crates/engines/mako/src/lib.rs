@@ -16,45 +16,43 @@
 //! node is committed there with one message. Where only one shard is written, its lock and validation
 //! share a message, since then all locks of the transaction are held.
 //!
+//! The state of a worker, and what is shared, each with what keeps its invariants:
+//!
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
-//! | `due.rs` | what a step goes on with, and when the next one is due | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
+//! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
-//! | `coordinator.rs` | from execution to certification | M1, M5 |
-//! | `participant.rs` | branches of other nodes' transactions | M2 |
-//! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
+//! | `certification.rs`, `staged_certification.rs` | transactions that are certified; a branch on its way through certification | M1 |
+//! | `branch.rs` | branches of other nodes' transactions | M2 |
+//! | `installing.rs` | what is installed in slices | M2, M3 |
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
-//! | `leader_shard.rs`, `leader_shards.rs` | a shard that is led: clocks in flight, batches, safe clocks; and all of them | M2, M3 |
-//! | `watermark.rs`, `gossip.rs` | durability: shard watermarks, and which nodes are told of them when | M4 |
-//! | `epochs.rs`, `live_epochs.rs`, `epoch_change.rs` | epochs open, close and are settled: of the node, of a worker, and what follows | M3, M8, M9 |
-//! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
-//! | `undecided.rs` | versions that only a lost shard can decide | M12 |
-//! | `unanswered.rs` | waits for other shards have a bound | M11 |
-//! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
-//! | `leadership.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
+//! | `leader_shard.rs`, `leader_shards.rs`, `leader_state.rs` | a shard that is led: clocks in flight, batches, safe clocks; all of them; how far a leadership is | M2, M3 |
+//! | `shared_watermark.rs`, `watermarks.rs` | what is durable, and how epochs ended: to the node, to a worker | M4, M9, M12 |
+//! | `gossip.rs` | which nodes are told of watermarks when | M4 |
+//! | `epochs.rs`, `live_epochs.rs`, `epoch_ends.rs` | epochs that are open or closed: of the node, of a worker; the form of their ends | M3, M8, M9 |
+//! | `failure_detector.rs` | which nodes are silent | M3 |
+//! | `undecided_versions.rs`, `shared_undecided.rs` | versions that only a lost shard can decide, and what becomes of them on a node | M12 |
+//! | `losses.rs` | shards whose majority is lost for good | M9, M12 |
 //! | `stable_prefix.rs` | how much of a stream the store has for good, and the stream may lose | |
-//! | `snapshot.rs` | how a replica gets what streams have no more | |
-//! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
-//! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
-//! | `sizes.rs` | how much each table holds | |
+//! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | M10 |
+//! | `rollback_collections.rs` | passes over stores that look for what was rolled back | M9 |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
 //! | `follower_replay.rs`, `follower_replays.rs`, `replay_budget.rs` | a shard that is followed, and all of them: replay | M6 |
-//! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
-//! | `staged_certification.rs` | a branch on its way through certification | |
 //!
-//! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`due.rs`). A part keeps its
+//! What a worker does with them is in `steps/`, a file for each responsibility.
+//!
+//! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`steps/due.rs`). A part keeps its
 //! fields to itself, says when there is something for it to do, and asserts its invariants after each step. The invariants of the
 //! protocol are asserted where they are kept, under the names of design §5.
 
+mod branch;
+mod certification;
 mod commit_waits;
-mod coordinator;
 mod dependencies;
-mod due;
 mod durability_wait;
-mod epoch_change;
 pub mod epoch_ends;
 mod epochs;
 mod failure_detector;
@@ -64,42 +62,42 @@ mod gossip;
 mod installing;
 mod leader_shard;
 mod leader_shards;
-mod leadership;
+mod leader_state;
 mod live_epochs;
-mod loss;
+mod losses;
 mod mako_replica;
 pub mod message;
+mod metrics;
 mod observation;
 mod options;
-mod participant;
 mod piece;
 mod planted_bugs;
 mod plausibility;
 mod replay_budget;
-mod rollback_collection;
+mod rollback_collections;
 mod shared;
-mod sizes;
-mod slices;
-mod snapshot;
+mod shared_undecided;
+mod shared_watermark;
 mod snapshot_chunk;
 mod stable_prefix;
 mod staged_certification;
-mod unanswered;
-mod undecided;
-mod watermark;
+mod steps;
+mod undecided_versions;
 mod watermarks;
 #[cfg(test)]
 mod wire;
 
 pub use message::MakoMessage;
+pub use metrics::MakoCounters;
 pub use observation::MakoObservation;
 pub use options::{FULL_SHARDS_MAX, MakoOptions, REMOTE_MAX, StampForm};
 pub use planted_bugs::MakoPlantedBug;
 pub use shared::MakoShared;
 
+use branch::{MakoBranch, PausedCertification};
 use bytes::Bytes;
+use certification::Coordinator;
 use commit_waits::{CommitWaiter, CommitWaits};
-use coordinator::Coordinator;
 use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
@@ -108,28 +106,24 @@ use gossip::Gossip;
 use leader_shard::LeaderShard;
 use leader_shards::LeaderShards;
 use live_epochs::LiveEpochs;
-use loss::Losses;
+use losses::Losses;
 use message::{MakoReply, MakoRequest};
-use participant::MakoBranch;
 use piece::StreamEntry;
-use rollback_collection::RollbackCollections;
+use rollback_collections::RollbackCollections;
 use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
-use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
-};
+use shoal_engine::engine::{Engine, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
-use slices::PausedCertification;
-use snapshot::SnapshotScope;
-use snapshot_chunk::SnapshotChunk;
+use snapshot_chunk::{SnapshotChunk, SnapshotScope};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -145,6 +139,7 @@ type MakoEffects = shoal_engine::engine::EngineEffects<MakoMessage, MakoObservat
 pub struct Mako {
     shared: Arc<MakoShared>,
     runtime: Runtime<MakoMessage>,
+    counters: MakoCounters,
     coordinator: Coordinator,
     /// What this worker knows to be durable; shared with [`RevealedReads`], which the runtime asks.
     watermarks: Rc<RefCell<Watermarks>>,
@@ -178,6 +173,10 @@ impl Engine for Mako {
     type Shared = MakoShared;
     type PlantedBug = MakoPlantedBug;
     type Observation = MakoObservation;
+    type Counters = MakoCounters;
+
+    const STAGES: &'static [CommitStage] = metrics::STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = metrics::SHARD_METRICS;
 
     fn share(setup: &Setup<MakoOptions>, node: NodeId) -> Arc<MakoShared> {
         setup.options.check(setup.topology.shards());
@@ -211,6 +210,7 @@ impl Engine for Mako {
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context),
+            counters: MakoCounters::default(),
             coordinator: Coordinator::default(),
             watermarks,
             branches: ParticipantTable::default(),
@@ -306,11 +306,14 @@ impl Engine for Mako {
             + snapshot_senders
     }
 
-    fn counters(&self) -> EngineCounters {
-        let (slow, replayed_bytes) =
-            (self.runtime.worker_context.slows.count(), self.follower_replays.bytes());
-        let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
-        EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
+    fn counters(&self) -> EngineCounters<MakoCounters> {
+        let mut counted = self.runtime.counted(self.counters);
+        counted.runtime.replayed_bytes = self.follower_replays.bytes();
+        counted
+    }
+
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
+        self.shard_numbers(shard).into()
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
@@ -344,16 +347,6 @@ impl Engine for Mako {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         self.table_sizes()
-    }
-
-    fn progress(&self) -> Vec<ShardProgress> {
-        let worker_context = &self.runtime.worker_context;
-        let watermarks = self.watermarks.borrow();
-        let of = |shard| ShardProgress {
-            watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
-            reached: self.shared.replica(shard).map(|replica| replica.reached()),
-        };
-        worker_context.topology.shard_ids().map(of).collect()
     }
 }
 

@@ -7,7 +7,7 @@
 //! - Branches are ended of closed epochs only.
 
 use super::epochs::{EpochNews, Epochs};
-use super::shared::SharedWatermark;
+use super::shared_watermark::SharedWatermark;
 use shoal_types::{Clock, Epoch, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;

@@ -166,3 +166,17 @@ pub enum MakoReply {
         error: Error,
     },
 }
+
+impl MakoMessage {
+    /// Does it only say what is so, and ask nothing of a leader?
+    pub(super) fn is_fact(&self) -> bool {
+        match self {
+            MakoMessage::Gossip { .. } | MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => {
+                true
+            }
+            MakoMessage::Request { .. } | MakoMessage::Reply { .. } | MakoMessage::Relay(_) => {
+                false
+            }
+        }
+    }
+}

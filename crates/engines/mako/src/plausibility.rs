@@ -4,17 +4,15 @@
 //! Two kinds of checks: is it the answer to what was asked, or the next request of a branch in this
 //! state; and can its clocks be true. What a leader says of its own shard is its own word, and believed.
 
+use super::branch::MakoBranch;
 use super::message::{MakoMessage, MakoReply, MakoRequest};
-use super::participant::MakoBranch;
+use super::options::ENTRIES_MAX;
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::answers_fit;
 use shoal_types::{Clock, Epoch, ShardId, Stamp};
 
 /// No shard gets that far. Clocks above are nonsense, and would overflow what is counted on from them.
 pub(super) const CLOCK_MAX: Clock = Clock(1 << 62);
-
-/// A version counts the entries of its stamp in seven bits.
-pub(super) const ENTRIES_MAX: usize = 127;
 
 /// Can a shard, or a floor, have come so far?
 pub(super) fn clock(clock: Clock) -> bool {

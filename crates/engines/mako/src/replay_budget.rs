@@ -11,9 +11,6 @@ use shoal_types::{ShardId, Stamp, Time};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that one step replays by default, and one piece. More per step costs fewer steps.
-pub(super) const REPLAY_BYTES_MAX: usize = 1 << 20;
-
 /// What a write costs beside its bytes.
 const WRITE_BYTES: usize = 64;
 

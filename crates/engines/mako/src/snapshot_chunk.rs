@@ -1,12 +1,27 @@
-//! A part of a copy of a shard, as the sender sends it: see [`super::snapshot`].
+//! A part of a copy of a shard, as the sender sends it: see `steps/snapshot.rs`.
 
-use super::undecided::ChunkOrders;
 use crate::observation::MakoObservation;
 use bytes::Bytes;
 use shoal_engine::replication::snapshot_transfer::place_of as place;
 use shoal_store::WalkPlace;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
+use std::collections::BTreeSet;
+
+/// The place of a version among those of its key.
+pub(super) type VersionOrder = (Epoch, Clock);
+
+/// The places of undecided versions in a part.
+pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
+
+/// What the sender of a copy knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SnapshotScope {
+    /// Up to this clock it brings all that is committed.
+    pub(super) cut: Clock,
+    /// The epochs up to this one were settled when it began.
+    pub(super) settled: Epoch,
+}
 
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]

@@ -6,9 +6,9 @@
 //!            stable       covered   still to be
 //! ```
 //! An entry is **covered** when the watermark covers each of its pieces, or the shard has ended their epochs: then those that
-//! are not decided are kept elsewhere (`undecided.rs`). It is
+//! are not decided are kept elsewhere (`undecided_versions.rs`). It is
 //! **stable** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
-//! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
+//! was written or deleted up to there is older than the cut that goes with it: see `steps/snapshot.rs`.
 
 use super::mako_replica::MakoReplica;
 use crate::planted_bugs::MakoPlantedBug;

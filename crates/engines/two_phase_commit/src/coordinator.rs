@@ -12,6 +12,7 @@ use super::decisions::Telling;
 use super::last_agent::last_agent;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::metrics::{LOCKING, VALIDATING};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
@@ -443,7 +444,7 @@ impl TwoPhaseCommit {
         if it.undurable > 0 {
             self.expect_durable(it.phase_since);
         }
-        it.remote_branches.marks.lock(self.runtime.worker_context.now.get());
+        it.remote_branches.marks.end_stage(LOCKING, self.runtime.worker_context.now.get());
         let others = others_to_validate(&it);
         it.waiting = others.len();
         let remote_branches = Rc::clone(&it.remote_branches);
@@ -581,12 +582,9 @@ impl TwoPhaseCommit {
     }
 
     fn count_certified(&mut self, it: &CommitProgress, effects: &mut TwoPhaseCommitEffects) {
-        self.runtime.counters.certified += 1;
-        self.runtime.counters.wrote += u64::from(!it.drawn.is_empty());
-        self.runtime.counters.cross_shard += u64::from(it.drawn.len() > 1);
-        it.remote_branches
-            .marks
-            .certify(self.runtime.worker_context.now.get(), !it.drawn.is_empty());
+        self.counters.certified += 1;
+        self.runtime.count_writes(&it.remote_branches, it.drawn.len());
+        it.remote_branches.marks.end_stage(VALIDATING, self.runtime.worker_context.now.get());
         let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());

@@ -8,6 +8,7 @@
 //!                                        └─ also told without being asked
 //! ```
 
+use super::branch_writes::BranchWrites;
 use super::leader_log::RecordWaiter;
 use super::message::{DecisionHome, Participant};
 use super::participant::TwoPhaseCommitBranch;
@@ -17,7 +18,6 @@ use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
@@ -28,7 +28,7 @@ pub(super) struct InDoubt {
     pub(super) clock: Clock,
     pub(super) home: DecisionHome,
     /// What it writes, where a former leader has prepared it.
-    writes: Vec<StreamWrite>,
+    writes: BranchWrites,
     /// `None` until its turn comes, where a former leader has prepared it.
     pub(super) locked: Option<Locked<PooledSession>>,
     /// The decision, once it is known.
@@ -40,14 +40,14 @@ pub(super) struct InDoubt {
 impl InDoubt {
     /// A branch that this leader has prepared itself.
     pub(super) fn left(locked: Locked<PooledSession>, clock: Clock, home: DecisionHome) -> InDoubt {
-        let (writes, locked, ask_at) = (Vec::new(), Some(locked), Time::ZERO);
+        let (writes, locked, ask_at) = (BranchWrites::default(), Some(locked), Time::ZERO);
         InDoubt { clock, home, writes, locked, committed: None, ask_at }
     }
 
     /// A branch that a former leader has prepared.
     fn recovered(branch: &PreparedBranch) -> InDoubt {
         let PreparedBranch { clock, home, ref writes, is_installed } = *branch;
-        let writes = if is_installed { Vec::new() } else { writes.clone() };
+        let writes = if is_installed { BranchWrites::default() } else { writes.clone() };
         let ask_at = Time::ZERO;
         InDoubt { clock, home, writes, locked: None, committed: None, ask_at }
     }
@@ -65,7 +65,7 @@ impl TwoPhaseCommit {
             self.in_doubt[at].insert(transaction, InDoubt::recovered(branch));
             effects.observe(|| TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
         }
-        let found = self.in_doubt[at].values().map(|branch| (branch.clock, &branch.writes[..]));
+        let found = self.in_doubt[at].values().map(|branch| (branch.clock, &branch.writes));
         self.shared.in_doubt[at].register(since, found);
         self.inquire_at = Time::ZERO;
     }
@@ -106,10 +106,10 @@ impl TwoPhaseCommit {
         all
     }
 
-    fn lock_recovered(&self, at: usize, writes: &[StreamWrite]) -> Result<Locked<PooledSession>> {
+    fn lock_recovered(&self, at: usize, writes: &BranchWrites) -> Result<Locked<PooledSession>> {
         let session = self.prepared_replays[at].sessions.take()?;
         let transaction = shoal_store::Transaction::on(session);
-        for write in writes {
+        for write in writes.iter() {
             transaction.replicate(write.table, &write.key, write.value.as_deref())?;
         }
         transaction.lock()

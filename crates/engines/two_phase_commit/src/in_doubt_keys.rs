@@ -6,8 +6,8 @@
 //! takes locks in the order of clocks: a transaction gets its own when none with a lesser clock is in doubt on any of
 //! its keys. All workers say what they have first. The shard is served when all of them have all these locks (rule P7).
 
+use super::branch_writes::BranchWrites;
 use bytes::Bytes;
-use shoal_engine::replication::codec::StreamWrite;
 use shoal_types::{Clock, Epoch, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,12 +46,12 @@ impl InDoubtKeys {
     pub(super) fn register<'a>(
         &self,
         leadership: Epoch,
-        in_doubt: impl Iterator<Item = (Clock, &'a [StreamWrite])>,
+        in_doubt: impl Iterator<Item = (Clock, &'a BranchWrites)>,
     ) {
         let Some(mut state) = self.state(leadership) else { return };
         state.registered += 1;
         for (clock, writes) in in_doubt {
-            for write in writes {
+            for write in writes.iter() {
                 state.keys.entry((write.table, write.key.clone())).or_default().insert(clock);
             }
         }
@@ -63,7 +63,7 @@ impl InDoubtKeys {
     }
 
     /// Is no transaction with a lesser clock in doubt on any of these keys?
-    pub(super) fn is_first(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) -> bool {
+    pub(super) fn is_first(&self, leadership: Epoch, clock: Clock, writes: &BranchWrites) -> bool {
         let Some(state) = self.state(leadership) else { return false };
         writes.iter().all(|write| {
             let clocks = state.keys.get(&(write.table, write.key.clone()));
@@ -72,9 +72,9 @@ impl InDoubtKeys {
     }
 
     /// The transaction with this clock is resolved.
-    pub(super) fn resolve(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) {
+    pub(super) fn resolve(&self, leadership: Epoch, clock: Clock, writes: &BranchWrites) {
         let Some(mut state) = self.state(leadership) else { return };
-        for write in writes {
+        for write in writes.iter() {
             let place = (write.table, write.key.clone());
             if let Some(clocks) = state.keys.get_mut(&place) {
                 clocks.remove(&clock);
@@ -89,19 +89,26 @@ impl InDoubtKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_engine::replication::codec::StreamWrite;
 
-    fn write(key: &'static str) -> StreamWrite {
-        StreamWrite { table: TableId(0), key: Bytes::from(key), value: None }
+    fn writes(keys: &[&'static str]) -> BranchWrites {
+        let write = |key: &&'static str| StreamWrite {
+            table: TableId(0),
+            key: Bytes::from(*key),
+            value: None,
+        };
+        let mut writes = BranchWrites::default();
+        writes.push(keys.iter().map(write).collect());
+        writes
     }
 
     #[test]
     fn of_those_on_one_key_the_first_comes_first() {
         let keys = InDoubtKeys::new(2);
-        let [a, b] = [write("a"), write("b")].map(|write| [write]);
-        let both = [write("a"), write("b")];
-        keys.register(Epoch(3), [(Clock(9), &both[..])].into_iter());
+        let [a, b, both] = [&["a"][..], &["b"], &["a", "b"]].map(writes);
+        keys.register(Epoch(3), [(Clock(9), &both)].into_iter());
         assert!(!keys.is_complete(Epoch(3)));
-        keys.register(Epoch(3), [(Clock(5), &a[..])].into_iter());
+        keys.register(Epoch(3), [(Clock(5), &a)].into_iter());
         assert!(keys.is_complete(Epoch(3)));
         assert!(keys.is_first(Epoch(3), Clock(5), &a) && !keys.is_first(Epoch(3), Clock(9), &both));
         assert!(keys.is_first(Epoch(3), Clock(9), &b));
@@ -111,12 +118,12 @@ mod tests {
 
     #[test]
     fn a_later_leadership_begins_with_nothing() {
-        let keys = InDoubtKeys::new(1);
-        keys.register(Epoch(3), [(Clock(9), &[write("a")][..])].into_iter());
+        let (keys, a) = (InDoubtKeys::new(1), writes(&["a"]));
+        keys.register(Epoch(3), [(Clock(9), &a)].into_iter());
         assert!(!keys.is_complete(Epoch(4)));
         keys.register(Epoch(3), std::iter::empty());
         assert!(!keys.is_complete(Epoch(3)), "it is over");
         keys.register(Epoch(4), std::iter::empty());
-        assert!(keys.is_complete(Epoch(4)) && keys.is_first(Epoch(4), Clock(10), &[write("a")]));
+        assert!(keys.is_complete(Epoch(4)) && keys.is_first(Epoch(4), Clock(10), &a));
     }
 }

@@ -96,6 +96,7 @@
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
+//! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
@@ -107,10 +108,12 @@
 //! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
 //! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
 //! | `decisions.rs` | decisions at their home shard | P8, P9 |
+//! | `branch_writes.rs` | writes of a branch, and their way in a copy | P10 |
 //! | `snapshot.rs` | copies for replicas that lack what streams have no more | P10 |
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
+mod branch_writes;
 mod coordinator;
 mod decisions;
 mod failures;
@@ -120,6 +123,7 @@ mod last_agent;
 mod leader_log;
 mod leadership;
 pub mod message;
+mod metrics;
 mod observation;
 mod options;
 mod orphans;
@@ -135,11 +139,13 @@ mod tests;
 mod wire;
 
 pub use message::TwoPhaseCommitMessage;
+pub use metrics::TwoPhaseCommitCounters;
 pub use observation::TwoPhaseCommitObservation;
 pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
+use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
 use coordinator::Coordinator;
 use decisions::Decisions;
@@ -150,23 +156,21 @@ use participant::TwoPhaseCommitBranch;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
 use shoal_cluster::manager::{Configuration, HeardEpochs};
-use shoal_engine::engine::{
-    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
-};
+use shoal_engine::engine::{Engine, EngineEffect, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,6 +188,7 @@ type TwoPhaseCommitEffects =
 pub struct TwoPhaseCommit {
     shared: Arc<TwoPhaseCommitShared>,
     runtime: Runtime<TwoPhaseCommitMessage>,
+    counters: TwoPhaseCommitCounters,
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
@@ -207,8 +212,10 @@ pub struct TwoPhaseCommit {
     /// What the manager was told of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
-    senders: SnapshotSenders<Clock>,
+    senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotPart>,
+    /// What copies have brought of transactions without an outcome.
+    copied_writes: CopiedWrites,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -219,6 +226,10 @@ impl Engine for TwoPhaseCommit {
     type Shared = TwoPhaseCommitShared;
     type PlantedBug = TwoPhaseCommitPlantedBug;
     type Observation = TwoPhaseCommitObservation;
+    type Counters = TwoPhaseCommitCounters;
+
+    const STAGES: &'static [CommitStage] = metrics::STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = metrics::SHARD_METRICS;
 
     fn share(setup: &Setup<TwoPhaseCommitOptions>, node: NodeId) -> Arc<TwoPhaseCommitShared> {
         setup.options.check();
@@ -250,6 +261,7 @@ impl Engine for TwoPhaseCommit {
         let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context),
+            counters: TwoPhaseCommitCounters::default(),
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
             deferred: DeferredRequests::default(),
@@ -265,6 +277,7 @@ impl Engine for TwoPhaseCommit {
             reported: BTreeSet::new(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
+            copied_writes: CopiedWrites::default(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -383,12 +396,20 @@ impl Engine for TwoPhaseCommit {
             ("reports of epochs", self.reported.len()),
             ("copies that are given", self.senders.sizes()[0]),
             ("copies that are taken", self.receivers.size()),
+            ("transactions whose writes copies have brought", self.copied_writes.len()),
         ];
         self.runtime.sizes().into_iter().chain(own).collect()
     }
 
-    fn counters(&self) -> EngineCounters {
-        EngineCounters { slow: self.runtime.worker_context.slows.count(), ..self.runtime.counters }
+    fn counters(&self) -> EngineCounters<TwoPhaseCommitCounters> {
+        self.runtime.counted(self.counters)
+    }
+
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
+        let replica = self.shared.replica(shard);
+        let leads = self.led_at(shard).is_some();
+        let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
+        vec![replica.map(|replica| replica.reached().0), drawn]
     }
 
     fn describe_entry(_: ShardId, entry: &Bytes) -> String {
@@ -398,14 +419,6 @@ impl Engine for TwoPhaseCommit {
 
     fn take_slow(&mut self) -> Vec<Slow> {
         self.runtime.worker_context.slows.take()
-    }
-
-    fn progress(&self) -> Vec<ShardProgress> {
-        let of = |shard| ShardProgress {
-            reached: self.shared.replica(shard).map(ShardReplica::reached),
-            ..ShardProgress::default()
-        };
-        self.runtime.worker_context.topology.shard_ids().map(of).collect()
     }
 }
 
@@ -504,7 +517,7 @@ impl TwoPhaseCommit {
     fn durable(&mut self, shard: ShardId, length: u64, effects: &mut TwoPhaseCommitEffects) {
         let at = self.led_at(shard).expect("only led streams report this");
         let durable = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
-        self.runtime.counters.stages += self.leader_logs[at].lead.transit.take();
+        self.runtime.count_transit(self.leader_logs[at].lead.transit.take());
         for DurableRecords { entry, waiters } in durable {
             self.prepared_replays[at].enter(decode(shard, entry), true);
             for waiter in waiters {
@@ -567,9 +580,8 @@ impl TwoPhaseCommit {
             let Some(closed) = self.leader_logs[at].close(now, replica, options) else {
                 continue;
             };
-            self.runtime.counters.batches += 1;
             let leader_log::ClosedRecords { entry, index, safe, clocks, is_heartbeat } = closed;
-            self.runtime.counters.batch_bytes += entry.len() as u64;
+            self.runtime.count_batch(entry.len());
             if is_heartbeat || now >= self.nudged_at + options.heartbeat {
                 self.nudged_at = now;
                 self.runtime.nudge_others(effects);

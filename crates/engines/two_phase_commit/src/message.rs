@@ -9,6 +9,7 @@ use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, Error, Result, ShardId, TableId};
@@ -112,6 +113,24 @@ pub struct SnapshotPart {
     pub until: Option<(TableId, Bytes)>,
     /// All rows in between, in order.
     pub rows: Vec<SnapshotRow>,
+    /// Behind the last row: writes of transactions that have no outcome at the sender, in order.
+    pub writes: Vec<SnapshotWrite>,
+}
+
+/// A write of a transaction that has no outcome in the entries for which a snapshot stands.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct SnapshotWrite {
+    /// Whose it is.
+    pub transaction: TransactionId,
+    /// What is to be installed if it commits.
+    pub write: StreamWrite,
+}
+
+impl SnapshotWrite {
+    /// The bytes of its key and its value.
+    pub(super) fn bytes(&self) -> usize {
+        self.write.key.len() + self.write.value.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// A row of a part.

@@ -605,8 +605,6 @@ impl TwoPhaseCommit {
                 });
             });
         }
-        self.runtime.counters.stamps += 1;
-        self.runtime.counters.stamp_entries += 1;
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);
         self.leader_logs[at].lead.end_in_flight(clock);

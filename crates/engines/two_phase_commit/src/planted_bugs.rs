@@ -31,6 +31,8 @@ pub enum TwoPhaseCommitPlantedBug {
     CopyUnreached,
     /// A snapshot is without what is prepared (P10).
     SnapshotWithoutPrepared,
+    /// Of the writes of transactions without an outcome a snapshot has the first part only (P10).
+    SnapshotWithoutLaterWrites,
 }
 
 impl Plantable for TwoPhaseCommitPlantedBug {

@@ -8,6 +8,7 @@
 //! The same is kept where the node leads, whose own entries come here when they are durable, with nothing left to apply: so
 //! a leader that is followed by another goes on as a follower, and one that takes over finds here what is in doubt.
 
+use super::branch_writes::{BranchWrites, WritesToCome};
 use super::message::DecisionHome;
 use super::record::{CommitRecord, RecordEntry};
 use shoal_engine::execution::session_pool::SessionPool;
@@ -18,6 +19,7 @@ use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Of so many transactions that were aborted last it is remembered. That one of them is committed after all is never confirmed:
 /// it would be a breach of rule P8, and pass unseen otherwise.
@@ -39,9 +41,17 @@ pub(super) struct PreparedReplay {
     /// The clocks of what is prepared.
     clocks: BTreeSet<Clock>,
     /// What is committed and to be applied, in the order of the stream: another worker holds a lock.
-    blocked: VecDeque<(TransactionId, Clock, Vec<StreamWrite>)>,
+    blocked: VecDeque<CommittedWrites>,
     /// The safe clock when nothing was left to be applied.
     applied: Clock,
+}
+
+/// What is to be applied of a transaction.
+struct CommittedWrites {
+    transaction: TransactionId,
+    clock: Clock,
+    /// The list that comes first is the last.
+    lists: Vec<Arc<[StreamWrite]>>,
 }
 
 /// What the entries of a stream say, beside what they have committed.
@@ -67,14 +77,38 @@ pub(super) struct StreamState {
     /// What is decided here for several shards, and who takes part, until all of these have it durable.
     pub(super) decided: BTreeMap<TransactionId, Vec<ShardId>>,
     /// The first writes of what is not prepared or committed yet.
-    pub(super) parts: BTreeMap<TransactionId, Vec<StreamWrite>>,
+    pub(super) parts: WritesToCome,
 }
 
-/// What a stream says up to some entry, and what was aborted last before it.
+/// What a stream says up to some entry, and what was aborted last before it. Its encoding is without the writes of
+/// transactions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Coded)]
 pub(super) struct Checkpoint {
     pub(super) state: StreamState,
     pub(super) aborted: Vec<TransactionId>,
+}
+
+impl StreamState {
+    /// Has the transaction no outcome here? Its writes, which are not all here if it is not prepared.
+    fn writes_mut(&mut self, transaction: TransactionId) -> Option<&mut BranchWrites> {
+        let prepared = self.prepared.get_mut(&transaction).map(|branch| &mut branch.writes);
+        prepared.or_else(|| self.parts.get_mut(&transaction))
+    }
+
+    /// Has the transaction writes here, and no outcome?
+    pub(super) fn is_to_come(&self, transaction: TransactionId) -> bool {
+        self.prepared.contains_key(&transaction) || self.parts.contains_key(&transaction)
+    }
+
+    /// The writes of all transactions that have no outcome here.
+    pub(super) fn writes_to_come(&self) -> WritesToCome {
+        let prepared =
+            self.prepared.iter().map(|(transaction, branch)| (transaction, &branch.writes));
+        prepared
+            .chain(&self.parts)
+            .map(|(transaction, writes)| (*transaction, writes.clone()))
+            .collect()
+    }
 }
 
 /// A checkpoint is made after so many entries, and as many as it has transactions: so it costs little for each of them.
@@ -86,8 +120,9 @@ pub(super) struct PreparedBranch {
     #[coded(short)]
     pub(super) clock: Clock,
     pub(super) home: DecisionHome,
-    pub(super) writes: Vec<StreamWrite>,
+    pub(super) writes: BranchWrites,
     /// The writes are in this node's store already.
+    #[coded(skip)]
     pub(super) is_installed: bool,
 }
 
@@ -117,7 +152,7 @@ impl PreparedReplay {
         for (transaction, record) in entry.records {
             match record {
                 CommitRecord::Part { writes } => {
-                    self.state.parts.entry(transaction).or_default().extend(writes);
+                    self.state.parts.entry(transaction).or_default().push(writes);
                 }
                 CommitRecord::Prepare { clock, home, writes } => {
                     let writes = self.whole(transaction, writes);
@@ -162,12 +197,14 @@ impl PreparedReplay {
         &mut self,
         transaction: TransactionId,
         clock: Clock,
-        writes: Vec<StreamWrite>,
+        writes: BranchWrites,
         installed: bool,
     ) {
         self.state.committed = self.state.committed.max(clock);
         if !installed && !writes.is_empty() {
-            self.blocked.push_back((transaction, clock, writes));
+            let mut lists = writes.into_lists();
+            lists.reverse();
+            self.blocked.push_back(CommittedWrites { transaction, clock, lists });
         }
     }
 
@@ -211,8 +248,18 @@ impl PreparedReplay {
         }
     }
 
-    /// Goes on behind the entries for which this stands. What they have committed is in the store.
-    pub(super) fn restore(&mut self, checkpoint: Checkpoint) {
+    /// Goes on behind the entries for which this stands. What they have committed is in the store; `writes` are those of the
+    /// transactions that have no outcome in them.
+    ///
+    /// # Panics
+    /// If there are writes of another transaction.
+    pub(super) fn restore(&mut self, mut checkpoint: Checkpoint, writes: WritesToCome) {
+        for (transaction, writes) in writes {
+            let its = checkpoint.state.writes_mut(transaction);
+            *its.unwrap_or_else(|| {
+                panic!("P10: {transaction} has an outcome, and writes to come")
+            }) = writes;
+        }
         self.stable = checkpoint;
         self.candidate = None;
         let Checkpoint { state, aborted } = &self.stable;
@@ -222,14 +269,19 @@ impl PreparedReplay {
         self.state = state.clone();
     }
 
-    /// Has `apply` apply what it can: it says whether it could. Returns how far all of the stream is applied.
+    /// Has `apply` apply what it can, one list of writes after the other: it says whether it could. Returns how far all of the stream is applied.
     pub(super) fn advance(
         &mut self,
         mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
     ) -> Clock {
-        while let Some((transaction, clock, writes)) = self.blocked.front()
-            && apply(&self.sessions, (*transaction, *clock), writes)
-        {
+        while let Some(CommittedWrites { transaction, clock, lists }) = self.blocked.front_mut() {
+            while lists
+                .pop_if(|writes| apply(&self.sessions, (*transaction, *clock), writes))
+                .is_some()
+            {}
+            if !lists.is_empty() {
+                break;
+            }
             self.blocked.pop_front();
         }
         if self.blocked.is_empty() {
@@ -284,9 +336,9 @@ impl PreparedReplay {
     }
 
     /// All writes of a transaction, of which these are the last.
-    fn whole(&mut self, transaction: TransactionId, last: Vec<StreamWrite>) -> Vec<StreamWrite> {
-        let Some(mut writes) = self.state.parts.remove(&transaction) else { return last };
-        writes.extend(last);
+    fn whole(&mut self, transaction: TransactionId, last: Vec<StreamWrite>) -> BranchWrites {
+        let mut writes = self.state.parts.remove(&transaction).unwrap_or_default();
+        writes.push(last);
         writes
     }
 
@@ -408,7 +460,8 @@ mod tests {
         assert_eq!((stable.state.length, stable.state.committed), (5, Clock(5)));
         assert!(stable.state.prepared.contains_key(&id(6)), "its outcome comes as an entry");
         let mut other = self::followed();
-        other.restore(stable);
+        let writes = stable.state.writes_to_come();
+        other.restore(stable, writes);
         assert_eq!(enter(&mut other, 6, vec![(id(6), CommitRecord::Committed)]), [6]);
         assert_eq!((other.length(), other.sizes()), (6, [0; 4]));
     }

@@ -5,6 +5,7 @@
 //!   its stream is asked for entries that are cut
 //!     checkpoint, cut         ── first part ────────►  rows of a range; what is not among them, and not newer, goes
 //!     part of its store       ── part 2 ────────────►  …
+//!     writes of the checkpoint ── more parts ───────►  kept until the stream begins
 //!                             ◄── all before this ───
 //!                             ── the last part ─────►  the copy is whole
 //!     stream ── Snapshot: what it says, which copy ─►  stream: begins behind these entries
@@ -18,7 +19,8 @@
 //! to a **checkpoint** (`prepared_replay.rs`), all of whose commits the cut covers. It does not wait for that: a sender whose
 //! leader is gone comes no further, and it may be the next leader that needs the copy. What the checkpoint has prepared
 //! without an outcome goes with it, and so do the decisions that are still to be told, and the first writes of transactions
-//! whose last are to come.
+//! whose last are to come. Such writes are not in the message of the stream, which is one frame: they are the last parts of
+//! the copy (`branch_writes.rs`).
 //!
 //! While a branch is in doubt, its clock holds up the cut, and with it the checkpoint: streams of that shard are kept from there on.
 //!
@@ -38,7 +40,8 @@
 //! - Half a copy does no harm: what is there is committed, and newer or the same. What is not comes with the next copy, which
 //!   begins from the first key again.
 
-use super::message::{DecisionHome, SnapshotPart, SnapshotRow};
+use super::branch_writes::{CopyContext, is_among_writes, next_writes, writes_begin};
+use super::message::{DecisionHome, SnapshotPart, SnapshotRow, SnapshotWrite};
 use super::prepared_replay::{Checkpoint, PreparedBranch};
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
@@ -46,17 +49,17 @@ use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::observation::AppliedWrite;
-use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::publish;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};
-use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use shoal_types::limits::{KEY_BYTES_MAX, TABLE_IDS_MAX, VALUE_BYTES_MAX};
 use shoal_types::wire::{Coded, decode, encode};
 use shoal_types::{Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// No shard gets that far: a greater clock is nonsense.
 const CLOCK_MAX: Clock = Clock(1 << 62);
@@ -109,8 +112,14 @@ impl TwoPhaseCommit {
         // Like no other, of this process or another.
         let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
         let length = checkpoint.state.length;
+        let writes = Rc::new(checkpoint.state.writes_to_come());
         let state = encode(&SnapshotMetadata { copy, checkpoint });
-        self.senders.begin(now, copy, SnapshotHead { at, to, length, state }, cut);
+        self.senders.begin(
+            now,
+            copy,
+            SnapshotHead { at, to, length, state },
+            CopyContext { cut, writes },
+        );
     }
 
     /// The receiver of a copy has everything before `reached`.
@@ -146,23 +155,36 @@ impl TwoPhaseCommit {
     fn give_part(
         &mut self,
         now: Time,
-        next: &NextPart<Clock>,
+        next: &NextPart<CopyContext>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let NextPart { key: CopyKey { at, peer, copy }, ref from, context: cut } = *next;
-        let Ok(mut session) = self.runtime.worker_context.own[at].sessions.take() else { return };
-        let (shard, options) = (self.shared.replicas[at].shard, &self.shared.setup.options);
-        let (mut rows, mut bytes) = (Vec::new(), 0);
-        let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
-        let until = session.copy(from, options.snapshot_part, judge, |it| {
-            let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
-            let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
-            bytes += key.len() + value.len();
-            rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
-        });
+        let NextPart { key: CopyKey { at, peer, copy }, ref from, ref context } = *next;
+        let options = &self.shared.setup.options;
+        let (mut rows, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let until = if is_among_writes(from) {
+            let (taken, until) = next_writes(&context.writes, from, options.snapshot_part);
+            writes = taken;
+            bytes += writes.iter().map(SnapshotWrite::bytes).sum::<usize>();
+            until.filter(|_| {
+                !options.faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutLaterWrites)
+            })
+        } else {
+            let Ok(mut session) = self.runtime.worker_context.own[at].sessions.take() else {
+                return;
+            };
+            let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
+            let until = session.copy(from, options.snapshot_part, judge, |it| {
+                let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
+                let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
+                bytes += key.len() + value.len();
+                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
+            });
+            until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
+        };
         self.senders.sent(now, next, bytes, until.clone());
+        let (shard, cut) = (self.shared.replicas[at].shard, context.cut);
         let (from, until) = (place_form(from.clone()), until.map(place_form));
-        let part = SnapshotPart { shard, copy, cut, from, until, rows };
+        let part = SnapshotPart { shard, copy, cut, from, until, rows, writes };
         let message = TwoPhaseCommitMessage::Part(part);
         effects.push(EngineEffect::Send { to: self.runtime.peer(peer), message });
     }
@@ -190,6 +212,7 @@ impl TwoPhaseCommit {
             let Ok(reached) = self.copy_part(at, &part, effects) else {
                 break; // It comes again.
             };
+            self.copied_writes.take(key, &part.writes);
             self.receivers.advance(key, reached);
         }
         let reached = self.receivers.reached(key).map(place_form);
@@ -204,16 +227,27 @@ impl TwoPhaseCommit {
         let fits = |row: &SnapshotRow| {
             row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, Some(&row.value))
         };
+        let fits_beside = |it: &SnapshotWrite| {
+            self.may_write(it.write.table, &it.write.key, it.write.value.as_ref())
+        };
+        // Rows and writes are in different parts, so that no part with writes is taken in pieces.
+        let is_one = if is_among_writes(&place(&part.from)) {
+            part.rows.is_empty()
+        } else {
+            part.writes.is_empty()
+        };
         worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
+            && is_one
             && !self.leader_logs[at].leader_state.is_some_and(|state| state.began)
             && ascends
             && part.cut <= CLOCK_MAX
             && part.rows.iter().all(fits)
+            && part.writes.iter().all(fits_beside)
     }
 
     /// Is there such a table, and is that a key and a value of it?
     fn may_write(&self, table: TableId, key: &[u8], value: Option<&Bytes>) -> bool {
-        (table.0 as usize) < self.runtime.worker_context.topology.tables().len()
+        (table.0 as usize) < TABLE_IDS_MAX
             && (1..=KEY_BYTES_MAX).contains(&key.len())
             && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
     }
@@ -247,7 +281,12 @@ impl TwoPhaseCommit {
         let faults = self.shared.setup.options.faults;
         let left = match faults.has(TwoPhaseCommitPlantedBug::CopyKeepsDeleted) {
             true => None,
-            false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
+            false if is_among_writes(&from) => None,
+            false => {
+                // What begins behind the rows ends them.
+                let until = until.as_ref().filter(|until| !is_among_writes(until));
+                session.erase(&from, until, ERASED_MAX, stale)
+            }
         };
         let reached = left.or(until);
         floor.raise(part.cut, reached.clone());
@@ -266,22 +305,19 @@ impl TwoPhaseCommit {
             return false;
         };
         let SnapshotMetadata { copy, checkpoint: Checkpoint { state, .. } } = metadata;
+        let key = CopyKey { at, peer: from, copy };
         let last =
             self.runtime.worker_context.leaderships.configured().0.saturating_add(EPOCHS_AHEAD_MAX);
-        let fits =
-            |write: &StreamWrite| self.may_write(write.table, &write.key, write.value.as_ref());
         let is_prepared = |branch: &PreparedBranch| {
-            let PreparedBranch { clock, home: DecisionHome { shard, .. }, ref writes, .. } =
-                *branch;
-            clock > state.safe
-                && clock <= state.greatest
-                && self.has_shard(shard)
-                && writes.iter().all(fits)
+            let PreparedBranch { clock, home: DecisionHome { shard, .. }, .. } = *branch;
+            clock > state.safe && clock <= state.greatest && self.has_shard(shard)
         };
+        let mut written = self.copied_writes.transactions(key);
         let is_decided = |shards: &Vec<ShardId>| {
             !shards.is_empty() && shards.iter().all(|shard| self.has_shard(*shard))
         };
-        self.receivers.reached(CopyKey { at, peer: from, copy }).is_none()
+        self.receivers.reached(key).is_none()
+            && written.all(|transaction| state.is_to_come(transaction))
             && state.length == length
             && state.safe >= self.prepared_replays[at].safe()
             && state.greatest <= CLOCK_MAX
@@ -289,7 +325,6 @@ impl TwoPhaseCommit {
             && state.leadership <= Epoch(last)
             && state.prepared.values().all(is_prepared)
             && state.decided.values().all(is_decided)
-            && state.parts.values().flatten().all(fits)
     }
 
     /// This worker's stream of `shard` begins behind a snapshot.
@@ -306,7 +341,8 @@ impl TwoPhaseCommit {
         );
         let SnapshotMetadata { checkpoint, .. } = decode(state).expect("it was looked at before");
         self.receivers.forget(at);
-        self.prepared_replays[at].restore(checkpoint);
+        let writes = self.copied_writes.remove(at);
+        self.prepared_replays[at].restore(checkpoint, writes);
         for head in self.senders.stop(at) {
             effects.push(head.answer(shard));
         }

@@ -1,7 +1,7 @@
 //! Tests of the bytes that workers send: they stay as they are, and any bytes are read without a panic.
 
 use super::message::{
-    DecisionHome, Participant, SnapshotPart, SnapshotRow, TwoPhaseCommitMessage,
+    DecisionHome, Participant, SnapshotPart, SnapshotRow, SnapshotWrite, TwoPhaseCommitMessage,
     TwoPhaseCommitReply, TwoPhaseCommitRequest,
 };
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::operation::OperationResult;
+use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
 use shoal_types::wire::check::{returns, withstands};
@@ -84,7 +85,13 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
                 SnapshotRow { table, clock, key: key.clone(), value: value.clone() }
             };
             let (rows, from) = (numbers.iter().map(row).collect(), (TableId(0), Bytes::new()));
-            let part = SnapshotPart { shard, copy: 7, cut: Clock(9), from, until: None, rows };
+            let transaction = header.transaction;
+            let write = |number: &u64| {
+                let (table, key) = (TableId(*number as u32), Bytes::from("k"));
+                SnapshotWrite { transaction, write: StreamWrite { table, key, value: None } }
+            };
+            let (cut, writes) = (Clock(9), numbers.iter().map(write).collect());
+            let part = SnapshotPart { shard, copy: 7, cut, from, until: None, rows, writes };
             TwoPhaseCommitMessage::Part(part)
         }),
     ]

@@ -3,7 +3,7 @@
 use super::Tiga;
 use super::rules::Rule;
 use super::scenario::{Access, Scenario, Shape, Transaction};
-use crate::registry::{
+use crate::protocol::{
     Exploration, FoundBy, Protocol, ScenarioInfo, ScenarioSize, SearchMethod, SearchProgress,
     Switch, search,
 };

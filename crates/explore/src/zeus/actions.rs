@@ -1,9 +1,10 @@
 //! What can happen in a state, and the model as the searches see it.
 
+use super::data::{Granule, Kind, NodeId, Set};
 use super::messages::Envelope;
 use super::rules::Rules;
 use super::scenarios::Scenario;
-use super::state::{Budget, Granule, Kind, Node, NodeId, Set, State, Status};
+use super::state::{Budget, Node, State, Status};
 use super::step::Step;
 use crate::model::{Model, Violation};
 use std::fmt;

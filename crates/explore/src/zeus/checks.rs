@@ -1,6 +1,7 @@
 //! What must hold in every state, when a transaction is answered, and at the end.
 
-use super::state::{Granule, Kind, NodeId, Set, State, Status};
+use super::data::{Granule, Kind, NodeId, Set};
+use super::state::{State, Status};
 use super::step::Step;
 use crate::model::Violation;
 

@@ -1,9 +1,10 @@
 //! The reliable commit: local commits, pipelines, and what followers do (§5).
 
+use super::data::{Granule, Kind, NodeId, Pipeline, Set, Version};
 use super::messages::{Message, ReplicationInv};
 use super::rules::Rule;
 use super::scenarios::Transaction;
-use super::state::{Granule, Kind, NodeId, Pipeline, Set, Slot, Status, Version};
+use super::state::{Slot, Status};
 use super::step::Step;
 
 impl Step<'_> {

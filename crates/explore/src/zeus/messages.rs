@@ -1,6 +1,6 @@
 //! The messages of both protocols.
 
-use super::state::{Granule, Kind, NodeId, OwnershipTs, Pipeline, Record, Row, Set};
+use super::data::{Granule, Kind, NodeId, OwnershipTs, Pipeline, Record, Row, Set};
 use std::fmt;
 
 /// A message that was sent and not yet delivered, or lost.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `rules.rs` | the rules that can be switched off |
 //! | `scenarios.rs` | what is explored |
-//! | `state.rs`, `messages.rs` | what a state consists of |
+//! | `data.rs`, `messages.rs`, `state.rs` | what a state consists of |
 //! | `actions.rs` | what can happen, and the fair run that judges liveness |
 //! | `step.rs` | how messages are sent and received |
 //! | `ownership.rs` | requests, arbitration, moves |
@@ -19,6 +19,7 @@
 mod actions;
 mod checks;
 mod commit;
+mod data;
 mod messages;
 mod ownership;
 mod read_only;
@@ -28,7 +29,7 @@ mod scenarios;
 mod state;
 mod step;
 
-use crate::registry::{Exploration, Protocol, ScenarioInfo, SearchMethod, SearchProgress, Switch};
+use crate::protocol::{Exploration, Protocol, ScenarioInfo, SearchMethod, SearchProgress, Switch};
 
 /// Zeus, as `docs/zeus.md` tells of it.
 pub static PROTOCOL: Protocol = Protocol {
@@ -47,15 +48,15 @@ fn explore(
 ) -> Exploration {
     let rules = rules::Rules::without(without);
     let model = actions::Zeus { scenario: scenarios::named(scenario.name), rules };
-    crate::registry::search(&model, method, progress)
+    crate::protocol::search(&model, method, progress)
 }
 
 #[cfg(test)]
 mod tests {
     use super::PROTOCOL;
     use crate::exhaustive::SearchBounds;
+    use crate::protocol::{FoundBy, ScenarioSize, SearchMethod};
     use crate::random_walk::WalkBounds;
-    use crate::registry::{FoundBy, ScenarioSize, SearchMethod};
 
     #[test]
     fn no_rule_is_broken_in_small_scenarios() {

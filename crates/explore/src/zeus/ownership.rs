@@ -1,8 +1,9 @@
 //! The ownership protocol: requests, arbitration, moves, and the replay of records (§4).
 
+use super::data::{Granule, Kind, NodeId, OwnershipTs, Record, Set};
 use super::messages::{Inv, Message, OwnershipAck};
 use super::rules::Rule;
-use super::state::{Collected, Granule, Kind, NodeId, OwnershipTs, PendingRecord, Record, Set};
+use super::state::{Collected, PendingRecord};
 use super::step::Step;
 
 impl Step<'_> {

@@ -1,7 +1,8 @@
 //! Read-only transactions at replicas (§5.3): all reads, then all checks.
 
+use super::data::{Granule, NodeId};
 use super::rules::Rule;
-use super::state::{Granule, NodeId, Seen, Status};
+use super::state::{Seen, Status};
 use super::step::Step;
 
 impl Step<'_> {

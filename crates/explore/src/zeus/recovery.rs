@@ -1,10 +1,9 @@
 //! Epochs, the replay of dead coordinators, the barrier, and copies of the directory.
 
+use super::data::{NodeId, Pipeline, Record, Set};
 use super::messages::{Inv, Message};
 use super::rules::Rule;
-use super::state::{
-    Configuration, Coordinated, Holding, Node, NodeId, PendingRecord, Pipeline, Record, Set, Status,
-};
+use super::state::{Configuration, Coordinated, Holding, Node, PendingRecord, Status};
 use super::step::Step;
 use std::collections::BTreeMap;
 

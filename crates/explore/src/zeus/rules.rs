@@ -1,6 +1,6 @@
 //! The rules of the design that can be switched off, and where the lack of each is found.
 
-use crate::registry::{FoundBy, Switch};
+use crate::protocol::{FoundBy, Switch};
 use FoundBy::{Exhaustive, Nothing, RandomWalks};
 
 /// A rule that can be switched off; its number is its place in [`SWITCHES`].

@@ -1,8 +1,9 @@
 //! The scenarios: nodes, granules, what transactions do, and what may go wrong.
 
+use super::data::{Granule, Kind, NodeId, Set};
 use super::rules::{Rule, Rules};
-use super::state::{Budget, Granule, Kind, NodeId, Set};
-use crate::registry::{ScenarioInfo, ScenarioSize};
+use super::state::Budget;
+use crate::protocol::{ScenarioInfo, ScenarioSize};
 use ScenarioSize::{Large, Small, Unbounded};
 
 /// What one model is about. Each transaction runs once, and each request is made at most once.

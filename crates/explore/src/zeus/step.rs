@@ -1,9 +1,10 @@
 //! One step of the model: the state that an action changes, and how messages are sent and received.
 
+use super::data::{Granule, NodeId, Set};
 use super::messages::{Envelope, Message};
 use super::rules::{Rule, Rules};
 use super::scenarios::Scenario;
-use super::state::{Granule, Holding, Node, NodeId, Set, State};
+use super::state::{Holding, Node, State};
 use crate::model::Violation;
 use std::rc::Rc;
 

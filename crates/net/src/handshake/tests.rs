@@ -24,7 +24,7 @@ impl AdmissionPolicy for Porter {
 
     fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
         match caller {
-            DialingEnd::Peer { instance: ..5, .. } => Err(CloseReason::StaleLife),
+            DialingEnd::Peer { instance: ..5, .. } => Err(CloseReason::FormerProcess),
             DialingEnd::Peer { .. } | DialingEnd::Client | DialingEnd::Operator => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ fn each_refusal_is_told() {
         (Side { wanted: Some(NodeId(3)), ..side() }, CloseReason::WrongNode),
         (Side { caller: peer(7, 1, 5), ..side() }, CloseReason::UnknownNode),
         (Side { caller: peer(1, 0, 5), ..side() }, CloseReason::WrongWorker),
-        (Side { caller: peer(1, 1, 4), ..side() }, CloseReason::StaleLife),
+        (Side { caller: peer(1, 1, 4), ..side() }, CloseReason::FormerProcess),
         // An attacker between the two, with a TLS session to each.
         (Side { binding: [3; 32], ..side() }, CloseReason::WrongSecret),
     ];

@@ -62,7 +62,7 @@ fn is_well(node: &Node) {
 }
 
 #[test]
-fn whoever_knocks_wrongly_is_closed_for_a_reason() {
+fn a_malformed_preamble_is_closed_for_a_reason() {
     let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
     let hello = frame(FrameKind::Hello, &[0; HELLO_BYTES]);
     let mut long = frame(FrameKind::Hello, &[]);
@@ -134,7 +134,7 @@ fn random_bytes_cost_nothing_else() {
 fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
     let limits = NetworkLimits {
         handshake_max: Duration::from_millis(200),
-        strangers_max: 8,
+        unauthenticated_max: 8,
         ..NetworkLimits::default()
     };
     let node = Node::alone(NetworkConfig { limits, ..config(0) });
@@ -152,11 +152,13 @@ fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
     answer(&mut silent);
     node.wait_count(|totals| totals.closes(CloseReason::SlowHandshake) == 2);
 
-    // More strangers than there is room for: those that stood there longest go, and others come in.
+    // More unauthenticated connections than allowed: the oldest are closed, and others are admitted.
     let _crowd: Vec<_> = (0..50).map(|_| dial(&node)).collect();
     node.wait_count(|totals| {
         totals.accepted >= 52
-            && totals.closes(CloseReason::Crowded) + totals.closes(CloseReason::SlowHandshake) >= 44
+            && totals.closes(CloseReason::TooManyUnauthenticated)
+                + totals.closes(CloseReason::SlowHandshake)
+                >= 44
     });
     is_well(&node);
 }
@@ -299,7 +301,7 @@ fn a_peer_with_another_secret_or_in_a_former_process_stays_out() {
     let second = Node::alone(config_of(2));
     second.wait_up(NodeId(0));
     node.wait_count(|totals| totals.closes(CloseReason::Superseded) == 1);
-    node.wait_count(|totals| totals.closes(CloseReason::StaleLife) > 0);
+    node.wait_count(|totals| totals.closes(CloseReason::FormerProcess) > 0);
     second.send(NodeId(0), "I am the one");
     assert_eq!(node.wait_frame().1, "I am the one");
     // When the later one is gone, the former may come back: no node is locked out for good.

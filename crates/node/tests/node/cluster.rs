@@ -153,7 +153,7 @@ impl<E: Engine> Cluster<E> {
     }
 
     fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
-        rows(E::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
+        rows(E::store(&self.shared[&node], shard).expect("a replica"), &self.topology, &TABLES)
     }
 }
 
@@ -266,9 +266,12 @@ fn money_is_neither_made_nor_lost<E: Engine>() {
     for workers in [1, 2] {
         let seed = 7 + u64::from(workers);
         let cluster = transfers::<E>(nine(workers), seed, E::Options::default(), false);
-        let certified: u64 =
-            cluster.workers.values().map(|worker| worker.engine().counters().certified).sum();
-        assert!(certified > 100, "only {certified}");
+        let committed: u64 = cluster
+            .workers
+            .values()
+            .map(|worker| worker.engine().counters().runtime.committed)
+            .sum();
+        assert!(committed > 100, "only {committed}");
     }
 }
 
@@ -277,7 +280,7 @@ fn a_lossy_network_changes_nothing<E: Engine>() {
         let workers = 1 + (seed % 2) as u32;
         let cluster = transfers::<E>(nine(workers), seed, E::Options::default(), true);
         let resent: u64 =
-            cluster.workers.values().map(|worker| worker.engine().counters().resent).sum();
+            cluster.workers.values().map(|worker| worker.engine().counters().runtime.resent).sum();
         assert!(resent > 0, "nothing was lost");
     }
 }
@@ -370,7 +373,8 @@ fn a_node_without_replicas_coordinates() {
             let cluster =
                 transfers_on(cluster, seed, |it| it == node || !alone && leads(&shape, it));
             let own = cluster.workers.iter().filter(|((it, _), _)| *it == node);
-            let committed: u64 = own.map(|(_, worker)| worker.engine().counters().committed).sum();
+            let committed: u64 =
+                own.map(|(_, worker)| worker.engine().counters().runtime.committed).sum();
             assert!(committed > 50, "{stamps:?}: only {committed}");
         }
     }

@@ -26,6 +26,7 @@ const S0: ShardId = ShardId(0);
 struct Alone<E: Engine> {
     worker: Worker<E>,
     shared: Arc<E::Shared>,
+    topology: Arc<Topology>,
     now: Time,
 }
 
@@ -62,7 +63,8 @@ impl<E: Engine> Alone<E> {
         let shared = E::share(&setup, NodeId(0));
         let origin = WorkerOrigin::fixed(&setup.topology, 1);
         let worker = Worker::new(WorkerId(0), NodeId(0), &setup, Arc::clone(&shared), origin);
-        let mut alone = Alone { worker, shared, now: Time(1000) };
+        let topology = Arc::clone(&setup.topology);
+        let mut alone = Alone { worker, shared, topology, now: Time(1000) };
         alone.step(WorkerEvent::Start);
         alone
     }
@@ -152,7 +154,7 @@ impl<E: Engine> Alone<E> {
     /// Rows of the table of requests.
     fn rows(&self) -> usize {
         let store = E::store(&self.shared, S0).expect("a replica");
-        crate::common::rows(store, &["stocks", REQUESTS_TABLE]).len() - 1
+        crate::common::rows(store, &self.topology, &["stocks", REQUESTS_TABLE]).len() - 1
     }
 }
 

@@ -593,7 +593,8 @@ impl<E: Forge> Cluster<E> {
     }
 
     fn dropped(&self) -> u64 {
-        let of = |worker: &Worker<E>| worker.engine().counters().dropped + worker.bad_messages();
+        let of =
+            |worker: &Worker<E>| worker.engine().counters().runtime.dropped + worker.bad_messages();
         self.workers.values().map(of).sum()
     }
 

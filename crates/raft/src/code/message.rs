@@ -1,11 +1,11 @@
-//! What replicas keep and tell each other: votes, entries, and the two requests of Raft.
+//! The stored and sent forms of votes, entries, and the two requests of Raft.
 //!
 //! A request names the replica it is for, since addresses may be given away again, and volumes get lost: a node that gets
 //! one that is not for it, does not take it. The first byte is the version of the form.
 
 use super::Foreign;
-use crate::config::{self, Entry, LogId, Membership, Number, Vote};
-use crate::member::LogMember;
+use crate::config::{self, Entry, LogId, Membership, Vote};
+use crate::member::{LogMember, Number};
 use crate::store::MachineSnapshot;
 use bytes::{BufMut, Bytes, BytesMut};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
@@ -22,7 +22,7 @@ const VERSION: u8 = 4;
 pub enum RaftRequest {
     /// The leader has entries for a follower, or only shows that it is there.
     Append(AppendEntriesRequest<config::Types>),
-    /// A candidate wants to lead.
+    /// A candidate requests a vote.
     Vote(VoteRequest<Number>),
     /// The leader has no entries any more for a follower that is so far behind, and a snapshot instead.
     Snapshot(Vote, MachineSnapshot),

@@ -9,7 +9,7 @@ use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_cluster::manager::{
-    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, Term,
+    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, TableChange, Term,
 };
 use shoal_cluster::topology::Partitioning;
 use shoal_types::wire::{self, Malformed};
@@ -37,7 +37,7 @@ fn commands() -> impl Strategy<Value = Command> {
             0 => Action::Take { drawn: drawn() },
             1 => Action::Tick { heard: vec![heard] },
             _ => {
-                let change = ClusterChange::CreateTable { name, partitioning };
+                let change = ClusterChange::Table(TableChange::Create { name, partitioning });
                 Action::Change { ask: Ask(number), change }
             }
         };

@@ -2,7 +2,7 @@
 
 use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
-use shoal_cluster::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
+use shoal_cluster::manager::{Action, Ask, CarriedLog, ClusterChange, Command, TableChange, Term};
 use shoal_cluster::topology::Partitioning;
 use shoal_raft::{
     COMMAND_BYTES_MAX, LogMember, REQUEST_BYTES_MAX, RequestRefusal, Transport, Unreachable, Volume,
@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn proposal(name: String) -> Command {
-    let change = ClusterChange::CreateTable { name, partitioning: Partitioning::Everywhere };
+    let partitioning = Partitioning::Everywhere;
+    let change = ClusterChange::Table(TableChange::Create { name, partitioning });
     Command { term: Term(0), at: Time(0), action: Action::Change { ask: Ask(0), change } }
 }
 

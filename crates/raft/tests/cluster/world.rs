@@ -3,7 +3,8 @@
 use crate::network::Network;
 use shoal_cluster::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Incarnation, Manager, ManagerEffect,
-    ManagerEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager,
+    ManagerEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, TableChange, Term,
+    ToManager,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_raft::{InMemoryDisk, LogMember, RaftHandle, RaftReplica, Volume};
@@ -184,10 +185,8 @@ impl World {
     /// Requests a table from a manager.
     pub fn ask(&mut self, node: NodeId, name: &str) {
         self.asks += 1;
-        let change = ClusterChange::CreateTable {
-            name: name.to_owned(),
-            partitioning: Partitioning::Everywhere,
-        };
+        let (name, partitioning) = (name.to_owned(), Partitioning::Everywhere);
+        let change = ClusterChange::Table(TableChange::Create { name, partitioning });
         let event = ManagerEvent::Asked { ask: Ask(self.asks), change };
         let now = self.now();
         self.test_replicas.get_mut(&node).expect("it runs").step(now, event);
@@ -196,7 +195,7 @@ impl World {
     /// Whether this manager knows the table.
     pub fn has_table(&self, node: NodeId, name: &str) -> bool {
         let topology = &self.test_replica(node).manager.machine().configuration().topology;
-        topology.tables().iter().any(|table| table.name() == name)
+        topology.table(name).is_some()
     }
 
     /// Whether all running managers have the table.
@@ -226,9 +225,10 @@ impl World {
     /// How often the table was requested in committed commands.
     pub fn commanded(&self, name: &str) -> usize {
         let is_it = |command: &&Command| match &command.action {
-            Action::Change { change: ClusterChange::CreateTable { name: other, .. }, .. } => {
-                other == name
-            }
+            Action::Change {
+                change: ClusterChange::Table(TableChange::Create { name: other, .. }),
+                ..
+            } => other == name,
             _ => false,
         };
         self.order.iter().filter(is_it).count()

@@ -1,11 +1,11 @@
-//! How a cluster begins: once, when all managers that its nodes' files name have nothing.
+//! How a cluster is founded: once, when all managers that its nodes' files name have empty logs.
 //!
-//! The first of them asks all others, again and again until each has answered in one go that its volume is new;
-//! then it writes who they are into its log, and the log tells the others. A majority is not enough: those of
-//! it might have lost what the rest still has.
+//! The first of them asks all others, repeatedly, until each has replied in one round that its volume is new; then it
+//! writes the list of managers into its log, and the log brings it to the others. A majority is not enough: its members
+//! might have lost what the others still have.
 //!
-//! Not seen is only a cluster that lives on with none of the named managers, where no node that knows it can be
-//! reached: its managers were replaced, all of them, and these have been emptied, and their files never changed.
+//! Not detected is only a cluster whose managers are none of the named ones any more, while no node of it can be
+//! reached: all its managers were replaced, the former ones were emptied, and their files never changed.
 
 use super::rpc::Rpc;
 use super::shared_status::SharedStatus;
@@ -16,34 +16,34 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What founding needs.
+/// What the bootstrap needs.
 pub(super) struct Bootstrap {
     pub(super) log: shoal_raft::RaftHandle,
     pub(super) rpc: Rpc,
     pub(super) shared_status: Arc<SharedStatus>,
     /// All nodes but this one.
     pub(super) others: Vec<NodeId>,
-    /// So long an answer may take.
+    /// Longest wait for a reply.
     pub(super) patience: Duration,
 }
 
-/// Why it is not begun now.
+/// Why the cluster is not founded now.
 enum NotBootstrapped {
     /// Some node does not answer.
     Yet,
-    /// There is a cluster.
+    /// There is a cluster already.
     Ever,
 }
 
 impl Bootstrap {
-    /// Begins a cluster, if there is none: when all named managers are there.
+    /// Founds a cluster, if there is none: when all named managers are up.
     pub(super) async fn found(self) {
         let node = self.log.me().node;
         loop {
             match self.gather().await {
                 Ok(bootstrap_nodes) => {
                     if let Err(error) = self.log.initialise(&bootstrap_nodes).await {
-                        tracing::error!(%node, %error, "the managers do not begin");
+                        tracing::error!(%node, %error, "the managers' log cannot be initialised");
                     }
                     return;
                 }
@@ -53,14 +53,14 @@ impl Bootstrap {
         }
     }
 
-    /// All named managers, each with a new volume.
+    /// All named managers, each with its new volume.
     async fn gather(&self) -> Result<BTreeSet<LogMember>, NotBootstrapped> {
         let me = self.log.me();
-        // Who has a log founds nothing, and has no other node make one for it.
+        // A node that has a log does not found a cluster, nor ask others to host managers for one.
         if !self.is_new().await {
             return Err(NotBootstrapped::Ever);
         }
-        // A node that knows of a cluster says so.
+        // A node that knows of a cluster answers with its list of managers.
         for other in &self.others {
             self.rpc.send(*other, &Envelope::Members(self.shared_status.known()));
         }
@@ -73,12 +73,12 @@ impl Bootstrap {
                 Some(RpcReply::Hosts(_)) => {
                     tracing::warn!(
                         node = %me.node, other = %node,
-                        "another manager has a log and this one has none: if it was lost, replace it by itself"
+                        "another manager has a log and this one has none: if this one was lost, replace it by itself"
                     );
                     return Err(NotBootstrapped::Ever);
                 }
                 Some(RpcReply::CannotHost(why)) => {
-                    tracing::warn!(node = %me.node, other = %node, why, "a manager does not begin");
+                    tracing::warn!(node = %me.node, other = %node, why, "a node cannot host a manager");
                     return Err(NotBootstrapped::Yet);
                 }
                 Some(RpcReply::Log(_) | RpcReply::InMemory) | None => {
@@ -89,7 +89,7 @@ impl Bootstrap {
         if self.is_new().await { Ok(bootstrap_nodes) } else { Err(NotBootstrapped::Ever) }
     }
 
-    /// Neither has the log here been told anything, nor is a cluster known.
+    /// Whether the log here is empty and no cluster is known.
     async fn is_new(&self) -> bool {
         self.log.is_new().await == Ok(true) && self.shared_status.version() == 0
     }

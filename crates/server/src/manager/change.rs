@@ -1,4 +1,5 @@
-//! One manager for another, or two more, at the one that leads: a task that goes on for as long as an operator asks for it.
+//! Replaces a manager, or adds two, on the manager that leads: a task that goes on for as long as an operator repeats
+//! the request.
 
 use super::operator::{OperatorRefusal, RecoveryStage, ToOperator};
 use super::rpc::Rpc;
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// A change that was not asked for in so long is given up: its operator may have gone home.
+/// A change is given up if its request was not repeated for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A task that ends when this is dropped.
@@ -25,16 +26,16 @@ impl<T> Drop for ChangeTask<T> {
 pub(super) struct ChangeContext {
     pub(super) log: shoal_raft::RaftHandle,
     pub(super) rpc: Rpc,
-    /// So long an answer may take.
+    /// Longest wait for a reply.
     pub(super) patience: Duration,
     /// Whether this manager's log is on disk, so that others have to be, too.
     pub(super) on_disk: bool,
 }
 
-/// What is to be changed.
+/// What an operator wants to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestedChange {
-    /// One node instead of another, or of itself.
+    /// One manager is replaced by another, on the same node or another one.
     Replace { outgoing: NodeId, incoming: NodeId },
     /// Two more managers are added.
     Add([NodeId; 2]),
@@ -55,12 +56,12 @@ impl RequestedChange {
         }
     }
 
-    /// The nodes that it names.
+    /// The nodes that the request names.
     pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.outgoing().into_iter().chain(self.incoming().iter().copied())
     }
 
-    /// What is so already, or cannot be; `None` if there is something to do.
+    /// The answer if it is done already or impossible; `None` if there is something to do.
     pub(super) fn foregone(&self, members: &LogMembers) -> Option<ToOperator> {
         let nodes = members.nodes();
         let managers = || nodes.iter().copied().collect();
@@ -86,7 +87,7 @@ impl RequestedChange {
         }
     }
 
-    /// Whether these members, which have voters on the incoming nodes, are as it is wanted.
+    /// Whether these members, which have voters on the incoming nodes, are the requested ones.
     fn is_so(&self, members: &LogMembers, incoming: &[LogMember]) -> bool {
         let is_former =
             |voter: &LogMember| Some(voter.node) == self.outgoing() && !incoming.contains(voter);
@@ -95,10 +96,10 @@ impl RequestedChange {
     }
 }
 
-/// A change under way.
+/// A change in progress.
 pub(super) struct PendingChange {
     wanted: RequestedChange,
-    /// The incoming ones' volumes, when they are known.
+    /// The volumes of the incoming managers, when they are known.
     learners: Arc<OnceLock<Vec<LogMember>>>,
     task: ChangeTask<ToOperator>,
     asked: Time,
@@ -124,7 +125,7 @@ impl PendingChange {
         self.task.0.is_finished()
     }
 
-    /// How far it is, for the operator that asks now; what came of it, if it [is over](PendingChange::is_over).
+    /// The progress, for the operator that asks now; the result, if it [is over](PendingChange::is_over).
     pub(super) async fn ask(&mut self, log: &shoal_raft::RaftHandle, now: Time) -> ToOperator {
         self.asked = now;
         if self.is_over() {
@@ -177,14 +178,14 @@ async fn change(
         }
     };
     match changed {
-        // That it is committed may be told a little later.
+        // The commit may be reported a little later.
         Ok(()) => is_so(&log).unwrap_or(ToOperator::UnderWay(RecoveryStage::Voting)),
         Err(error) => error.into(),
     }
 }
 
 impl ChangeContext {
-    /// Has a node host a manager, and says which volume that has.
+    /// Asks a node to host a manager, and returns its volume.
     async fn host(&self, node: NodeId) -> Result<LogMember, OperatorRefusal> {
         if node == self.log.me().node {
             return Ok(self.log.me());

@@ -1,4 +1,4 @@
-//! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
+//! What a node keeps on disk: the log of its manager, if it hosts one, and the list of managers.
 
 use shoal_cluster::manager::StateMachine;
 use shoal_raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
@@ -14,18 +14,19 @@ const DROPPED: &str = "manager.redb.dropped";
 const MEMBERS: &str = "managers";
 const CLUSTER: &str = "cluster";
 
-/// Where a manager's log is kept.
+/// The storage of a manager's log.
 pub(super) enum LogStorage {
     Disk(DiskStorage),
     Memory(InMemoryDisk),
 }
 
-/// The folder in which a node keeps its managers' addresses, and the log if it hosts a manager. Without one, nothing is kept.
+/// The folder in which a node keeps the list of managers, and the log if it hosts a manager. Without a
+/// folder, nothing is kept.
 #[derive(Debug)]
 pub(super) struct ManagerFolder(pub(super) Option<PathBuf>);
 
 impl ManagerFolder {
-    /// Whether what is kept outlives the process.
+    /// Whether the contents outlive the process.
     pub(super) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -34,7 +35,7 @@ impl ManagerFolder {
         self.0.as_ref().is_some_and(|folder| folder.join(LOG).exists())
     }
 
-    /// The log, which is made if it is not there.
+    /// The log, which is created if it does not exist.
     pub(super) fn log(&self) -> io::Result<LogStorage> {
         Ok(match &self.0 {
             Some(folder) => LogStorage::Disk(DiskStorage::open(&folder.join(LOG))?),
@@ -42,7 +43,7 @@ impl ManagerFolder {
         })
     }
 
-    /// Another log in place of the one that is here: it begins with this machine, and this member alone. Where it cannot be
+    /// Replaces the log by another one, which begins with this machine and this member alone. If it cannot be
     /// written, the former one stays.
     pub(super) fn begin_log(
         &self,
@@ -57,7 +58,7 @@ impl ManagerFolder {
         };
         let next = folder.join(format!("{LOG}.next"));
         if next.exists() {
-            fs::remove_file(&next)?; // Of an attempt that was interrupted.
+            fs::remove_file(&next)?; // The file of an interrupted attempt.
         }
         let disk = DiskStorage::open(&next)?;
         let members = shoal_raft::begin_with(&disk, manager_client, machine, version)?;
@@ -66,7 +67,7 @@ impl ManagerFolder {
         Ok((LogStorage::Disk(disk), members))
     }
 
-    /// Sets aside the log of a manager that is none any more, by these members: they are kept first.
+    /// Sets aside the log of a manager that was removed from these members, which are stored first.
     pub(super) fn drop_log(&self, members: &LogMembers) -> io::Result<()> {
         self.keep(members)?;
         match &self.0 {
@@ -75,7 +76,7 @@ impl ManagerFolder {
         }
     }
 
-    /// Who the managers are, as far as was known; none, if nothing was.
+    /// The list of managers that was stored; an empty one, if none was.
     pub(super) fn members(&self) -> io::Result<LogMembers> {
         let Some(folder) = &self.0 else { return Ok(LogMembers::default()) };
         let path = folder.join(MEMBERS);
@@ -89,7 +90,7 @@ impl ManagerFolder {
         }
     }
 
-    /// Keeps that. It is on disk when this returns.
+    /// Stores it. It is on disk when this returns.
     pub(super) fn keep(&self, members: &LogMembers) -> io::Result<()> {
         self.write(MEMBERS, &encode(members))
     }
@@ -108,12 +109,12 @@ impl ManagerFolder {
         }
     }
 
-    /// Keeps that. It is on disk when this returns.
+    /// Stores it. It is on disk when this returns.
     pub(super) fn keep_cluster(&self, cluster: ClusterId) -> io::Result<()> {
         self.write(CLUSTER, format!("{cluster}\n").as_bytes())
     }
 
-    /// Writes a file as a whole, or not at all.
+    /// Writes a file atomically.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let Some(folder) = &self.0 else { return Ok(()) };
         let next = folder.join(format!("{name}.next"));
@@ -125,7 +126,7 @@ impl ManagerFolder {
     }
 }
 
-/// Which cluster a node belongs to, by what it keeps in its folder.
+/// The identity of a node's cluster, from its folder.
 pub(crate) fn cluster_of(data: Option<&Path>) -> io::Result<Option<ClusterId>> {
     ManagerFolder(data.map(Path::to_owned)).cluster()
 }

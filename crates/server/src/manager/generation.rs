@@ -1,15 +1,16 @@
-//! The managers' majority is lost: the one that is hosted here asks all nodes what they remember, and goes on alone. What
-//! makes that safe is said in `cluster/src/manager/recovery.rs`.
+//! The recovery of the managers after the loss of a majority: the manager here asks all nodes for their state, and
+//! begins another generation alone. Its safety is argued in `cluster/src/manager/recovery.rs`.
 //!
 //! ```text
 //!  operator ── CheckRecovery ──►  ask all nodes                    ──► what would be lost
 //!  operator ── RecoverManagers ─► ask all nodes, which pledge      ──► another log, with this member only
 //! ```
-//! The node stays up: what it has in memory may be all that is left of a shard.
+//! The node stays up: its memory may hold all that is left of a shard.
 //!
-//! While the managers have a majority it is refused, unless a node has pledged: a recovery that stopped half-way leaves nodes
-//! that take nothing from their managers, be they all back, and only another recovery helps. So nodes are asked first without a
-//! pledge where there is a majority. And it is refused where it would cost more than the operator was shown.
+//! While the managers have a majority the recovery is refused, unless a node has pledged: a recovery that stopped
+//! half-way leaves nodes that accept nothing from their managers, even if all of them return, and only another recovery
+//! helps. So where there is a majority, nodes are asked first without a pledge. It is also refused if it would cost
+//! more than the operator was shown.
 
 use super::inbox::ManagerInbox;
 use super::operator::{OperatorRefusal, RecoveryStage, ToOperator};
@@ -20,8 +21,8 @@ use shoal_raft::{LogMember, Stopped};
 use shoal_types::NodeId;
 
 impl ManagerInbox {
-    /// Recovers the managers from the one that is hosted here, as far as that goes now; where nothing is accepted, says what
-    /// would be left.
+    /// Goes on with the recovery of the managers from the one on this node; if nothing is accepted, returns
+    /// what would be left.
     pub(super) async fn recover(
         &mut self,
         accepted: Option<AcceptedRecovery>,
@@ -67,7 +68,7 @@ impl ManagerInbox {
         }
     }
 
-    /// Asks those that have not answered.
+    /// Asks the nodes that have not answered.
     fn ask_nodes(&self) -> ToOperator {
         let (Some(manager_host), Some(asking)) = (&self.manager_host, &self.recovery) else {
             return ToOperator::NotLeading { leader: None };
@@ -82,7 +83,7 @@ impl ManagerInbox {
         })
     }
 
-    /// The manager here goes on alone with this machine.
+    /// Begins a generation of this manager alone, with this machine.
     async fn begin_generation(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! A manager that runs, over its replica of the log.
+//! A running manager, over its replica of the log.
 
 use super::rpc::Rpc;
 use crate::envelope::Envelope;
@@ -34,27 +34,28 @@ impl ManagerHost {
         ManagerHost { node, manager, replica, log, rpc, clock, timer: None }
     }
 
-    /// Until its timer goes off; `None` if there is none.
+    /// The time until its timer fires; `None` if it is not set.
     pub(super) fn left(&self) -> Option<Duration> {
         self.timer.map(|at| at - self.clock.now())
     }
 
-    /// Waits until there is something to exchange. May be given up at any time.
+    /// Waits until there is something to exchange. Cancellation safe.
     pub(super) async fn news(&mut self) {
         self.replica.news().await;
     }
 
-    /// What the manager here has applied.
+    /// The state machine, as far as the manager here has applied the log.
     pub(super) fn machine(&self) -> &StateMachine {
         self.manager.machine()
     }
 
-    /// Whether the manager leads, and may say so.
+    /// Whether the manager leads, for certain.
     pub(super) fn leads(&self) -> bool {
         self.manager.leads().is_some()
     }
 
-    /// Whether the managers have a majority, as far as is known here: this one has led lately, or follows one that does.
+    /// Whether the managers have a majority, as far as is known here: this one has led lately, or follows a
+    /// leader.
     pub(super) fn has_majority(&mut self) -> bool {
         let now = self.clock.now();
         let lease = self.manager.machine().options().lease_at_manager();
@@ -75,7 +76,7 @@ impl ManagerHost {
         self.exchange()
     }
 
-    /// Gives the log what the manager proposes, and the manager what the log has for it.
+    /// Passes the proposals of the manager to the log, and the log's news to the manager.
     pub(super) fn exchange(&mut self) -> Result<(), shoal_raft::Stopped> {
         while self.replica.exchange(self.clock.now(), self.manager.log_mut())? {
             self.take(ManagerEvent::Log);

@@ -1,4 +1,4 @@
-//! Where a node's inputs to managers are read, whether it hosts one or not.
+//! The manager inbox of a node: handles its inputs to managers, whether it hosts one or not.
 
 use super::bootstrap::Bootstrap;
 use super::change::{ChangeContext, ChangeTask, PendingChange, RequestedChange};
@@ -25,20 +25,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// A manager inbox to be started.
+/// The parameters of a manager inbox.
 #[derive(Debug)]
 pub(crate) struct ManagerPlan {
     pub(crate) node: NodeId,
     pub(crate) topology: Arc<Topology>,
     pub(crate) options: ManagerOptions,
     pub(crate) log: shoal_raft::RaftOptions,
-    /// Where the log and the list of managers are kept. `None` for memory, for a process that has no other after it.
+    /// The folder of the log and of the list of managers. `None` for memory, for a node that runs once.
     pub(crate) data: Option<PathBuf>,
-    /// Volumes are drawn from it.
+    /// The source of volumes.
     pub(crate) random: Random,
 }
 
-/// Reads what a node's workers and other nodes send to managers, whether this node hosts one or not.
+/// Handles what a node's workers and other nodes send to managers, whether this node hosts one or not.
 pub(super) struct ManagerInbox {
     pub(super) plan: ManagerPlan,
     pub(super) folder: ManagerFolder,
@@ -47,12 +47,12 @@ pub(super) struct ManagerInbox {
     pub(super) clock: SystemClock,
     /// The manager that is hosted here.
     pub(super) manager_host: Option<ManagerHost>,
-    /// Ends when it is dropped, with what is on its way.
-    founding: Option<ChangeTask<()>>,
+    /// The task that founds the cluster; it is aborted when this is dropped.
+    bootstrap_task: Option<ChangeTask<()>>,
     change: Option<PendingChange>,
-    /// Nodes are asked what they remember of managers that are lost.
+    /// The recovery in progress.
     pub(super) recovery: Option<ManagerRecovery>,
-    /// The operator's number for the recovery that is done, and who the managers are since.
+    /// The operator's number of the finished recovery, and the managers since.
     pub(super) recovered: Option<(u64, Vec<NodeId>)>,
 }
 
@@ -72,14 +72,14 @@ impl ManagerInbox {
             rpc,
             clock,
             manager_host: None,
-            founding: None,
+            bootstrap_task: None,
             change: None,
             recovery: None,
             recovered: None,
         }
     }
 
-    /// Works until the node has ended; with a manager from the beginning, if there is storage for it.
+    /// Runs until the node has ended; with a manager from the beginning, if there is storage for it.
     pub(super) async fn work(
         &mut self,
         storage: Option<LogStorage>,
@@ -97,12 +97,12 @@ impl ManagerInbox {
                     None => return Ok(()),
                 },
                 () = news(self.manager_host.as_mut()) => {
-                    self.with_site(ManagerHost::exchange)?;
-                    self.listen()?;
+                    self.with_host(ManagerHost::exchange)?;
+                    self.take_heartbeats()?;
                 }
                 () = sleep(left) => {
-                    self.listen()?;
-                    self.with_site(|manager_host| manager_host.step(ManagerEvent::Timer))?;
+                    self.take_heartbeats()?;
+                    self.with_host(|manager_host| manager_host.step(ManagerEvent::Timer))?;
                 }
             }
             if self.rpc.is_stopped() {
@@ -114,7 +114,7 @@ impl ManagerInbox {
 
     /// Ends the manager that is hosted here.
     pub(super) async fn close(&mut self) {
-        (self.founding, self.change) = (None, None);
+        (self.bootstrap_task, self.change) = (None, None);
         self.shared_status.close();
         if let Some(manager_host) = self.manager_host.take() {
             manager_host.log.stop().await;
@@ -150,7 +150,7 @@ impl ManagerInbox {
         Volume(self.plan.random.next_u64() as u32)
     }
 
-    /// The first of the named managers begins the cluster, if there is none.
+    /// If this is the first of the named managers, founds the cluster, unless there is one.
     fn found(&mut self) {
         let node = self.plan.node;
         let Some(manager_host) = &self.manager_host else { return };
@@ -165,23 +165,23 @@ impl ManagerInbox {
             others: nodes.filter(|other| *other != node).collect(),
             patience: self.patience(),
         };
-        self.founding = Some(ChangeTask(tokio::spawn(bootstrap.found())));
+        self.bootstrap_task = Some(ChangeTask(tokio::spawn(bootstrap.found())));
     }
 
-    /// So long an answer of another manager inbox may take, which may have to make a file.
+    /// Longest wait for a reply of another manager inbox, which may have to create a file.
     fn patience(&self) -> Duration {
         2 * self.plan.log.heartbeat
     }
 
-    fn with_site(
+    fn with_host(
         &mut self,
         work: impl FnOnce(&mut ManagerHost) -> Result<(), Stopped>,
     ) -> Result<(), Stopped> {
         self.manager_host.as_mut().map_or(Ok(()), work)
     }
 
-    /// The manager here hears who has shown itself, if it leads; perhaps it will, when its first command is applied.
-    fn listen(&mut self) -> Result<(), Stopped> {
+    /// Passes the kept heartbeats to the manager here, if it leads.
+    fn take_heartbeats(&mut self) -> Result<(), Stopped> {
         let lease = self.plan.options.lease.as_nanos() as u64;
         let since = Time(self.clock.now().0.saturating_sub(lease));
         let Some(manager_host) =
@@ -207,7 +207,7 @@ impl ManagerInbox {
             } => {
                 if let Some(recovery) = &mut self.recovery {
                     let now = self.clock.now();
-                    recovery.hear(
+                    recovery.on_answer(
                         now,
                         ListHolder { node: from, version },
                         generation,
@@ -219,7 +219,7 @@ impl ManagerInbox {
             ManagerInput::FromNode { from, version, message } => {
                 self.correct(from, version);
                 let at = self.clock.now();
-                self.with_site(|manager_host| {
+                self.with_host(|manager_host| {
                     manager_host.step(ManagerEvent::Received { from, at, message })
                 })?;
             }
@@ -240,7 +240,7 @@ impl ManagerInbox {
             }
             ManagerInput::Joined(cluster) => {
                 if let Err(error) = self.folder.keep_cluster(cluster) {
-                    tracing::warn!(node = %self.plan.node, %error, "which cluster this is is not written down");
+                    tracing::warn!(node = %self.plan.node, %error, "the identity of the cluster is not stored");
                 }
             }
             ManagerInput::Operator { client, wanted } => {
@@ -267,7 +267,7 @@ impl ManagerInbox {
         Ok(())
     }
 
-    /// Tells another manager inbox who the managers are, if it knows less.
+    /// Sends the list of managers to another manager inbox, if that has an older one.
     fn correct(&self, other: NodeId, version: u64) {
         if version < self.shared_status.version() && other != self.plan.node {
             self.rpc.send(other, &Envelope::Members(self.shared_status.known()));
@@ -280,22 +280,22 @@ impl ManagerInbox {
         }
         let known = self.shared_status.known();
         let (version, managers) = (known.version, known.nodes());
-        tracing::info!(node = %self.plan.node, version, ?managers, "who the managers are");
+        tracing::info!(node = %self.plan.node, version, ?managers, "the managers");
         if let Err(error) = self.folder.keep(&known) {
-            tracing::warn!(node = %self.plan.node, %error, "who the managers are is not written down");
+            tracing::warn!(node = %self.plan.node, %error, "the list of managers is not stored");
         }
     }
 
-    /// Learns what the log says of the managers, and ends the one here if it is none of them any more.
+    /// Takes the list of managers from the log, and ends the manager here if it was removed.
     pub(super) async fn follow(&mut self) {
         let Some(manager_host) = &self.manager_host else { return };
         if let Some(members) = manager_host.log.members() {
             self.learn(members);
         }
         if manager_host.log.is_dropped(&self.shared_status.known()) {
-            tracing::info!(manager_client = %manager_host.log.me(), "another manager has taken its place: it ends");
+            tracing::info!(manager_client = %manager_host.log.me(), "it was removed from the managers: it ends");
             self.close().await;
-            // Should it not go, it is found again, and ends again.
+            // If that fails, the log is found at the next start, and the manager ends again.
             if let Err(error) = self.folder.drop_log(&self.shared_status.known()) {
                 tracing::warn!(node = %self.plan.node, %error, "its log is not set aside");
             }
@@ -305,11 +305,11 @@ impl ManagerInbox {
         }
     }
 
-    /// Lets the replica here answer that of another manager.
+    /// Has the replica here answer the replica of another manager.
     fn serve(&self, from: NodeId, number: u64, request: bytes::Bytes) {
         let Some(manager_host) = &self.manager_host else { return };
         let (log, rpc) = (manager_host.log.clone(), self.rpc.clone());
-        // It may ask a volume that is lost on behalf of managers that are, too.
+        // The sender may be a removed manager that asks a lost volume.
         let known = Some(self.shared_status.known()).filter(|known| !known.nodes().contains(&from));
         tokio::spawn(async move {
             match log.serve(&request).await {
@@ -320,7 +320,7 @@ impl ManagerInbox {
                 Err(RequestRefusal::Misdirected { .. }) if let Some(known) = known => {
                     rpc.send(from, &Envelope::Members(known));
                 }
-                // Of a lost volume, for as long as it is a member.
+                // For a lost volume, for as long as it is a member.
                 Err(error) => tracing::debug!(%from, %error, "a manager is not answered"),
             }
         });
@@ -356,7 +356,7 @@ impl ManagerInbox {
         }
     }
 
-    /// May the loss of a shard's majority be accepted, and what survives?
+    /// Whether the loss of a shard's majority may be accepted, and what survives.
     fn check_loss(&mut self, shard: ShardId) -> ToOperator {
         let machine = match self.leading() {
             Ok(manager_host) => manager_host.machine(),
@@ -374,7 +374,7 @@ impl ManagerInbox {
         ToOperator::MayLose { survivors, aside, silent }
     }
 
-    /// Accepts the loss of a shard's majority, or says how far that is.
+    /// Accepts the loss of a shard's majority, or returns its progress.
     fn accept_loss(
         &mut self,
         shard: ShardId,
@@ -398,7 +398,7 @@ impl ManagerInbox {
         Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
     }
 
-    /// Changes who the managers are, as far as that is to be done here.
+    /// Goes on with a change of the managers, if this manager leads.
     async fn change(&mut self, wanted: RequestedChange) -> ToOperator {
         let unknown = wanted.nodes().find(|node| self.plan.topology.node(*node).is_none());
         if let Some(node) = unknown {
@@ -421,7 +421,7 @@ impl ManagerInbox {
             return told;
         }
         let members = log.members().filter(|members| members.version == status.members.version);
-        // What is not committed yet may still be otherwise.
+        // An uncommitted list may still change.
         let Some(members) = members else { return ToOperator::UnderWay(RecoveryStage::Voting) };
         if let Some(told) = wanted.foregone(&members) {
             return told;
@@ -445,7 +445,7 @@ async fn news(manager_host: Option<&mut ManagerHost>) {
     }
 }
 
-/// Waits so long; for ever if there is nothing to wait for.
+/// Waits for this time; for ever if it is `None`.
 async fn sleep(left: Option<Duration>) {
     match left {
         Some(left) => tokio::time::sleep(left).await,

@@ -1,4 +1,4 @@
-//! The inputs of a manager inbox, and the way to it.
+//! The inputs of a manager inbox, and its queue.
 
 use super::operator::FromOperator;
 use super::shared_status::SharedStatus;
@@ -10,46 +10,46 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Most inputs that wait at a manager inbox. More get lost, and are said again.
-const LETTERS_MAX: usize = 1 << 14;
+/// Most inputs that wait for a manager inbox. More are dropped, and are sent again by their senders.
+const INPUTS_MAX: usize = 1 << 14;
 
-/// What comes to a manager inbox from its node.
+/// An input of a manager inbox.
 #[derive(Debug)]
 pub(crate) enum ManagerInput {
-    /// A node says something to managers, and which version of their list it has.
+    /// A message of a node to managers, and the version of the node's list of them.
     FromNode { from: NodeId, version: u64, message: ToManager },
-    /// Another manager inbox asks something.
+    /// A request of another manager inbox.
     Ask { from: NodeId, number: u64, question: RpcRequest },
-    /// The answer of another node to a request with this number.
+    /// The reply of another manager inbox to the request with this number.
     Answer { from: NodeId, number: u64, answer: RpcReply },
-    /// Who the managers are, as another manager inbox knows.
+    /// The list of managers that another manager inbox has.
     Members { from: NodeId, members: LogMembers },
     /// The node has joined this cluster, and belongs to it for good.
     Joined(ClusterId),
-    /// An operator wants something changed.
+    /// A request of an operator.
     Operator { client: shoal_net::ConnectedClient, wanted: FromOperator },
 }
 
-/// The way to the manager inbox of this process.
+/// Sends inputs to the manager inbox of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct InputSender {
     input_queue: mpsc::Sender<ManagerInput>,
     shared_status: Arc<SharedStatus>,
-    /// How long a lease lasts that managers grant.
+    /// The duration of leases.
     pub(crate) lease: Duration,
 }
 
 impl InputSender {
-    /// A way, and its end, of a node whose file names these managers.
+    /// The two ends of the queue of a node whose file names these managers.
     pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (InputSender, InputReceiver) {
-        let (input_queue, received) = mpsc::channel(LETTERS_MAX);
+        let (input_queue, received) = mpsc::channel(INPUTS_MAX);
         let shared_status = Arc::new(SharedStatus::new(named));
         let manager_inputs =
             InputSender { input_queue, shared_status: Arc::clone(&shared_status), lease };
         (manager_inputs, InputReceiver { input_queue: received, shared_status })
     }
 
-    /// Leaves an input. It gets lost if too many wait, or if the manager inbox is no more.
+    /// Sends an input. It is dropped if too many wait, or if the manager inbox has ended.
     pub(crate) fn post(&self, manager_input: ManagerInput) {
         if let ManagerInput::FromNode {
             from,
@@ -61,7 +61,7 @@ impl InputSender {
             return;
         }
         if self.input_queue.try_send(manager_input).is_err() {
-            tracing::debug!("an input to the manager got lost");
+            tracing::debug!("an input to the manager was dropped");
         }
     }
 
@@ -74,7 +74,8 @@ impl InputSender {
         }
     }
 
-    /// Of the manager that is hosted here, how it is, and whether it votes by the latest list that is known.
+    /// The member and the status of the manager on this node, and whether it votes by the latest list that is
+    /// known.
     pub(crate) fn hosted(&self) -> Option<(shoal_raft::LogMember, shoal_raft::RaftStatus, bool)> {
         let state = self.shared_status.state();
         let log = state.log.as_ref()?;
@@ -82,7 +83,7 @@ impl InputSender {
     }
 }
 
-/// The end of a [`InputSender`].
+/// The receiving end of an [`InputSender`].
 #[derive(Debug)]
 pub(crate) struct InputReceiver {
     pub(super) input_queue: mpsc::Receiver<ManagerInput>,

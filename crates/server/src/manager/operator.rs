@@ -1,16 +1,16 @@
-//! What operators ask of a node, and what they are told. They have proved to know the secret of the nodes.
+//! The requests of operators to a node, and the replies. Operators have proved to know the secret of the nodes.
 
 use shoal_cluster::manager::Loss;
 use shoal_raft::ChangeError;
 use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId};
 
-/// What an operator's frame says.
+/// A request of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum FromOperator {
-    /// `incoming` is to host a manager instead of `outgoing`, which may be dead; where both are one node, a manager
-    /// with a new log instead of the one that was lost. To be asked again and again, of the manager that leads, until it is
-    /// done: it goes on for as long as it is asked for. Harmless if repeated.
+    /// Replace the manager of `outgoing`, which may be dead, by one of `incoming`; if both are one node, by a
+    /// manager with a new log in place of a lost one. To be repeated to the manager that leads until it is
+    /// done: the change goes on for as long as it is requested. Harmless if repeated.
     #[coded(tag = 0)]
     ReplaceManager {
         /// The node whose manager is removed.
@@ -18,81 +18,81 @@ pub enum FromOperator {
         /// The node that will host a manager in its place.
         incoming: NodeId,
     },
-    /// May the loss of the shard's majority be accepted, and what survives? Changes nothing.
+    /// Check whether the loss of the shard's majority may be accepted, and what survives. Changes nothing.
     #[coded(tag = 1)]
     CheckLoss {
         /// The shard that has lost the majority of its replicas.
         shard: ShardId,
     },
-    /// The majority of the shard's voters is lost for good: the survivors go on with what they hold. To be asked again and
-    /// again, of the manager that leads, until it is over. Harmless if repeated.
+    /// Accept that the majority of the shard's voters is lost for good: the survivors go on with what they
+    /// hold. To be repeated to the manager that leads until it is over. Harmless if repeated.
     #[coded(tag = 2)]
     AcceptLoss {
         /// The shard that has lost the majority of its replicas.
         shard: ShardId,
-        /// Drawn by the operator: a repeat has the same.
+        /// Drawn by the operator; a repeat has the same number.
         number: u64,
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
     },
-    /// A majority of the managers is lost: what would the one on this node go on with? Changes nothing. To be asked again
-    /// until the other nodes have answered, or have had the time for it.
+    /// Check what the manager on this node would go on with after the loss of a majority of the managers.
+    /// Changes nothing. To be repeated until the other nodes have answered, or have had the time for it.
     #[coded(tag = 3)]
     CheckRecovery,
-    /// A majority of the managers is lost for good: the one on this node goes on alone, with what nodes remember. To be asked
-    /// again until it is done. Harmless if repeated.
+    /// Accept that a majority of the managers is lost for good: the one on this node goes on alone, with the
+    /// state of the nodes. To be repeated until it is done. Harmless if repeated.
     #[coded(tag = 4)]
     RecoverManagers {
-        /// Drawn by the operator: a repeat has the same.
+        /// Drawn by the operator; a repeat has the same number.
         number: u64,
         /// The nodes that the operator was shown as silent.
         silent: Vec<NodeId>,
         /// The shards that the operator was shown as lost. The recovery is refused if it would cost others.
         lost: Vec<ShardId>,
     },
-    /// These two nodes are to host managers, too. To be asked again and again, of the manager that leads, until it is done:
-    /// it goes on for as long as it is asked for. Harmless if repeated.
+    /// Add managers on two nodes. To be repeated to the manager that leads until it is done: the change goes
+    /// on for as long as it is requested. Harmless if repeated.
     #[coded(tag = 5)]
     AddManagers {
-        /// One of the two nodes that are to host managers.
+        /// One of the two nodes.
         first: NodeId,
         /// The other one: managers are added in pairs, since there are 1, 3 or 5.
         second: NodeId,
     },
 }
 
-/// What an operator is told.
+/// A reply to an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToOperator {
-    /// It is so, and will stay so: these nodes have the managers.
+    /// Done: these nodes have the managers.
     #[coded(tag = 0)]
     Done {
         /// The nodes that host a manager now.
         managers: Vec<NodeId>,
     },
-    /// It is under way: ask again.
+    /// In progress: ask again.
     #[coded(tag = 1)]
     UnderWay(RecoveryStage),
-    /// Nothing is done here: ask the one that leads.
+    /// This manager does not lead: ask the one that does.
     #[coded(tag = 2)]
     NotLeading {
-        /// It, as far as is known here.
+        /// The node of the leader, as far as is known here.
         leader: Option<NodeId>,
     },
-    /// It is not done, and will not be.
+    /// The request is refused for this reason, and repeating it does not help.
     #[coded(tag = 3)]
     Refused(OperatorRefusal),
     /// To `CheckLoss`: it may be accepted.
     #[coded(tag = 4)]
     MayLose {
-        /// The replicas that live and remember: they become the voters.
+        /// The live replicas that have their memory: they become the voters.
         survivors: Vec<NodeId>,
         /// The other replicas, which are set aside.
         aside: Vec<NodeId>,
-        /// Nodes that are not heard, and so are not asked what they know of the shard.
+        /// Nodes that do not answer, and so are not asked what they know of the shard.
         silent: Vec<NodeId>,
     },
-    /// To `AcceptLoss`: it is accepted, and stands there.
+    /// To `AcceptLoss`: it is accepted, with this progress.
     #[coded(tag = 5)]
     Lost(Loss),
     /// To `CheckRecovery`: the managers can be recovered.
@@ -100,29 +100,29 @@ pub enum ToOperator {
     MayRecover(RememberedManagers),
 }
 
-/// What a recovery of the managers would go on with.
+/// The state with which recovered managers would go on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct RememberedManagers {
     /// Nodes that answer, and go on with what they have in memory.
     pub nodes: Vec<NodeId>,
-    /// The others: they are taken for nodes that have lost their memory.
+    /// The other nodes, which are treated as having lost their memory.
     pub silent: Vec<NodeId>,
-    /// Of these shards no majority remembers anything then.
+    /// The shards of which no majority has its memory then.
     pub lost: Vec<ShardId>,
-    /// Nodes remember so many configurations that the log of this manager lacks.
+    /// The number of configurations that nodes have and the log of this manager lacks.
     pub lacking: u64,
-    /// The epoch of the newest configuration that is remembered.
+    /// The epoch of the newest configuration of any node.
     pub epoch: Epoch,
-    /// The latest epoch that nodes have heard to be open.
+    /// The latest epoch that a node knows to be open.
     pub heard: Epoch,
-    /// A recovery was begun before: nodes that have pledged take nothing from the managers that they had.
+    /// A recovery was begun before: nodes that have pledged accept nothing from their former managers.
     pub pledged: bool,
 }
 
-/// How far it is.
+/// The stage of a request in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum RecoveryStage {
-    /// The incoming node is told to host a manager, and has not answered yet.
+    /// The incoming node was asked to host a manager, and has not answered yet.
     #[coded(tag = 0)]
     Reaching,
     /// Its manager learns the log.
@@ -130,26 +130,26 @@ pub enum RecoveryStage {
     Learning {
         /// Entries that the incoming manager has.
         has: u64,
-        /// How many there are in all.
+        /// The total number.
         of: u64,
     },
-    /// It votes, and the outgoing one is to do so no more.
+    /// It votes, and the outgoing one is being removed.
     #[coded(tag = 2)]
     Voting,
     /// The loss of a shard is written into the managers' log.
     #[coded(tag = 3)]
     Accepting,
-    /// Nodes are asked what they remember.
+    /// Nodes are asked for their state.
     #[coded(tag = 4)]
     Asking {
         /// Nodes that have answered.
         told: u64,
-        /// How many there are in all.
+        /// The total number.
         of: u64,
     },
 }
 
-/// Why it is not done.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum OperatorRefusal {
     /// This cluster has no managers.
@@ -158,25 +158,25 @@ pub enum OperatorRefusal {
     /// There is no such node.
     #[coded(tag = 1)]
     NoNode(NodeId),
-    /// The outgoing node hosts none of them.
+    /// The outgoing node hosts no manager.
     #[coded(tag = 2)]
     NotManager {
-        /// Those who do.
+        /// The nodes that host managers.
         managers: Vec<NodeId>,
     },
     /// The incoming node hosts one already.
     #[coded(tag = 3)]
     IsManager,
-    /// The incoming node would keep the log in memory, and its file has to say where instead.
+    /// The incoming node would keep the log in memory; its file has to name a folder.
     #[coded(tag = 4)]
     InMemory,
-    /// The incoming node cannot host one, and says why.
+    /// The incoming node cannot host one, for this reason.
     #[coded(tag = 5)]
     CannotHost(String),
     /// The managers' log refuses.
     #[coded(tag = 6)]
     Failed(String),
-    /// There is nothing to recover: a majority of the managers lives.
+    /// A majority of the managers is alive.
     #[coded(tag = 7)]
     MajorityLives,
     /// The recovery of the managers would cost more than the operator was shown.

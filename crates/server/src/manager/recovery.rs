@@ -1,4 +1,5 @@
-//! What nodes remember of managers whose majority is lost, and what can be recovered from that. `generation.rs` asks them.
+//! The state that nodes have of managers whose majority is lost, and what can be recovered from it. `generation.rs`
+//! asks the nodes.
 
 use super::operator::{OperatorRefusal, RememberedManagers};
 use shoal_cluster::manager::{
@@ -9,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long nodes have to answer. They are asked again meanwhile.
+/// The time that nodes have to answer, in which they are asked repeatedly.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was not asked for in so long is given up.
+/// A recovery is given up if its request was not repeated for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an operator has accepted, as the request with this number.
+/// What an operator has accepted, with the number of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AcceptedRecovery {
     pub(super) number: u64,
@@ -25,14 +26,14 @@ pub(super) struct AcceptedRecovery {
     pub(super) lost: Vec<ShardId>,
 }
 
-/// Nodes are being asked.
+/// A recovery in progress: nodes are being asked.
 pub(super) struct ManagerRecovery {
     /// The operator's number for it; `None` if nothing is to change.
     pub(super) number: Option<u64>,
     /// Whether nodes pledge.
     pub(super) pledges: bool,
     pub(super) generation: Generation,
-    /// Which lists of managers nodes have.
+    /// The latest version of the list of managers that a node has.
     pub(super) version: u64,
     told: BTreeMap<NodeId, Recollection>,
     pub(super) nodes: usize,
@@ -68,8 +69,9 @@ impl ManagerRecovery {
         }
     }
 
-    /// An operator asks for it, still. False if it is to begin anew: it was given up, or changes nothing where something is
-    /// wanted. What another operator wants waits until then.
+    /// Takes note that an operator has repeated the request. Returns false if the recovery has to begin anew:
+    /// it was given up, or changes nothing and a change is requested. A request of another operator waits
+    /// until then.
     pub(super) fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
         let is_given_up = now - self.asked >= PATIENCE;
         let is_same = self.number == number;
@@ -79,7 +81,7 @@ impl ManagerRecovery {
         !is_given_up && (is_same || self.number.is_some())
     }
 
-    /// All are asked anew, for pledges to a generation that is later than these.
+    /// Asks all nodes anew, for pledges to a generation later than these.
     fn begin_anew(&mut self, now: Time, known: Generation, me: NodeId) {
         self.generation = known.next(me);
         self.told.clear();
@@ -94,7 +96,7 @@ impl ManagerRecovery {
         recovery
     }
 
-    /// Has a node pledged to managers that are later than those of the machine?
+    /// Whether a node has pledged to a later generation than that of the machine.
     pub(super) fn is_pledged(&self, machine: &StateMachine) -> bool {
         let generation = machine.configuration().generation;
         self.told.values().any(|told| told.pledged > generation)
@@ -109,9 +111,9 @@ impl ManagerRecovery {
         self.told.len() as u64
     }
 
-    /// A node has answered. One that has pledged to a later generation wants to be asked for one that is later still, as all
-    /// others do then; and so does one that has a list of such managers.
-    pub(super) fn hear(
+    /// A node has answered. If it has pledged to a later generation, or has a list of such managers, all
+    /// nodes are asked for a still later one.
+    pub(super) fn on_answer(
         &mut self,
         now: Time,
         from: ListHolder,
@@ -124,7 +126,7 @@ impl ManagerRecovery {
         if known > self.generation {
             self.begin_anew(now, known, me);
         } else if generation == self.generation && (!self.pledges || told.pledged == generation) {
-            // Who answers a question that asked for no pledge has none of it.
+            // An answer to a request without a pledge contains none.
             self.version = self.version.max(version);
             self.told.insert(node, told);
         }
@@ -135,7 +137,7 @@ impl ManagerRecovery {
         self.missing().next().is_none() || now - self.begun >= ANSWERS_WITHIN
     }
 
-    /// What the next managers go on from, if that costs no more than what is accepted.
+    /// The machine with which the next managers go on, if that costs no more than what is accepted.
     pub(super) fn machine(
         &self,
         machine: &StateMachine,
@@ -155,12 +157,12 @@ impl ManagerRecovery {
         machine.recover(self.generation, &self.told).map_err(failed)
     }
 
-    /// For the operator: what of it is left, and what is not.
+    /// The state that is left, for the operator.
     pub(super) fn remembered(
         &self,
         machine: &StateMachine,
     ) -> Result<RememberedManagers, NotRecovered> {
-        let mut pledged = self.told.clone(); // As they will have, when it is wanted.
+        let mut pledged = self.told.clone(); // As if they had, which they do when it is requested.
         pledged.values_mut().for_each(|told| told.pledged = self.generation);
         let recovered = machine.recover(self.generation, &pledged)?;
         let after = recovered.configuration();
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn a_later_pledge_has_all_be_asked_anew_and_silence_ends() {
         let (mut recovery, first) = recovery(7);
-        recovery.hear(
+        recovery.on_answer(
             Time(1),
             ListHolder { node: NodeId(1), version: 4 },
             first,
@@ -225,22 +227,46 @@ mod tests {
             ME,
         );
         assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
-        recovery.hear(Time(1), ListHolder { node: NodeId(1), version: 4 }, first, told(first), ME);
+        recovery.on_answer(
+            Time(1),
+            ListHolder { node: NodeId(1), version: 4 },
+            first,
+            told(first),
+            ME,
+        );
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert!(!recovery.is_over(Time(2)));
         let other = first.next(NodeId(2));
         let late = Time(1) + ANSWERS_WITHIN;
-        recovery.hear(late, ListHolder { node: NodeId(2), version: 5 }, first, told(other), ME);
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(2), version: 5 },
+            first,
+            told(other),
+            ME,
+        );
         assert_eq!((recovery.answered(), recovery.generation), (0, other.next(ME)));
-        assert!(!recovery.is_over(late), "all have their time again");
-        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, first, told(first), ME);
+        assert!(!recovery.is_over(late), "all nodes have the full time again");
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(1), version: 9 },
+            first,
+            told(first),
+            ME,
+        );
         assert_eq!(recovery.answered(), 0, "an answer to what was asked before");
         let later = other.next(ME);
-        recovery.hear(late, ListHolder { node: NodeId(1), version: 9 }, later, told(later), ME);
+        recovery.on_answer(
+            late,
+            ListHolder { node: NodeId(1), version: 9 },
+            later,
+            told(later),
+            ME,
+        );
         assert_eq!((recovery.answered(), recovery.version), (1, 9));
         // A list of managers that began without this node.
         let list = Generation(5 << 32 | 1);
-        recovery.hear(
+        recovery.on_answer(
             late,
             ListHolder { node: NodeId(2), version: list.0 },
             later,
@@ -282,7 +308,7 @@ mod tests {
         for node in [0, 1].map(NodeId) {
             let configuration = Some(Arc::clone(machine.configuration()));
             let told = Recollection { configuration, ..told(first) };
-            recovery.hear(Time(1), ListHolder { node, version: 1 }, first, told, ME);
+            recovery.on_answer(Time(1), ListHolder { node, version: 1 }, first, told, ME);
         }
         assert!(recovery.is_pledged(&machine));
         let accepted = |silent| AcceptedRecovery { number: 7, silent, lost: Vec::new() };

@@ -1,4 +1,4 @@
-//! Carries what manager inboxes say to each other by way of the first worker's connections.
+//! Requests and replies between manager inboxes, over the connections of the first workers.
 
 use crate::envelope::{Envelope, RpcReply, RpcRequest};
 use crate::worker_command::{HOST, WorkerCommand};
@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Questions that wait for their answers.
+/// Requests without a reply yet.
 #[derive(Debug)]
 struct PendingCalls {
     number: u64,
     waiting: BTreeMap<u64, (NodeId, oneshot::Sender<RpcReply>)>,
 }
 
-/// Sends what managers say to each other over the connections of the node's first worker. Its clones are the same.
+/// Sends messages between managers over the connections of the node's first worker. Clones share the pending
+/// requests.
 #[derive(Debug, Clone)]
 pub(super) struct Rpc {
     worker_hosts: shoal_net::Handle<WorkerCommand>,
@@ -28,7 +29,8 @@ pub(super) struct Rpc {
 }
 
 impl Rpc {
-    /// Its questions are numbered from `first` on, drawn by chance: answers to a former process of the node fit none.
+    /// Requests are numbered from `first` on, which is drawn at random: replies to a former process of the
+    /// node match none.
     pub(super) fn new(
         worker_hosts: shoal_net::Handle<WorkerCommand>,
         clock: SystemClock,
@@ -43,7 +45,7 @@ impl Rpc {
         self.worker_hosts.is_stopped()
     }
 
-    /// It may get lost: that is said again.
+    /// The command may be dropped: it is repeated.
     pub(super) fn command(&self, command: WorkerCommand) {
         if let Err(UndeliveredCommand::Full(_)) = self.worker_hosts.command(HOST, command) {
             tracing::warn!("the first worker does not keep up with its manager");
@@ -59,12 +61,13 @@ impl Rpc {
         if asked.waiting.get(&number).is_some_and(|(of, _)| *of == from)
             && let Some((_, waiting)) = asked.waiting.remove(&number)
         {
-            // It may have given up.
+            // The caller may have given up.
             let _ = waiting.send(answer);
         }
     }
 
-    /// Asks the manager inbox of a node to host a manager, on disk if that is said. `None` if it has not answered after so long.
+    /// Asks the manager inbox of a node to host a manager, on disk if `on_disk`. `None` if it has not
+    /// answered in this time.
     pub(super) async fn host(
         &self,
         node: NodeId,
@@ -109,7 +112,7 @@ impl Transport for Rpc {
     }
 }
 
-/// Those that gave up waiting are forgotten.
+/// Removes a pending request when its caller gives up.
 struct ForgetOnDrop<'a> {
     rpc: &'a Rpc,
     number: u64,
@@ -121,7 +124,7 @@ impl Drop for ForgetOnDrop<'_> {
     }
 }
 
-/// Managers say nothing to engines.
+/// The message type of engines, of which managers send none.
 #[derive(Debug, Clone)]
 pub(super) enum NoMessages {}
 
@@ -135,6 +138,6 @@ impl shoal_types::wire::Coded for NoMessages {
     fn take(
         input: &mut shoal_types::wire::Input<'_>,
     ) -> Result<NoMessages, shoal_types::wire::Malformed> {
-        Err(input.wrong("managers say nothing to engines"))
+        Err(input.wrong("a message of an engine from a manager"))
     }
 }

@@ -1,4 +1,5 @@
-//! What the manager inbox of a node and the worker host beside it both see: who the managers are, and the manager here.
+//! State that the manager inbox of a node shares with the worker host beside it: the list of managers, and the manager
+//! here.
 
 use shoal_cluster::manager::ToManager;
 use shoal_net::SystemClock;
@@ -7,30 +8,30 @@ use shoal_types::{NodeId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a manager inbox and the worker host beside it both see.
+/// State that a manager inbox shares with the worker host beside it.
 #[derive(Debug)]
 pub(super) struct SharedStatus {
-    /// Where to begin: the managers of the node's file.
+    /// The managers of the node's file, where to begin.
     pub(super) named: Vec<NodeId>,
-    /// The manager's clock, by which heartbeats come too.
+    /// The clock of the manager, and of the arrival of heartbeats.
     pub(super) clock: SystemClock,
     state: Mutex<SharedStatusState>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SharedStatusState {
-    /// Who the managers are, by the latest committed list that was heard of.
+    /// The latest committed list of managers that is known here.
     pub(super) known: LogMembers,
     /// The log of the manager that is hosted here.
     pub(super) log: Option<shoal_raft::RaftHandle>,
-    /// The last heartbeat of each node, and when it came. They wait, and wake no manager inbox: there are more of them than of all
-    /// other inputs.
+    /// The last heartbeat of each node, and when it arrived. Heartbeats do not wake the manager inbox: there
+    /// are more of them than of all other inputs.
     heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
 }
 
 impl SharedStatusState {
-    /// Keeps a heartbeat for the manager here, which may be about to lead. Says whether it has to be read at once, since
-    /// its node knows less of who the managers are.
+    /// Keeps a heartbeat for the manager here, which may be about to lead. Returns whether it has to be
+    /// handled at once, since its node has an older list of managers.
     fn keep_heartbeat(
         &mut self,
         now: Time,
@@ -47,7 +48,7 @@ impl SharedStatusState {
         false
     }
 
-    /// Takes the heartbeats that have come since then. Older ones are of another leadership.
+    /// Takes the heartbeats that have arrived since then. Older ones belong to another leadership.
     pub(super) fn take_heartbeats(&mut self, since: Time) -> BTreeMap<NodeId, (Time, ToManager)> {
         let mut kept = std::mem::take(&mut self.heartbeats);
         kept.retain(|_, (at, _)| *at >= since);
@@ -111,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_wake_only_those_who_know_more_than_the_sender() {
+    fn a_heartbeat_with_an_old_list_wakes_the_inbox() {
         let mut state = SharedStatusState::default();
         state.known.version = 3;
-        assert!(state.keep_heartbeat(Time(1), NodeId(1), 2, &heartbeat(1)), "it has to be told");
+        assert!(state.keep_heartbeat(Time(1), NodeId(1), 2, &heartbeat(1)), "it needs the list");
         assert!(!state.keep_heartbeat(Time(1), NodeId(1), 3, &heartbeat(1)));
-        assert!(state.take_heartbeats(Time(0)).is_empty(), "nobody is here to want them");
+        assert!(state.take_heartbeats(Time(0)).is_empty(), "no manager is hosted here");
     }
 
     #[tokio::test]

@@ -17,8 +17,8 @@ pub(crate) fn start(
     let InputReceiver { mut input_queue, shared_status } = inbox;
     let folder = ManagerFolder(plan.data.clone());
     shared_status.learn(folder.members()?);
-    // A node that has a log hosts a manager, also where its file does not say so. Of those that are named there, one that knows of a
-    // cluster and has no log is to host none: it was dropped, or has lost it.
+    // A node that has a log hosts a manager, even if its file does not say so. A node that the file names,
+    // and that knows of a cluster and has no log, hosts none: its manager was removed, or has lost its log.
     let hosts = folder.has_log()
         || (shared_status.named.contains(&plan.node) && shared_status.version() == 0);
     let storage = hosts.then(|| folder.log()).transpose()?;
@@ -37,7 +37,7 @@ pub(crate) fn start(
     })
 }
 
-/// A node that is to have a manager, and has none, is no use to the cluster.
+/// A node whose manager has ended stops.
 struct StopWorkersOnDrop(shoal_net::Handle<WorkerCommand>);
 
 impl Drop for StopWorkersOnDrop {

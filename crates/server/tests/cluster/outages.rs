@@ -15,6 +15,8 @@ async fn cause_of_a_call(cluster: &Cluster) -> Cause {
         Err(
             Error::Aborted(Aborted::Unanswered(wait)) | Error::Unknown(Unknown::Call { wait, .. }),
         ) => wait.cause,
+        // Once the manager has left the shard out of an epoch, its leader says the same at once.
+        Err(Error::Aborted(Aborted::ShardOut { .. })) => Cause::NoMajority,
         other => panic!("{other:?}"),
     }
 }

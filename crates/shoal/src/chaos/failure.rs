@@ -5,7 +5,6 @@ use crate::local::{LocalCluster, LocalNode, block};
 use crate::report::StatusReport;
 use rustix::process::{Pid, Signal, kill_process};
 use shoal_engine::client::{FromClient, ToClient};
-use shoal_net::client::Access;
 use std::time::Duration;
 
 /// Something that happens to a node.
@@ -13,7 +12,7 @@ use std::time::Duration;
 pub enum InjectedFailure {
     /// Its process is killed. `shoal local` starts another.
     Kill,
-    /// Its process stands still for a while.
+    /// Its process is stopped for a while.
     Pause(Duration),
     /// It reaches no other node for a while, nor they it. Clients still do.
     Partition(Duration),
@@ -60,7 +59,7 @@ impl InjectedFailure {
             InjectedFailure::Partition(_) => "is cut off",
             InjectedFailure::OneWay { way: PacketDirection::In, .. } => "hears no other node",
             InjectedFailure::OneWay { way: PacketDirection::Out, .. } => {
-                "is heard by no other node"
+                "is cut off from all other nodes"
             }
         }
     }
@@ -70,7 +69,7 @@ impl InjectedFailure {
     /// # Errors
     /// A sentence, if there is none.
     pub async fn victim(&self, cluster: &LocalCluster, shard: u32) -> Result<Victim, String> {
-        let report = StatusReport::gather(&cluster.addresses(), &Access::open("shoal")).await?;
+        let report = StatusReport::gather(&cluster.addresses(), &cluster.access).await?;
         let none = || format!("no node leads S{shard} at the moment, or there is none");
         let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
         Ok(Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() })
@@ -84,7 +83,7 @@ impl InjectedFailure {
         match self {
             InjectedFailure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
             InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
-            InjectedFailure::Partition(_) => cut(&victim.node.address, true).await,
+            InjectedFailure::Partition(_) => victim.cluster.cut(victim.at, true).await,
             InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, true),
         }
     }
@@ -98,7 +97,7 @@ impl InjectedFailure {
         match self {
             InjectedFailure::Kill => Ok(()),
             InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
-            InjectedFailure::Partition(_) => cut(&victim.node.address, false).await,
+            InjectedFailure::Partition(_) => victim.cluster.cut(victim.at, false).await,
             InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, false),
         }
     }
@@ -115,7 +114,7 @@ impl LocalCluster {
             self.block(at, PacketDirection::In, false)?;
             self.block(at, PacketDirection::Out, false)?;
         }
-        cut(&self.nodes[at].address, false).await
+        self.cut(at, false).await
     }
 
     /// Lets packets between a node and all others get lost, one way, or no more.
@@ -144,13 +143,13 @@ impl LocalCluster {
         let pid = pid.ok_or_else(|| format!("{} has no process", node.name))?;
         kill_process(pid, signal).map_err(|error| format!("cannot signal {}: {error}", node.name))
     }
-}
 
-/// Cuts a node off from the others, or no more.
-async fn cut(address: &str, is_cut: bool) -> Result<(), String> {
-    let question = FromClient::Isolate(is_cut);
-    match ask::ask(address, &Access::open("shoal"), 0, &question).await? {
-        ToClient::Isolated(so) if so == is_cut => Ok(()),
-        _ => Err(format!("{address} is not to be cut off: its node.toml needs `chaos = true`")),
+    /// Cuts a node off from the others, or no more.
+    async fn cut(&self, at: usize, is_cut: bool) -> Result<(), String> {
+        let address = &self.nodes[at].address;
+        match ask::ask(address, &self.access, 0, &FromClient::Isolate(is_cut)).await? {
+            ToClient::Isolated(so) if so == is_cut => Ok(()),
+            _ => Err(format!("{address} is not to be cut off: its node.toml needs `chaos = true`")),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients whose every transaction is recorded, for the judge of strict serializability.
+//! Clients whose transactions are recorded, for the checker of strict serializability.
 //!
 //! They read and write few keys, which are spread over the shards, so that most transactions have several
 //! participants. What has an unknown outcome is recorded as that. When all is over, every key is read
@@ -45,7 +45,7 @@ pub struct RecordedClients {
     clients: JoinSet<Result<Client, Error>>,
 }
 
-/// What the judge says.
+/// The verdict of the checker.
 #[derive(Debug)]
 pub struct Judged {
     history: History,
@@ -55,7 +55,7 @@ pub struct Judged {
 }
 
 impl RecordedClients {
-    /// Starts clients, who draw from `seed`, for about so long. `run` is a number that no other run on this
+    /// Starts clients, which draw from `seed`, for about so long. `run` is a number that no other run on this
     /// cluster has.
     ///
     /// # Errors

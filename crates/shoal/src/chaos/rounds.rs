@@ -38,7 +38,7 @@ pub enum FailureKind {
     OneWay,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
 pub struct Round {
     /// How it failed.
@@ -63,7 +63,7 @@ pub struct Rounds {
     run: u32,
 }
 
-/// What came of all rounds of a kind.
+/// The results of all rounds of a kind.
 #[derive(Debug, Default)]
 struct KindSummary {
     outages: Vec<Duration>,
@@ -76,7 +76,7 @@ struct KindSummary {
     undecided: u64,
 }
 
-/// What came of all rounds.
+/// The results of all rounds.
 #[derive(Debug, Default)]
 pub struct RoundsSummary(BTreeMap<FailureKind, KindSummary>);
 
@@ -233,7 +233,7 @@ impl RoundsSummary {
             outages.sort_unstable();
             let median = outages.get(outages.len() / 2).copied().unwrap_or_default();
             let max = outages.last().copied().unwrap_or_default();
-            [
+            vec![
                 kind.to_string(),
                 words::count(outages.len() as u64),
                 ms(median),
@@ -258,7 +258,7 @@ impl RoundsSummary {
             "lost",
             "anomalies",
         ];
-        tables(heads, rows) + "\n"
+        tables(&heads, rows) + "\n"
     }
 }
 

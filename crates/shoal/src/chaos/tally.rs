@@ -15,7 +15,7 @@ pub struct ShardTally {
     pub unknown: u64,
     /// Acknowledged writes that are not there.
     pub lost: u64,
-    /// Writes that are there and that were not asked for.
+    /// Writes that are there and were not requested.
     pub extra: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Tally {
     pub shards: Vec<ShardTally>,
     /// When the failure began.
     pub struck: Duration,
-    /// When the writers were told to end.
+    /// When the writers were stopped.
     pub ended: Duration,
     /// What cannot be, in words.
     pub wrong: Vec<String>,
@@ -58,7 +58,7 @@ impl ShardTally {
 }
 
 impl Tally {
-    /// Was nothing lost, and nothing done that was not asked for?
+    /// Whether nothing was lost, and nothing done that was not requested.
     pub fn holds(&self) -> bool {
         let kept = |tally: &ShardTally| tally.lost == 0 && tally.extra == 0;
         self.wrong.is_empty() && self.shards.iter().all(kept)

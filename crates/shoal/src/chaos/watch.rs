@@ -53,7 +53,7 @@ impl ChaosClients {
         self.writers.until_served(patience).await
     }
 
-    /// Ends them, and says what they have seen of a failure that began at `struck`.
+    /// Stops the observers, and returns what they have seen of a failure that began at `struck`.
     ///
     /// # Errors
     /// A sentence, if the database does not tell, or refuses what it must not.

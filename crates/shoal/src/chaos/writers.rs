@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 /// Writers of each shard.
 const WRITERS: usize = 4;
 
-/// After so long a call's outcome is told to be unknown.
+/// The time after which a call's outcome is reported as unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether a shard is served.

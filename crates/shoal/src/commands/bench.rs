@@ -1,13 +1,14 @@
 //! `shoal bench`: runs a workload and measures it.
 
 use super::shape::{Shape, engine};
+use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
 use crate::remote::{ConnectedClients, RemoteDatabase};
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use shoal_client::{Db, Options};
+use shoal_client::{ClusterOptions, Db, Options};
 use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
@@ -47,6 +48,7 @@ Examples:
   shoal bench tpcc --local --inside --shards 1 --replicas 3
   shoal bench micro --local --regions tiga --region hong-kong
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
+  shoal bench micro --connect 10.0.0.1:7000 --client-secret client-secret --authorities ca.pem
   shoal bench tpcc --local --call
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
@@ -160,9 +162,14 @@ struct Common {
     /// Call transactions by name, each in one message, instead of running them step by step from the client
     #[arg(long)]
     call: bool,
-    /// Run on the cluster at these addresses, which has none of the workload's data yet
+    /// Run on the cluster at these addresses, which has none of the workload's data yet; tables that it lacks are created
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
+    /// Drop the workload's tables first, with all their rows, and create them anew
+    #[arg(long, requires = "connect")]
+    reload: bool,
+    #[command(flatten)]
+    credentials: Credentials,
     #[command(flatten)]
     shape: Shape,
     /// The region in which the clients are: their frames take as long to each node as the distances say [default: near
@@ -211,7 +218,7 @@ fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-/// A workload that the command line asks for, to be set up on any database.
+/// A workload of the command line, to be set up on any database.
 trait RequestedWorkload: Placeable {
     type Workload: Workload + 'static;
 
@@ -323,7 +330,7 @@ fn cores() -> u16 {
 }
 
 impl Common {
-    /// Measures a workload on what the command line says.
+    /// Measures a workload on the database of the command line.
     fn run<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
@@ -335,6 +342,11 @@ impl Common {
         if self.region.is_some() && self.is_embedded() {
             let where_to = "--region: an embedded database is in none; add --local or --connect";
             return Err(CommandError::Usage(where_to.into()));
+        }
+        if self.connect.is_empty() && self.credentials.are_given() {
+            let what_for = "--cluster, --client-secret and --authorities let clients into the cluster at --connect; add \
+                            its address";
+            return Err(CommandError::Usage(what_for.into()));
         }
         if self.local {
             return self.run_local(asked);
@@ -392,15 +404,22 @@ impl Common {
         asked: &A,
     ) -> Result<CommandOutcome, CommandError> {
         if self.runs > 1 {
-            return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
+            return Err(CommandError::Usage("each run needs a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
+        let options =
+            ClusterOptions { access: self.credentials.access()?, ..client_options(region) };
         let mut regions = None;
         let measured = self.measure("cluster", 0, || {
-            let options = client_options(region);
             let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
+            let db = if self.reload { db.emptied() } else { db };
             regions = Some(db.regions());
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
+            if let Some(table) = db.table_with_rows().map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
+                ));
+            }
             let clients = ConnectedClients::connect(db, &options, self.workers().into())?;
             Ok((clients, Arc::new(workload)))
         })?;
@@ -457,7 +476,7 @@ impl Common {
         Ok(verdict(measurement.passed()))
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested files.
     fn write_files(
         &self,
         json: impl FnOnce() -> String,

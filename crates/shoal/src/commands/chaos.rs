@@ -1,4 +1,4 @@
-//! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
+//! `shoal chaos`: injects failures into a local cluster, and reports the results.
 
 use super::{CommandError, CommandOutcome, print};
 use crate::chaos::{
@@ -8,7 +8,7 @@ use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
-use shoal_client::Db;
+use shoal_client::{Cluster, ClusterOptions, Db};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::LocalSet;
@@ -125,7 +125,7 @@ struct Loop {
 enum Fault {
     /// The process is killed
     Kill,
-    /// The process stands still for a while
+    /// The process is stopped for a while
     Pause,
     /// The node is cut off from the others for a while
     Partition,
@@ -202,14 +202,20 @@ impl Chaos {
     }
 }
 
+/// Connects to the cluster.
+async fn client(cluster: &LocalCluster) -> Result<Cluster, CommandError> {
+    let options = ClusterOptions { access: cluster.access.clone(), ..ClusterOptions::default() };
+    let db = Db::connect_with(&cluster.addresses(), options).await;
+    db.map_err(|error| CommandError::Database(error.to_string()))
+}
+
 async fn strike(
     folder: &ClusterFolder,
     cluster: &LocalCluster,
     shard: u32,
     failure: InjectedFailure,
 ) -> Result<CommandOutcome, CommandError> {
-    let db = Db::connect(&cluster.addresses()).await;
-    let db = db.map_err(|error| CommandError::Database(error.to_string()))?;
+    let db = client(cluster).await?;
     let run = draw().map_err(|error| CommandError::Usage(error.to_string()))?;
     let expected = BEFORE + failure.span() + AFTER;
     let watch =
@@ -245,8 +251,7 @@ impl Loop {
         let drawn = || draw().map_err(|error| CommandError::Usage(error.to_string()));
         let seed = self.seed.map_or_else(|| drawn().map(u64::from), Ok)?;
         wait_whole(folder, &[], PATIENCE).await.map_err(CommandError::Usage)?;
-        let db = Db::connect(&cluster.addresses()).await;
-        let db = db.map_err(|error| CommandError::Database(error.to_string()))?;
+        let db = client(cluster).await?;
         print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
         let shards = db.topology().shards();
         let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(cluster), seed, drawn()?);

@@ -4,7 +4,7 @@ use shoal_workloads::history::Verdict;
 use std::fmt::Display;
 use std::path::Path;
 
-/// How a command ended that could do what it was asked.
+/// The result of a command that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandOutcome {
     Holds,

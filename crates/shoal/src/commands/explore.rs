@@ -89,7 +89,7 @@ impl Explore {
         Ok(if is_broken { CommandOutcome::Fails } else { CommandOutcome::Holds })
     }
 
-    /// The scenario that was asked for, or all that can be searched in this way.
+    /// The requested scenario, or all that can be searched in this way.
     fn scenarios(
         &self,
         protocol: &'static Protocol,

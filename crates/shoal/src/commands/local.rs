@@ -4,27 +4,33 @@ use super::shape::{Shape, engine};
 use super::{CommandError, CommandOutcome, print};
 use crate::clock::now;
 use crate::local::{
-    ClusterFolder, ClusterPlan, LocalCluster, LocalNode, Namespaces, isolate, listens, secret,
-    start_all, wait_ready,
+    ClusterFolder, ClusterPlan, Interrupts, LocalCluster, LocalNode, Namespaces, NodeProcesses,
+    ProcessChange, Security, certify, isolate, listens, secret, start_all, wait_ready,
 };
 use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
-use shoal_cluster::topology::Regions;
+use shoal_cluster::topology::{Partitioning, Regions};
 use shoal_net::Secret;
-use shoal_net::client::Access;
 use shoal_server::Protocol;
 use shoal_server::{NodeConfig, Server};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often it is looked whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// After a signal all is over within this, also where a node hangs that is a thread of this process.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// The first of the ports, if the command line has no other.
+const PORT: u16 = 7000;
+
+/// What a command says that was interrupted while it started a cluster.
+const INTERRUPTED: &str = "interrupted before the cluster was ready; all of it has ended";
 
 /// Start a whole cluster on this machine, and stop it with Ctrl-C
 ///
@@ -35,6 +41,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 Examples:
   shoal local
   shoal local --shards 3 --replicas 3 --wan 50ms
+  shoal local --table accounts:hash --table events:range
+  shoal local --tls --secret --port 7100 --folder secured
   shoal local --regions tiga
   shoal local --in-process --shards 1 --replicas 1
   sudo shoal local --namespaces
@@ -52,6 +60,19 @@ pub struct LocalCommand {
     /// All nodes in this process: quicker to start, and none can be killed
     #[arg(long)]
     in_process: bool,
+    /// The first node's port on 127.0.0.1; the others have the next ones. 0: any that are free
+    #[arg(long, default_value_t = PORT, conflicts_with = "namespaces")]
+    port: u16,
+    /// A table to begin with, and how its keys are divided: by a hash of them, or into ranges, one for each shard, that
+    /// begin with the first bytes from 0 to 255 in equal parts. May be given several times
+    #[arg(long = "table", value_name = "NAME:hash|range", value_parser = requested_table)]
+    tables: Vec<RequestedTable>,
+    /// Nodes and clients encrypt what they send. The certificates are made now, in the folder, where only you can read them
+    #[arg(long)]
+    tls: bool,
+    /// Clients have to know a secret. It is drawn now, into `client-secret` in the folder, which only you can read
+    #[arg(long)]
+    secret: bool,
     /// Each node in a network namespace of its own, with clocks of its own where the kernel can do that, so that
     /// `shoal chaos` can let packets get lost one way. Needs root, iproute2 and util-linux
     #[arg(long, conflicts_with = "in_process")]
@@ -73,19 +94,32 @@ pub struct LocalCommand {
     restart_after: Duration,
 }
 
+/// A table that the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RequestedTable {
+    name: String,
+    by_range: bool,
+}
+
+fn requested_table(text: &str) -> Result<RequestedTable, String> {
+    let by_range = |division| match division {
+        "hash" => Some(false),
+        "range" => Some(true),
+        _ => None,
+    };
+    let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    let requested = parts.and_then(|(name, division)| {
+        Some(RequestedTable { name: name.to_owned(), by_range: by_range(division)? })
+    });
+    requested.ok_or_else(|| "NAME:hash or NAME:range is expected".to_owned())
+}
+
 /// The nodes that run.
 enum Running {
     /// Each in a process of its own.
-    Processes { nodes: Vec<NodeProcess>, namespaces: Option<Namespaces> },
+    Processes(Option<Namespaces>),
     /// They end when they are dropped.
     Here { _servers: Vec<Server> },
-}
-
-/// A node in a process of its own.
-struct NodeProcess {
-    name: String,
-    child: Child,
-    died: Option<Instant>,
 }
 
 impl LocalCommand {
@@ -95,19 +129,52 @@ impl LocalCommand {
             isolate().map_err(CommandError::Usage)?;
         }
         let folder = ClusterFolder(self.folder.clone());
-        let plan = self.shape.plan(self.workers, self.engine)?;
-        let made = self.make(&folder, &plan);
-        let (mut cluster, listeners) =
-            made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
-        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
-        let interrupts = runtime.block_on(async { Interrupts::new() });
+        let processes = NodeProcesses::default();
+        let (killed, forgotten) = (processes.clone(), folder.clone());
+        let interrupts = Interrupts::listen(END_MAX, move || end_at_once(&killed, &forgotten));
         let mut interrupts = interrupts.map_err(|error| CommandError::Usage(error.to_string()))?;
-        let running = self.start(&folder, &mut cluster, listeners)?;
-        let watched = self.watch(&folder, cluster, running, began, &mut interrupts);
-        let ended = runtime.block_on(watched);
-        // The nodes are gone: commands that read it later would find none.
-        let _ = folder.clear();
-        ended
+        let plan = self.plan()?;
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
+        runtime.block_on(async {
+            let Some(other) = interrupts.before(self.runs_already(&folder)).await else {
+                return Err(CommandError::Database(INTERRUPTED.to_owned()));
+            };
+            let made = match other {
+                true => Err(io::Error::other("one runs there already")),
+                false => self.make(&folder, &plan),
+            };
+            let (mut cluster, listeners) =
+                made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
+            let ended = match self.start(&folder, &mut cluster, listeners, &processes) {
+                Ok(running) => {
+                    let running = (running, &processes);
+                    self.watch(&folder, cluster, running, began, &mut interrupts).await
+                }
+                Err(error) => Err(error),
+            };
+            processes.end().await;
+            // The nodes have ended: commands that read it later would find none.
+            let _ = folder.clear();
+            ended
+        })
+    }
+
+    fn plan(&self) -> Result<ClusterPlan, CommandError> {
+        let plan = self.shape.plan(self.workers, self.engine)?;
+        let ranges = plan.even_ranges();
+        let with_table = |plan: ClusterPlan, table: &RequestedTable| match table.by_range {
+            true => plan.with_table(&table.name, ranges.clone()),
+            false => plan.with_table(&table.name, Partitioning::Hash { prefix_bytes: 0 }),
+        };
+        Ok(self.tables.iter().fold(plan, with_table))
+    }
+
+    /// Whether a cluster runs in this folder.
+    async fn runs_already(&self, folder: &ClusterFolder) -> bool {
+        match folder.read() {
+            Ok(other) => ask::topology(&other.addresses(), &other.access).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// Writes down what it is to be.
@@ -116,18 +183,11 @@ impl LocalCommand {
         folder: &ClusterFolder,
         plan: &ClusterPlan,
     ) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
-        if let Ok(other) = folder.read()
-            && ask::runtime()?
-                .block_on(ask::topology(&other.addresses(), &Access::open("shoal")))
-                .is_ok()
-        {
-            return Err(io::Error::other("one runs there already"));
-        }
         let nodes = (plan.shards * plan.replicas) as usize;
         // Addresses in namespaces are their nodes' alone.
         let (listeners, addresses) = match self.namespaces {
             true => (Vec::new(), (0..nodes).map(|node| listens(node).0).collect()),
-            false => plan.listen()?,
+            false => self.listen(plan, self.port)?,
         };
         let topology = plan.topology(&addresses).map_err(io::Error::other)?;
         fs::create_dir_all(&folder.0)?;
@@ -135,10 +195,11 @@ impl LocalCommand {
         Secret::new(secret()?).write_hex(&folder.file("secret"))?;
         // They hold their addresses until all are chosen.
         let (_held, https) = match (self.http, self.namespaces) {
-            (true, false) => plan.listen()?,
+            (true, false) => self.listen(plan, self.http_port(nodes)?)?,
             (true, true) => (Vec::new(), (0..nodes).map(|node| listens(node).1).collect()),
             (false, _) => Default::default(),
         };
+        let security = Security { tls: self.tls, client_secret: self.secret };
         let mut https = https.into_iter();
         let mut nodes = Vec::new();
         for (node, address) in topology.nodes().iter().zip(addresses) {
@@ -147,12 +208,43 @@ impl LocalCommand {
             let _ = fs::remove_dir_all(&place);
             fs::create_dir_all(&place)?;
             let http = https.next();
-            fs::write(place.join("node.toml"), plan.node_file(&node.name, http.as_deref()))?;
+            let file = plan.node_file(&node.name, http.as_deref(), security);
+            fs::write(place.join("node.toml"), file)?;
             let (name, process) = (node.name.clone(), std::process::id());
             nodes.push(LocalNode { name, address, http, process });
         }
+        if security.client_secret {
+            Secret::new(secret()?).write_hex(&folder.client_secret())?;
+        }
+        if security.tls {
+            certify(folder, nodes.iter().map(|node| &*node.name))?;
+        }
         let (process, namespaces) = (std::process::id(), self.namespaces);
-        Ok((LocalCluster { process, nodes, namespaces }, listeners))
+        let access = folder.access(security).map_err(io::Error::other)?;
+        Ok((LocalCluster { process, nodes, namespaces, security, access }, listeners))
+    }
+
+    fn listen(
+        &self,
+        plan: &ClusterPlan,
+        first: u16,
+    ) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
+        plan.listen(first).map_err(|error| {
+            let others = "choose others with --port, or --port 0 for any that are free";
+            io::Error::other(format!("{error}; {others}"))
+        })
+    }
+
+    /// The first port for health and metrics: those behind the ports of so many nodes.
+    fn http_port(&self, nodes: usize) -> io::Result<u16> {
+        match self.port {
+            0 => Ok(0),
+            port => {
+                let beyond = usize::from(port) + nodes;
+                u16::try_from(beyond)
+                    .map_err(|_| io::Error::other("--port is too great for --http"))
+            }
+        }
     }
 
     fn start(
@@ -160,6 +252,7 @@ impl LocalCommand {
         folder: &ClusterFolder,
         cluster: &mut LocalCluster,
         listeners: Vec<TcpListener>,
+        processes: &NodeProcesses,
     ) -> Result<Running, CommandError> {
         if self.in_process {
             let configs =
@@ -174,14 +267,11 @@ impl LocalCommand {
         for missing in namespaces.iter().flat_map(Namespaces::missing) {
             print(&format!("note: {missing}\n"))?;
         }
-        let mut processes = Vec::new();
         for (at, node) in cluster.nodes.iter_mut().enumerate() {
-            let wrong = |error: io::Error| CommandError::Database(error.to_string());
-            let child = spawn(folder, namespaces.as_ref(), at, &node.name).map_err(wrong)?;
-            node.process = child.id();
-            processes.push(NodeProcess { name: node.name.clone(), child, died: None });
+            let started = processes.start(folder, namespaces.as_ref(), at, node);
+            node.process = started.map_err(|error| CommandError::Database(error.to_string()))?;
         }
-        Ok(Running::Processes { nodes: processes, namespaces })
+        Ok(Running::Processes(namespaces))
     }
 
     /// Looks after the nodes until the command is interrupted.
@@ -189,44 +279,28 @@ impl LocalCommand {
         &self,
         folder: &ClusterFolder,
         mut cluster: LocalCluster,
-        mut running: Running,
+        (running, processes): (Running, &NodeProcesses),
         began: Instant,
         interrupts: &mut Interrupts,
     ) -> Result<CommandOutcome, CommandError> {
         let written = folder.write(&cluster);
         written.map_err(|error| CommandError::file("write to", &self.folder, error))?;
         let addresses = cluster.addresses();
-        let ready = tokio::select! {
-            ready = wait_ready(&addresses) => ready,
-            () = interrupts.next() => Err("interrupted".to_owned()),
+        let ready = interrupts.before(wait_ready(&addresses, &cluster.access)).await;
+        let Some(ready) = ready else {
+            return Err(CommandError::Database(INTERRUPTED.to_owned()));
         };
-        let ended = match ready {
-            Ok(report) => {
-                print(&self.welcome(&cluster, &report, began.elapsed()))?;
-                loop {
-                    tokio::select! {
-                        () = interrupts.next() => break,
-                        () = tokio::time::sleep(LOOK_EVERY) => {}
-                    }
-                    self.look_after(folder, &mut cluster, &mut running)?;
-                }
-                Ok(CommandOutcome::Holds)
-            }
-            Err(error) => {
-                let logs = folder.0.display();
-                Err(CommandError::Database(format!(
-                    "it did not come up: {error}; see {logs}/*/log"
-                )))
-            }
-        };
-        if let Running::Processes { nodes, .. } = &mut running {
-            for process in nodes {
-                // It may be gone already.
-                let _ = process.child.kill();
-                let _ = process.child.wait();
+        let report = ready.map_err(|error| {
+            let logs = folder.0.display();
+            CommandError::Database(format!("it did not come up: {error}; see {logs}/*/log"))
+        })?;
+        print(&self.welcome(folder, &cluster, &report, began.elapsed()))?;
+        while interrupts.before(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            if let Running::Processes(namespaces) = &running {
+                self.look_after(folder, &mut cluster, processes, namespaces.as_ref())?;
             }
         }
-        ended
+        Ok(CommandOutcome::Holds)
     }
 
     /// Starts nodes again that have died.
@@ -234,33 +308,36 @@ impl LocalCommand {
         &self,
         folder: &ClusterFolder,
         cluster: &mut LocalCluster,
-        running: &mut Running,
+        processes: &NodeProcesses,
+        namespaces: Option<&Namespaces>,
     ) -> Result<(), CommandError> {
-        let Running::Processes { nodes, namespaces } = running else { return Ok(()) };
-        for (at, process) in nodes.iter_mut().enumerate() {
-            let name = &process.name;
-            if process.died.is_none()
-                && let Ok(Some(status)) = process.child.try_wait()
-            {
-                process.died = Some(now());
-                print(&format!("{name} has ended: {status}\n"))?;
-            }
-            if self.no_restart || process.died.is_none_or(|at| at.elapsed() < self.restart_after) {
-                continue;
-            }
+        let restart_after = (!self.no_restart).then_some(self.restart_after);
+        for change in processes.look(restart_after) {
+            let at = match change {
+                ProcessChange::Ended(name, status) => {
+                    print(&format!("{name} has ended: {status}\n"))?;
+                    continue;
+                }
+                ProcessChange::Due(at) => at,
+            };
+            let node = &mut cluster.nodes[at];
+            let name = node.name.clone();
             let wrong =
                 |error| CommandError::Database(format!("{name} does not start again: {error}"));
-            process.child = spawn(folder, namespaces.as_ref(), at, name).map_err(wrong)?;
-            process.died = None;
-            let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
-            node.expect("it is one of them").process = process.child.id();
+            node.process = processes.start(folder, namespaces, at, node).map_err(wrong)?;
             folder.write(cluster).map_err(wrong)?;
             print(&format!("{name} is started again\n"))?;
         }
         Ok(())
     }
 
-    fn welcome(&self, cluster: &LocalCluster, report: &StatusReport, took: Duration) -> String {
+    fn welcome(
+        &self,
+        folder: &ClusterFolder,
+        cluster: &LocalCluster,
+        report: &StatusReport,
+        took: Duration,
+    ) -> String {
         let leaders = report.leaders();
         let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
             let (name, address) = (node.name.clone(), node.address.clone());
@@ -277,92 +354,59 @@ impl LocalCommand {
         };
         let at = match self.folder.to_str() {
             Some("shoal-local") | None => String::new(),
-            Some(folder) => format!(" --local {folder}"),
+            Some(folder) => format!(" --local {}", terminal::argument(folder)),
         };
         let http = cluster.nodes[0].http.as_ref();
         let curl = http.map(|http| format!("  curl {http}/metrics\n")).unwrap_or_default();
+        let connect = connect(folder, cluster);
         format!(
-            "{table}\n\n{distances}ready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
-             shoal bench ycsb-a --keys 10000 --connect {}\n  shoal chaos kill-leader 0{at}\n{curl}\n\
-             Ctrl-C stops all of it.\n",
+            "{table}\n\n{distances}ready after {:.2} s. In another terminal, in this folder:\n\n  shoal status{at}\n  \
+             shoal put kv alice 'i64(100)'{at}\n  shoal get kv alice{at}\n  shoal chaos kill-leader 0{at}\n{curl}\n\
+             From anywhere on this machine:\n\n  shoal status {connect}\n  shoal get kv alice {connect}\n  \
+             shoal bench ycsb-a --keys 10000 {connect}\n\nCtrl-C stops all of it.\n",
             took.as_secs_f64(),
-            cluster.nodes[0].address,
         )
     }
 }
 
-/// Starts the node at this place among them, which ends with this process.
-fn spawn(
-    folder: &ClusterFolder,
-    namespaces: Option<&Namespaces>,
-    at: usize,
-    name: &str,
-) -> io::Result<Child> {
-    let program = std::env::current_exe()?;
-    let mut command = match namespaces {
-        Some(namespaces) => namespaces.command(at, &program),
-        None => Command::new(program),
-    };
-    let place = folder.node(name);
-    let log = File::options().create(true).append(true).open(place.join("log"))?;
-    command
-        .arg("serve")
-        .arg("--with-input")
-        .arg("--config")
-        .arg(place.join("node.toml"))
-        // Held open by us: it sees when we are gone.
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
+/// Kills the nodes, and ends this process, which does not end otherwise.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another thread hangs, and would never return from main"
+)]
+fn end_at_once(processes: &NodeProcesses, folder: &ClusterFolder) {
+    processes.kill();
+    let _ = folder.clear();
+    eprintln!("error: not all has ended in time; the processes of nodes are killed");
+    std::process::exit(1);
 }
 
-/// Ctrl-C and SIGTERM. It listens from when it is made until it is dropped, so that a signal that comes while the command
-/// does something else is not lost.
-struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Interrupts {
-    /// Begins to listen, on the runtime that it is called on.
-    fn new() -> io::Result<Interrupts> {
-        Ok(Interrupts {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+/// The options with which a command reaches the cluster from anywhere.
+fn connect(folder: &ClusterFolder, cluster: &LocalCluster) -> String {
+    let mut options = format!("--connect {}", cluster.nodes[0].address);
+    let files = [
+        (cluster.security.client_secret, "--client-secret", folder.client_secret()),
+        (cluster.security.tls, "--authorities", folder.authorities()),
+    ];
+    for (_, option, path) in files.into_iter().filter(|(has, ..)| *has) {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        options += &format!(" {option} {}", terminal::argument(&path.to_string_lossy()));
     }
-
-    /// Waits for the next signal. One that has come since the last is not waited for.
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
+    options
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{Signal, getpid, kill_process};
 
     #[test]
-    fn a_signal_that_comes_between_two_looks_is_not_lost() {
-        let runtime = ask::runtime().expect("a runtime");
-        runtime.block_on(async {
-            let mut interrupts = Interrupts::new().expect("signals");
-            for signal in [Signal::INT, Signal::TERM] {
-                tokio::select! {
-                    biased;
-                    () = interrupts.next() => panic!("no signal was sent"),
-                    () = std::future::ready(()) => {}
-                }
-                // Nothing waits for signals at this time, as while nodes are looked after.
-                kill_process(getpid(), signal).expect("sent");
-                let noticed = tokio::time::timeout(Duration::from_secs(60), interrupts.next());
-                noticed.await.expect("noticed");
-            }
-        });
+    fn tables_are_asked_for_by_name_and_division() {
+        let table = |name: &str, by_range| RequestedTable { name: name.to_owned(), by_range };
+        assert_eq!(requested_table("a:hash"), Ok(table("a", false)));
+        assert_eq!(requested_table("a:b:range"), Ok(table("a:b", true)));
+        for wrong in ["a", "a:", ":hash", "a:ranges", "hash"] {
+            let error = requested_table(wrong).expect_err(wrong);
+            assert_eq!(error, "NAME:hash or NAME:range is expected");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! `shoal managers`: who the configuration managers of a cluster are, one instead of another, and what becomes of them when
-//! a majority is lost.
+//! `shoal managers`: shows the configuration managers of a cluster, replaces one, and recovers them when a majority of
+//! them is lost.
 
 use super::target::Target;
 use super::{CommandError, CommandOutcome, confirm, print, print_json};
@@ -44,16 +44,16 @@ Exit codes: 0 one leads and all vote, 1 not so, 2 there is no cluster")]
 struct List {
     #[command(flatten)]
     target: Target,
-    /// Print what the nodes say as JSON
+    /// Print the statuses of the nodes as JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Have a node host a manager instead of another node, which may be lost for good
 ///
-/// The new one learns the managers' log before it votes, and the old one ends if it lives. All running nodes learn
-/// of it. A node that has lost its disk is replaced by itself: name it twice. To ask again after a failure goes on
-/// where it stood.
+/// The new one receives the managers' log before it votes, and the old one ends if it is alive. All running
+/// nodes learn of it. A node that has lost its disk is replaced by itself: name it twice. Repeating the
+/// command after a failure goes on where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,17 +62,17 @@ Examples:
 
 Exit codes: 0 it is replaced, 1 it is not, 2 it cannot be, or there is no cluster")]
 struct Replace {
-    /// The node that goes
+    /// The node whose manager is removed
     #[arg(value_name = "OLD")]
     outgoing: String,
-    /// The node that comes
+    /// The node that hosts the new manager
     #[arg(value_name = "NEW")]
     incoming: String,
     #[command(flatten)]
     asking: Asking,
 }
 
-/// How a change is asked for, and for how long.
+/// How a change is requested, and for how long.
 #[derive(Debug, Args)]
 struct Asking {
     #[command(flatten)]
@@ -83,14 +83,15 @@ struct Asking {
     /// Give up if it takes longer
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse_positive)]
     within: Duration,
-    /// Print what came of it as JSON, and all else to standard error
+    /// Print the result as JSON, and all else to standard error
     #[arg(long)]
     json: bool,
 }
 
 /// Have two more nodes host managers, as after a recovery: there are 1, 3 or 5
 ///
-/// They learn the managers' log before they vote. To ask again after a failure goes on where it stood.
+/// They receive the managers' log before they vote. Repeating the command after a failure goes on where it
+/// stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -177,7 +178,7 @@ impl Add {
 }
 
 impl Asking {
-    /// Has other nodes host managers, and says how it goes.
+    /// Has other nodes host managers, and reports the progress.
     async fn change(&self, wanted: &WantedManagers) -> Result<CommandOutcome, CommandError> {
         let replacement = ManagerReplacement {
             addresses: self.target.addresses()?,
@@ -192,12 +193,12 @@ impl Asking {
     fn say(&self, text: &str) {
         match self.json {
             true => eprint!("{text}"),
-            // Who does not read it any more misses nothing that counts.
+            // An error means that the output is not read any more.
             false => drop(print(text)),
         }
     }
 
-    /// Who the managers are now.
+    /// The managers from now on.
     fn tell(&self, replaced: &ReplacementEnd) -> Result<CommandOutcome, CommandError> {
         let ReplacementEnd { managers } = replaced;
         if self.json {

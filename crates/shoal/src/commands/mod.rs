@@ -9,21 +9,24 @@
 mod bench;
 mod chaos;
 mod check;
+mod completions;
 mod data;
 mod ending;
 mod explore;
 mod local;
+mod man;
 mod managers;
 mod output;
 mod reproduce;
 mod serve;
 mod shape;
 mod shards;
+mod shell;
 mod sim;
 mod status;
 mod target;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use data::{CallProcedure, Delete, Get, OnCluster, Put, ScanTable, Tables};
 use ending::{CommandError, CommandOutcome};
 use output::{confirm, print, print_bytes, print_json, reserve, write};
@@ -43,38 +46,44 @@ enum Subcommands {
     Call(OnCluster<CallProcedure>),
     Chaos(chaos::Chaos),
     Check(check::Check),
+    Completions(completions::Completions),
     Delete(OnCluster<Delete>),
     Explore(explore::Explore),
     Get(OnCluster<Get>),
     Local(local::LocalCommand),
+    Man(man::Man),
     Managers(managers::Managers),
     Put(OnCluster<Put>),
     Reproduce(reproduce::Reproduce),
     Scan(OnCluster<ScanTable>),
     Serve(serve::Serve),
     Shards(shards::Shards),
+    Shell(OnCluster<shell::Shell>),
     Sim(sim::Sim),
     Status(status::Status),
     Tables(OnCluster<Tables>),
 }
 
-/// Runs the command and says how it ended.
+/// Runs the command and returns its result.
 pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Subcommands::Bench(bench) => bench.run(),
         Subcommands::Call(call) => call.run(),
         Subcommands::Chaos(chaos) => chaos.run(),
         Subcommands::Check(check) => check.run(),
+        Subcommands::Completions(completions) => completions.run(Shoal::command()),
         Subcommands::Delete(delete) => delete.run(),
         Subcommands::Explore(explore) => explore.run(),
         Subcommands::Get(get) => get.run(),
         Subcommands::Local(local) => local.run(),
+        Subcommands::Man(man) => man.run(Shoal::command()),
         Subcommands::Managers(managers) => managers.run(),
         Subcommands::Put(put) => put.run(),
         Subcommands::Reproduce(reproduce) => reproduce.run(),
         Subcommands::Scan(scan) => scan.run(),
         Subcommands::Serve(serve) => serve.run(),
         Subcommands::Shards(shards) => shards.run(),
+        Subcommands::Shell(shell) => shell.run(),
         Subcommands::Sim(sim) => sim.run(),
         Subcommands::Status(status) => status.run(),
         Subcommands::Tables(tables) => tables.run(),

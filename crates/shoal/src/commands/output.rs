@@ -1,4 +1,4 @@
-//! What commands write: to standard output, to files, and what they ask of the operator.
+//! Output of commands to standard output and to files, and questions to the operator.
 
 use super::ending::CommandError;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     }
 }
 
-/// Has the operator say the name of what is about to be changed: typed, or as `--confirm`.
+/// Has the operator confirm the name of what is about to be changed: typed, or as `--confirm`.
 pub fn confirm(wanted: &str, said: Option<&str>, say: impl Fn(&str)) -> Result<(), CommandError> {
     let mut line = String::new();
     let said = match said {

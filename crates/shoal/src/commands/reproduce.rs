@@ -152,14 +152,14 @@ impl ShownArgs {
 }
 
 impl Common {
-    /// Makes sure that results can be written, and says where the page goes.
+    /// Makes sure that results can be written, and returns the path of the page.
     fn reserve(&self, name: &str) -> Result<PathBuf, CommandError> {
         let page = self.html.clone().unwrap_or_else(|| format!("shoal-{name}.html").into());
         self.json.iter().chain([&page]).try_for_each(|path| reserve(path))?;
         Ok(page)
     }
 
-    /// A target that is missed is a result as good as any; a run that came to nothing is none.
+    /// A missed target is a valid result; a failed run is none.
     fn report(
         &self,
         outcome: &ExperimentOutcome,

@@ -16,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
 const LOGS: &str = "info,openraft=off";
 
-/// What stands below the options.
+/// The help below the options.
 const HELP: &str = "\
 Example:
   shoal serve --config node.toml
@@ -44,8 +44,8 @@ Exit codes: 0 ended as asked, 1 ended since something is broken, 2 the configura
 
 /// Run one node of a cluster
 ///
-/// The file says which node it is, and where the topology and the secret of the cluster are. Logs go to
-/// standard error; SHOAL_LOG says which: error, warn, info, debug.
+/// The file names the node, the topology and the secret of the cluster. Logs go to standard error; SHOAL_LOG
+/// sets their level: error, warn, info, debug.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Serve {
@@ -74,7 +74,7 @@ impl Serve {
         if self.with_input {
             let handle = server.handle().clone();
             thread::spawn(move || {
-                // What it says is ignored, only its end counts.
+                // Its input is ignored; only its end counts.
                 let _ = io::stdin().read_to_end(&mut Vec::new());
                 handle.stop();
             });

@@ -9,7 +9,7 @@ use shoal_types::ShardId;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Decide what becomes of a shard whose majority is lost
+/// Accept the loss of a shard's majority
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -26,9 +26,9 @@ enum What {
 
 /// Let a shard go on with what is left, when a majority of its voters is lost for good
 ///
-/// Refused while a majority remembers and answers. Data may be lost: the command says what, and wants the shard's name
-/// before it changes anything. The live replicas that remember become the voters; the others are set aside, even if they
-/// come back.
+/// Refused while a majority is alive with its memory. Data may be lost: the command shows what, and asks for
+/// the shard's name before it changes anything. The live replicas with memory become the voters; the others
+/// are set aside, even if they come back.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ struct AcceptLoss {
     /// Give up if it takes longer
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration::parse_positive)]
     within: Duration,
-    /// Print what came of it as JSON, and all else to standard error
+    /// Print the result as JSON, and all else to standard error
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,8 @@ impl AcceptLoss {
         let said = self.confirm.map(name);
         super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
         let now = shoal_net::SystemClock::new().now().0;
-        // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
+        // Two operators do not send requests within the same nanosecond; and if they do, the requests are the
+        // same.
         let at_s = now / 1_000_000_000;
         let accepted =
             acceptance.accept(now, at_s, |stage| self.say(&format!("{stage}\n"))).await?;

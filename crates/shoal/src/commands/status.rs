@@ -22,7 +22,7 @@ Exit codes: 0 every node answers and every shard is led, 1 not so, 2 there is no
 pub struct Status {
     #[command(flatten)]
     target: Target,
-    /// Print what the nodes say as JSON
+    /// Print the statuses of the nodes as JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,7 +1,7 @@
 //! Which cluster a command is about.
 
 use super::CommandError;
-use crate::local::{ClusterFolder, join};
+use crate::local::{ClusterFolder, LocalCluster, join};
 use clap::Args;
 use shoal_net::Secret;
 use shoal_net::client::{Access, Role};
@@ -18,15 +18,50 @@ pub struct Target {
     /// Addresses of a cluster that runs elsewhere, instead
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
-    /// The cluster's name
-    #[arg(long, default_value = "shoal")]
-    cluster: String,
+    #[command(flatten)]
+    credentials: Credentials,
+}
+
+/// What lets clients into a cluster, beside its addresses. A cluster of `shoal local` has all of it in its folder.
+#[derive(Debug, Args)]
+pub struct Credentials {
+    /// The cluster's name [default: shoal]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
     /// A file with the secret of its clients, if it has one
     #[arg(long, value_name = "FILE")]
     client_secret: Option<PathBuf>,
-    /// A PEM file with those who vouch for its nodes, if it has TLS on
+    /// A PEM file with the authorities of the nodes' certificates, if the cluster uses TLS
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
+}
+
+impl Credentials {
+    /// Whether the command line has any of them.
+    pub fn are_given(&self) -> bool {
+        self.cluster.is_some() || self.client_secret.is_some() || self.authorities.is_some()
+    }
+
+    /// Access with these.
+    pub fn access(&self) -> Result<Access, CommandError> {
+        self.instead_of(Access::open("shoal"))
+    }
+
+    /// The same access, with those that the command line has.
+    fn instead_of(&self, mut access: Access) -> Result<Access, CommandError> {
+        if let Some(cluster) = &self.cluster {
+            access.cluster.clone_from(cluster);
+        }
+        if let Some(path) = &self.client_secret {
+            access.secret = read_secret("--client-secret", path)?;
+        }
+        if let Some(path) = &self.authorities {
+            let trusted = read_certificates(path)
+                .and_then(|authorities| ClientTls::new(&authorities, &access.cluster));
+            access.tls = Some(trusted.map_err(|error| CommandError::file("trust", path, error))?);
+        }
+        Ok(access)
+    }
 }
 
 impl Target {
@@ -35,7 +70,7 @@ impl Target {
         if !self.connect.is_empty() {
             return Ok(self.connect.clone());
         }
-        let cluster = ClusterFolder(self.local.clone()).read().map_err(CommandError::Usage)?;
+        let cluster = self.folder()?;
         join(&cluster).map_err(CommandError::Usage)?;
         Ok(cluster.addresses())
     }
@@ -57,16 +92,14 @@ impl Target {
 
     /// What lets clients in.
     pub fn access(&self) -> Result<Access, CommandError> {
-        let mut access = Access::open(&*self.cluster);
-        if let Some(path) = &self.client_secret {
-            access.secret = read_secret("--client-secret", path)?;
+        if !self.connect.is_empty() {
+            return self.credentials.access();
         }
-        if let Some(path) = &self.authorities {
-            let trusted = read_certificates(path)
-                .and_then(|authorities| ClientTls::new(&authorities, &self.cluster));
-            access.tls = Some(trusted.map_err(|error| CommandError::file("trust", path, error))?);
-        }
-        Ok(access)
+        self.credentials.instead_of(self.folder()?.access)
+    }
+
+    fn folder(&self) -> Result<LocalCluster, CommandError> {
+        ClusterFolder(self.local.clone()).read().map_err(CommandError::Usage)
     }
 }
 

@@ -1,9 +1,24 @@
 //! The folder of a local cluster.
 
 use serde::{Deserialize, Serialize};
+use shoal_net::Secret;
+use shoal_net::client::Access;
+use shoal_net::tls::{ClientTls, read_certificates};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The name of every local cluster.
+pub const NAME: &str = "shoal";
+
+/// What keeps strangers out of a local cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Security {
+    /// Nodes and clients encrypt what they send.
+    pub tls: bool,
+    /// Clients have to know a secret.
+    pub client_secret: bool,
+}
 
 /// A cluster that runs on this machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,6 +30,17 @@ pub struct LocalCluster {
     /// Are they in network namespaces of their own?
     #[serde(default)]
     pub namespaces: bool,
+    /// What its clients have to know and to trust.
+    #[serde(default)]
+    pub security: Security,
+    /// What lets clients in, read from the files of the folder.
+    #[serde(skip, default = "open_access")]
+    pub access: Access,
+}
+
+/// The access to a cluster that asks clients for nothing.
+pub fn open_access() -> Access {
+    Access::open(NAME)
 }
 
 /// A node of it.
@@ -56,7 +82,38 @@ impl ClusterFolder {
             )
         };
         let text = fs::read_to_string(&path).map_err(|error| none(&error))?;
-        serde_json::from_str(&text).map_err(|error| none(&error))
+        let cluster: LocalCluster = serde_json::from_str(&text).map_err(|error| none(&error))?;
+        Ok(LocalCluster { access: self.access(cluster.security)?, ..cluster })
+    }
+
+    /// What lets clients into the cluster in this folder, if it is secured like this.
+    ///
+    /// # Errors
+    /// A sentence, if a file for it is missing or cannot be used.
+    pub fn access(&self, security: Security) -> Result<Access, String> {
+        let mut access = open_access();
+        if security.client_secret {
+            let secret = Secret::read(&self.client_secret());
+            access.secret = secret.map_err(|error| format!("the cluster's folder {error}"))?;
+        }
+        if security.tls {
+            let path = self.authorities();
+            let trusted = read_certificates(&path)
+                .and_then(|authorities| ClientTls::new(&authorities, NAME))
+                .map_err(|error| format!("cannot trust {}: {error}", path.display()))?;
+            access.tls = Some(trusted);
+        }
+        Ok(access)
+    }
+
+    /// The file with what clients have to know.
+    pub fn client_secret(&self) -> PathBuf {
+        self.file("client-secret")
+    }
+
+    /// The file with the certificate of the authority that vouches for the nodes.
+    pub fn authorities(&self) -> PathBuf {
+        self.file("ca.pem")
     }
 
     /// Writes down which processes run. A reader at the same time sees what was there before or this.

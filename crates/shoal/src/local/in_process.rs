@@ -1,12 +1,12 @@
 //! A cluster within this process.
 
+use super::folder::open_access;
 use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures, report};
 use shoal_net::{Handle, Secret};
 use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
-use shoal_types::{NodeId, ShardId, WorkerId};
-use std::collections::BTreeMap;
+use shoal_types::{Counted, NodeId, ShardId, WorkerId};
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -27,7 +27,7 @@ impl InProcessCluster {
     /// # Errors
     /// A sentence that says what went wrong.
     pub fn start(plan: &ClusterPlan) -> Result<InProcessCluster, String> {
-        let (listeners, addresses) = plan.listen().map_err(|error| error.to_string())?;
+        let (listeners, addresses) = plan.listen(0).map_err(|error| error.to_string())?;
         let topology = plan.topology(&addresses).map_err(|error| error.to_string())?;
         let names = plan.managers();
         let managers = topology.nodes().iter().filter(|node| names.contains(&node.name));
@@ -41,7 +41,7 @@ impl InProcessCluster {
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
-        let report = runtime.block_on(wait_ready(&addresses))?;
+        let report = runtime.block_on(wait_ready(&addresses, &open_access()))?;
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
         Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers })
     }
@@ -57,7 +57,7 @@ impl InProcessCluster {
     }
 
     /// What all its workers have counted, added up.
-    pub fn counted(&self) -> BTreeMap<String, u64> {
+    pub fn counted(&self) -> Counted {
         let workers = self.servers.iter().flat_map(|server| {
             (0..self.workers).map(WorkerId).filter_map(|worker| {
                 let (told, status) = oneshot::channel();

@@ -1,5 +1,6 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
+use super::folder::Security;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Regions, Topology, TopologyError};
 use shoal_server::Protocol;
@@ -8,7 +9,7 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables that workloads and examples know, whose keys are spread one by one.
+/// Tables of workloads and examples whose keys are distributed one by one.
 const BY_KEY: [&str; 10] = [
     "kv",
     "shoal.chaos",
@@ -48,7 +49,7 @@ const WAREHOUSE_BYTES: usize = 2;
 /// And the one of which each shard has a copy.
 const EVERYWHERE: &str = "tpcc.item";
 
-/// What only the nodes of a cluster know: drawn anew.
+/// The secret of the nodes, drawn anew.
 ///
 /// # Errors
 /// If the system has no chance to give.
@@ -75,23 +76,24 @@ pub struct ClusterPlan {
     pub regions: Regions,
     /// The commit protocol.
     pub protocol: Protocol,
-    /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
+    /// Its options if it is `mako`. Files of nodes do not contain them: only clusters of this process have
+    /// them.
     pub mako: shoal_mako::MakoOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
-    pub tables: Vec<(&'static str, Partitioning)>,
+    pub tables: Vec<(String, Partitioning)>,
 }
 
 /// The tables of all that can be run on a local cluster, divided key by key, by queues, or by warehouses.
-fn tables() -> Vec<(&'static str, Partitioning)> {
+fn tables() -> Vec<(String, Partitioning)> {
     let hash = |names: &'static [&str], prefix_bytes| {
-        names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
+        names.iter().map(move |name| ((*name).to_owned(), Partitioning::Hash { prefix_bytes }))
     };
     let divided = hash(&BY_KEY, 0)
         .chain(hash(&BY_QUEUE, QUEUE_BYTES))
         .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES));
-    divided.chain([(EVERYWHERE, Partitioning::Everywhere)]).collect()
+    divided.chain([(EVERYWHERE.to_owned(), Partitioning::Everywhere)]).collect()
 }
 
 impl ClusterPlan {
@@ -142,6 +144,23 @@ impl ClusterPlan {
             |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
         format!("{}, {shards} of {replicas}{far}{spread}", self.engine())
+    }
+
+    /// The same with this table, also where it has another of this name.
+    #[must_use]
+    pub fn with_table(mut self, name: &str, partitioning: Partitioning) -> ClusterPlan {
+        self.tables.retain(|(known, _)| known != name);
+        self.tables.push((name.to_owned(), partitioning));
+        self
+    }
+
+    /// A range of keys for each shard, as long as the others if the first byte is as likely one as another.
+    pub fn even_ranges(&self) -> Partitioning {
+        let first = |shard: u32| match shard {
+            0 => Vec::new(),
+            shard => vec![(shard * 256 / self.shards) as u8],
+        };
+        Partitioning::ranges((0..self.shards).map(first))
     }
 
     /// The name of a replica's node.
@@ -198,26 +217,42 @@ impl ClusterPlan {
         (0..count).map(|replica| ClusterPlan::node(0, replica)).collect()
     }
 
-    /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
-    pub fn node_file(&self, node: &str, http: Option<&str>) -> String {
+    /// The file of a node, which serves its health and metrics at `http`, if that is given.
+    pub fn node_file(&self, node: &str, http: Option<&str>, security: Security) -> String {
         let managers = self.managers();
         let engine = self.engine();
         let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
+        let client_secret = match security.client_secret {
+            true => "client_secret = \"../client-secret\"\n",
+            false => "",
+        };
+        let tls = match security.tls {
+            true => {
+                "[tls]\ncertificates = \"node.pem\"\nkey = \"node.key\"\nauthorities = \"../ca.pem\"\n"
+            }
+            false => "",
+        };
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}"
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}\
+             {client_secret}{tls}"
         )
     }
 
-    /// A socket on loopback for each node, and its address: while they are held no other process has their ports.
+    /// A socket on loopback for each node, and its address: while they are held no other process has their ports. These
+    /// are consecutive, beginning with `first`; any that are free, if that is 0.
     ///
     /// # Errors
-    /// If the system has none.
-    pub fn listen(&self) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
+    /// If another process has one of them, or the system has none.
+    pub fn listen(&self, first: u16) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
-        for _ in 0..self.shards * self.replicas {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
+        for node in 0..self.shards * self.replicas {
+            let port = u32::from(first) + if first == 0 { 0 } else { node };
+            let port = u16::try_from(port)
+                .map_err(|_| io::Error::other("there are no ports beyond 65535"))?;
+            let listener = TcpListener::bind(("127.0.0.1", port))
+                .map_err(|error| io::Error::new(error.kind(), format!("port {port}: {error}")))?;
             addresses.push(listener.local_addr()?.to_string());
             listeners.push(listener);
         }
@@ -228,6 +263,8 @@ impl ClusterPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_cluster::topology::Home;
+    use shoal_types::ShardId;
 
     fn addresses(plan: &ClusterPlan) -> Vec<String> {
         (0..plan.shards * plan.replicas).map(|port| format!("localhost:{port}")).collect()
@@ -248,5 +285,30 @@ mod tests {
         let topology = plan.topology(&addresses(&plan)).expect("a topology");
         assert_eq!(topology.distances().round_trip_max(3), Duration::from_millis(50));
         assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica");
+    }
+
+    #[test]
+    fn a_table_that_is_asked_for_takes_the_place_of_one_of_its_name() {
+        let plan = ClusterPlan::new(3, 1);
+        let ranges = plan.even_ranges();
+        let plan = plan.with_table("kv", ranges);
+        let topology = plan.topology(&addresses(&plan)).expect("a topology");
+        let kv = topology.table("kv").expect("it is there");
+        for (key, shard) in [(&b""[..], 0), (b"T", 0), (b"U", 1), (b"\xa9", 1), (b"\xaa", 2)] {
+            let home = topology.home(kv, key);
+            assert_eq!(home, Some(Home::One(ShardId(shard))), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn ports_follow_one_another_or_are_any() {
+        let plan = ClusterPlan::new(1, 3);
+        let (held, addresses) = plan.listen(0).expect("free ports");
+        let port = held[0].local_addr().expect("bound").port();
+        let refused = plan.listen(port).expect_err("the first is held");
+        assert!(refused.to_string().starts_with(&format!("port {port}: ")), "{refused}");
+        assert_eq!(addresses.len(), 3);
+        let beyond = plan.listen(u16::MAX).expect_err("there is one port left at most");
+        assert!(beyond.to_string().contains("6553"), "{beyond}");
     }
 }

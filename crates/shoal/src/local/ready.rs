@@ -9,18 +9,17 @@ use std::time::Duration;
 /// Until every shard is served.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is asked.
+/// The interval between two requests.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits until every node answers and every shard is served.
 ///
 /// # Errors
 /// A sentence that says what is missing, after half a minute.
-pub async fn wait_ready(addresses: &[String]) -> Result<StatusReport, String> {
-    let access = Access::open("shoal");
+pub async fn wait_ready(addresses: &[String], access: &Access) -> Result<StatusReport, String> {
     let began = now();
     loop {
-        let report = StatusReport::gather(addresses, &access).await;
+        let report = StatusReport::gather(addresses, access).await;
         if report.as_ref().is_ok_and(StatusReport::is_well) {
             return report;
         }
@@ -60,6 +59,6 @@ async fn missing(folder: &ClusterFolder, killed: &[LocalNode]) -> Result<Option<
     if let Some(node) = cluster.nodes.iter().find(|node| same(node)) {
         return Ok(Some(format!("{} was killed, and is not started again", node.name)));
     }
-    let report = StatusReport::gather(&cluster.addresses(), &Access::open("shoal")).await;
+    let report = StatusReport::gather(&cluster.addresses(), &cluster.access).await;
     Ok(report.map_or_else(Some, |report| report.missing_of_whole()))
 }

@@ -12,7 +12,7 @@
 //! | `factors.rs` | the table of §7.9: what each part costs |
 //! | `failure.rs` | figure 13: a shard that fails, in virtual time |
 //! | `view.rs` | tables and plots |
-//! | `outcome.rs` | what came out, on the terminal, as a page and as JSON |
+//! | `outcome.rs` | the results, on the terminal, as a page and as JSON |
 //!
 //! What always holds: a number of the paper is one that its text or a table says; what stands only in a
 //! drawing is left out, and so is what it does not say.

@@ -1,6 +1,7 @@
-//! What came out of an experiment.
+//! The results of an experiment.
 
 use super::experiment::{About, Chart, Experiment};
+use super::run::MeasuredRun;
 use super::view;
 use serde::Serialize;
 use shoal_sim::demonstrations::{DemonstrationResults, report};
@@ -11,9 +12,6 @@ use std::fmt::Write;
 /// The version of what is written as JSON; it grows when a field changes its meaning or goes.
 const FORMAT: u32 = 1;
 
-/// What came of a run: a measurement, or a sentence that says what went wrong.
-pub type Measured = Result<Measurement, String>;
-
 /// The result of one experiment, with the numbers of the paper beside it.
 #[derive(Debug)]
 pub struct ExperimentOutcome {
@@ -23,7 +21,7 @@ pub struct ExperimentOutcome {
     /// What has to be known of all numbers.
     foot: String,
     /// What was measured, if anything was.
-    measured: Option<(Experiment, Vec<Measured>)>,
+    measured: Option<(Experiment, Vec<MeasuredRun>)>,
 }
 
 /// A run, as it is written.
@@ -71,7 +69,7 @@ impl ExperimentOutcome {
     /// Of an experiment of which this was measured, for each run.
     pub fn measured(
         experiment: Experiment,
-        measured: Vec<Measured>,
+        measured: Vec<MeasuredRun>,
         seed: u64,
     ) -> ExperimentOutcome {
         let mut foot =
@@ -96,7 +94,7 @@ impl ExperimentOutcome {
         ExperimentOutcome { about, results, seed, foot, measured: None }
     }
 
-    /// How many runs came to nothing.
+    /// The number of failed runs.
     pub fn failures(&self) -> usize {
         let measured = self.measured.iter().flat_map(|(_, measured)| measured);
         measured.filter(|measured| measured.is_err()).count()
@@ -164,7 +162,7 @@ impl ExperimentOutcome {
 }
 
 /// What has to be known before any number is believed, a sentence each.
-fn warnings(experiment: &Experiment, measured: &[Measured]) -> Vec<String> {
+fn warnings(experiment: &Experiment, measured: &[MeasuredRun]) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
     for (run, measured) in experiment.runs.iter().zip(measured) {
         let of_run = |warning: &String| format!("{}: {warning}", run.words);

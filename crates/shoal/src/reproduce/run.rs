@@ -42,6 +42,9 @@ pub struct ExperimentRun {
     pub clients: usize,
 }
 
+/// The result of a run: a measurement, or a sentence that describes the error.
+pub type MeasuredRun = Result<Measurement, String>;
+
 /// The workload of an experiment.
 #[derive(Debug, Clone, Copy)]
 pub enum ExperimentLoad {

@@ -46,6 +46,7 @@ fn run(committed_per_s: f64, p50_ms: u64) -> Run {
         running_s: None,
         waiting_s: None,
         counted: BTreeMap::new(),
+        stages: Vec::new(),
         throughput: Throughput {
             mean_per_s: per_s,
             median_per_s: per_s,

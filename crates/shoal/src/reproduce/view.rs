@@ -3,8 +3,7 @@
 use super::experiment::{
     Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity,
 };
-use super::outcome::Measured;
-use super::run::ExperimentRun;
+use super::run::{ExperimentRun, MeasuredRun};
 use shoal_sim::demonstrations::{
     DemonstrationResults, ResultLine, ResultPlot, ResultTable, TargetVerdict,
 };
@@ -14,7 +13,7 @@ use shoal_workloads::report::words;
 const NONE: &str = "–";
 
 /// The charts of an experiment, of whose runs this came.
-pub fn results(experiment: &Experiment, measured: &[Measured]) -> DemonstrationResults {
+pub fn results(experiment: &Experiment, measured: &[MeasuredRun]) -> DemonstrationResults {
     let mut results = DemonstrationResults::default();
     for chart in &experiment.charts {
         let seen = SeenRun { chart, runs: &experiment.runs, measured };
@@ -31,7 +30,7 @@ pub fn results(experiment: &Experiment, measured: &[Measured]) -> DemonstrationR
 struct SeenRun<'a> {
     chart: &'a Chart,
     runs: &'a [ExperimentRun],
-    measured: &'a [Measured],
+    measured: &'a [MeasuredRun],
 }
 
 /// A column of numbers.
@@ -160,7 +159,7 @@ impl SeenRun<'_> {
         }
     }
 
-    /// What was promised of a row, and whether it came so.
+    /// The target of a row, and whether it was met.
     fn judged(&self, curve: &Curve, row: &ExperimentRow) -> (String, TargetVerdict) {
         let throughput =
             ViewColumn { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
@@ -254,7 +253,7 @@ impl SeenRun<'_> {
     }
 }
 
-/// What the paper says of `quantity` in a row, as it was measured.
+/// The paper's number for `quantity` in a row, as it was measured.
 fn absolute(row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
     said(row, quantity).and_then(|number| match number {
         PublishedNumber::Absolute(value) => Some(value),

@@ -1,6 +1,62 @@
 //! A look at the data from the shell.
 
 use crate::local::Local;
+use shoal::Db;
+
+/// As in the README.
+async fn pay(address: &str) -> Result<i64, Box<dyn std::error::Error>> {
+    let db = Db::connect(&[address]).await?;
+    let accounts = db.table("accounts")?; // created if it is not there
+    let left = db
+        .transact(async |tx| {
+            tx.add(accounts, b"bob", 10).await?;
+            tx.add(accounts, b"alice", -10).await
+        })
+        .await?;
+    Ok(left)
+}
+
+#[test]
+fn the_program_of_the_readme_runs_on_a_cluster() {
+    let here = include_str!("data.rs");
+    let readme = include_str!("../../../../README.md");
+    let of = |text: &str| {
+        let begin = text.find("async fn pay(").expect("the program");
+        let end = begin + text[begin..].find("\n}\n").expect("its end");
+        text[begin..end].to_owned()
+    };
+    assert_eq!(of(here), of(readme));
+    let mut local = Local::start(&["--shards", "2", "--replicas", "1"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let address = local.addresses().next().expect("a node");
+    for left in [-10, -20] {
+        assert_eq!(runtime.block_on(pay(&address)).expect("it is there"), left);
+    }
+    // Whether or not the tables of `shoal local` have one of this name.
+    runtime.block_on(async {
+        let db = Db::connect(&[&*address]).await.expect("it is there");
+        let (made, again) = (db.table("made").expect("new"), db.table("made").expect("there"));
+        assert_eq!(made, again);
+        let other = Db::connect(&[&*address]).await.expect("it is there");
+        assert_eq!(other.table("made").expect("there"), made, "another client finds it");
+        db.transact(async |tx| tx.put(made, b"k", b"v")).await.expect("written");
+        assert_eq!(other.drop_table("made").await.expect("there"), made);
+        let dropped = db.transact(async |tx| tx.put(made, b"k", b"v")).await;
+        let is_dropped = matches!(
+            dropped,
+            Err(shoal::Error::Rejected(
+                shoal::Rejected::TableDropped { .. } | shoal::Rejected::UnknownTable { .. }
+            ))
+        );
+        assert!(is_dropped, "{dropped:?}");
+        let anew = other.table("made").expect("new");
+        assert_ne!(anew, made);
+        let rows = other.transact(async |tx| Ok(tx.scan(anew, shoal::Scan::all()).await?.len()));
+        assert_eq!(rows.await, Ok(0), "rows of the dropped one");
+    });
+    local.end();
+}
 
 #[test]
 fn rows_are_written_read_and_deleted_from_the_shell() {
@@ -70,6 +126,25 @@ fn rows_are_written_read_and_deleted_from_the_shell() {
     let call = ["call", "shoal.add", &format!("x'{digits}'"), "--near", "kv", "calls"];
     assert_eq!(local.run_well(&call), "i64(5)\n");
     assert_eq!(local.run_well(&["get", "kv", "calls"]), "i64(5)\n");
+    let created = local.run_well(&["tables", "create", "orders", "--prefix-bytes", "2"]);
+    assert!(created.starts_with("orders is there, as "), "{created}");
+    assert_eq!(local.run_well(&["tables", "create", "orders", "--prefix-bytes", "2"]), created);
+    let (code, _, error) = local.run(&["tables", "create", "orders", "--everywhere"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains(r#"a table "orders" exists and is partitioned otherwise"#), "{error}");
+    local.run_well(&["tables", "create", "people", "--range", "m"]);
+    assert_eq!(local.run_well(&["put", "people", "ada", "1", "zoe", "2"]), "2 rows written\n");
+    let tables = local.run_well(&["tables"]);
+    assert!(tables.contains("in 2 ranges") && tables.contains("first 2 bytes"), "{tables}");
+    assert_eq!(local.run_well(&["tables", "drop", "people"]), "people is dropped\n");
+    let (code, _, error) = local.run(&["get", "people", "ada"]);
+    assert_eq!(code, Some(2), "{error}");
+    local.run_well(&["tables", "create", "people", "--range", "m"]);
+    assert_eq!(local.run_well(&["scan", "people"]).lines().last(), Some("0 rows"));
+    let (code, _, error) = local.run(&["tables", "drop", "shoal.requests"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("belongs to the cluster itself"), "{error}");
+
     let (code, _, error) = local.run(&["call", "nothing"]);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains(r#"there is no procedure "nothing""#), "{error}");

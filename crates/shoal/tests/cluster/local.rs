@@ -3,7 +3,7 @@
 //! Nothing here waits without a deadline; all of them are far beyond what a busy machine takes.
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -23,27 +23,34 @@ pub struct Local {
 impl Local {
     /// Starts a cluster of this shape, and waits until it is ready.
     pub fn start(shape: &[&str]) -> Local {
+        let local = Local::begin(shape);
+        local.printed_until("ready after");
+        local
+    }
+
+    /// Starts a cluster of this shape.
+    pub fn begin(shape: &[&str]) -> Local {
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
-            .args(["local", "--folder"])
+            .args(["local", "--port", "0", "--folder"])
             .arg(folder.path())
             .args(shape)
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");
-        let printed = BufReader::new(child.stdout.take().expect("piped"));
-        let (said, lines) = channel();
-        thread::spawn(move || {
-            // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
-            printed.lines().map_while(Result::ok).for_each(|line| drop(said.send(line)));
-        });
-        let local = Local { folder, child, lines };
+        let lines = lines(child.stdout.take().expect("piped"));
+        Local { folder, child, lines }
+    }
+
+    /// What it prints from now on, up to a line that begins like this.
+    pub fn printed_until(&self, last: &str) -> Vec<String> {
         let began = now();
+        let mut printed = Vec::new();
         loop {
             let left = PATIENCE.saturating_sub(began.elapsed());
-            let line = local.lines.recv_timeout(left).expect("it is ready in time");
-            if line.starts_with("ready after") {
-                return local;
+            printed.push(self.lines.recv_timeout(left).expect("it prints this in time"));
+            if printed.last().is_some_and(|line| line.starts_with(last)) {
+                return printed;
             }
         }
     }
@@ -55,19 +62,41 @@ impl Local {
 
     /// The same, with another deadline.
     pub fn run_for(&self, arguments: &[&str], patience: Duration) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        run(command.args(arguments).arg("--local").arg(self.folder.path()), patience)
+    }
+
+    /// Runs a command on this cluster that reads this.
+    pub fn run_on(&self, arguments: &[&str], input: &str) -> (Option<i32>, String, String) {
+        let file = self.folder.path().join("input");
+        std::fs::write(&file, input).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        command.stdin(std::fs::File::open(file).expect("a file"));
+        run(command.args(arguments).arg("--local").arg(self.folder.path()), PATIENCE)
+    }
+
+    /// Starts a command on this cluster that is written to while it runs.
+    pub fn converse(&self, arguments: &[&str]) -> Conversation {
         let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
             .args(arguments)
             .arg("--local")
             .arg(self.folder.path())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");
-        let said = collect(child.stdout.take().expect("piped"));
-        let error = collect(child.stderr.take().expect("piped"));
-        let code = end_of(&mut child, patience, &format!("shoal {arguments:?}"));
-        let text = |text: Receiver<String>| text.recv().expect("its pipe is closed");
-        (code, text(said), text(error))
+        let printed = lines(child.stdout.take().expect("piped"));
+        let errors = lines(child.stderr.take().expect("piped"));
+        Conversation { child, printed, errors }
+    }
+
+    /// Runs a line of the shell in which `shoal` is the command.
+    pub fn run_line(&self, line: &str) -> (Option<i32>, String, String) {
+        let named = "shoal() { \"$SHOAL\" \"$@\"; }; ";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{named}{line}")]).env("SHOAL", env!("CARGO_BIN_EXE_shoal"));
+        run(&mut command, PATIENCE)
     }
 
     /// Runs a command that succeeds, and returns what it prints.
@@ -104,23 +133,55 @@ impl Local {
         })
     }
 
+    /// The addresses of its nodes.
+    pub fn addresses(&self) -> impl Iterator<Item = String> + use<> {
+        let json = std::fs::read_to_string(self.file("cluster.json")).expect("it runs");
+        let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
+        nodes.into_iter().map(|node| node["address"].as_str().expect("an address").to_owned())
+    }
+
     /// A file in its folder.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("a path").to_owned()
     }
 
+    /// Whether its folder says which nodes run.
+    pub fn is_known(&self) -> bool {
+        self.folder.path().join("cluster.json").exists()
+    }
+
     /// Kills the process of its node at this place.
     pub fn kill(&self, at: usize) {
+        self.signal_node(at, Signal::KILL);
+    }
+
+    /// Signals the process of its node at this place.
+    pub fn signal_node(&self, at: usize, signal: Signal) {
         let process = self.processes().nth(at).and_then(Pid::from_raw).expect("a process");
-        kill_process(process, Signal::KILL).expect("it runs");
+        kill_process(process, signal).expect("it runs");
     }
 
     /// Ends it as a supervisor does.
     pub fn end(&mut self) {
-        let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::TERM).expect("it runs");
-        assert_eq!(end_of(&mut self.child, PATIENCE, "shoal local"), Some(0));
+        assert_eq!(self.end_by(Signal::TERM), Some(0));
     }
+
+    /// Signals it, and returns its exit code.
+    pub fn end_by(&mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        end_of(&mut self.child, PATIENCE, "shoal local")
+    }
+}
+
+/// Runs a command to its end: its exit code, what it prints, and what it complains of.
+fn run(command: &mut Command, patience: Duration) -> (Option<i32>, String, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let said = collect(child.stdout.take().expect("piped"));
+    let error = collect(child.stderr.take().expect("piped"));
+    let code = end_of(&mut child, patience, &format!("{command:?}"));
+    let text = |text: Receiver<String>| text.recv().expect("its pipe is closed");
+    (code, text(said), text(error))
 }
 
 impl Drop for Local {
@@ -145,6 +206,50 @@ fn end_of(child: &mut Child, patience: Duration, what: &str) -> Option<i32> {
         }
         pause();
     }
+}
+
+/// A command that is written to while it runs.
+pub struct Conversation {
+    child: Child,
+    printed: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Conversation {
+    fn write(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("it has not ended");
+        writeln!(input, "{line}").expect("written");
+    }
+
+    /// Writes a line, and returns the next line that is printed.
+    pub fn told(&mut self, line: &str) -> String {
+        self.write(line);
+        self.printed.recv_timeout(PATIENCE).expect("it prints a line in time")
+    }
+
+    /// Writes a line, and returns the next line of errors.
+    pub fn refused(&mut self, line: &str) -> String {
+        self.write(line);
+        self.errors.recv_timeout(PATIENCE).expect("it complains in time")
+    }
+
+    /// Ends its input, and returns its exit code and the rest of its errors.
+    pub fn end(mut self) -> (Option<i32>, Vec<String>) {
+        drop(self.child.stdin.take());
+        let code = end_of(&mut self.child, PATIENCE, "the command");
+        (code, self.errors.iter().collect())
+    }
+}
+
+/// The lines of a pipe, as they come.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (said, lines) = channel();
+    thread::spawn(move || {
+        // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
+        let printed = BufReader::new(pipe).lines();
+        printed.map_while(Result::ok).for_each(|line| drop(said.send(line)));
+    });
+    lines
 }
 
 /// All that comes of a pipe, when it is closed.

@@ -2,6 +2,8 @@
 
 mod data;
 mod local;
+mod shell;
+mod starting;
 
 use local::{Local, until};
 use std::collections::BTreeSet;
@@ -59,11 +61,11 @@ fn a_manager_that_is_gone_is_replaced_by_another_node() {
         let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
         rows.iter().map(name).collect::<Vec<String>>()
     };
-    let (code, listed, _) = local.run(&["managers", "list", "--json"]);
-    assert_eq!(
-        (code, names(&listed)),
-        (Some(0), ["s0v0", "s0v1", "s0v2"].map(Into::into).to_vec())
-    );
+    let all = ["s0v0", "s0v1", "s0v2"];
+    until("the managers are in step", || {
+        let (code, listed, _) = local.run(&["managers", "list", "--json"]);
+        code == Some(0) && names(&listed) == all
+    });
 
     local.kill(2);
     let (code, listed, _) = local.run(&["managers", "list"]);

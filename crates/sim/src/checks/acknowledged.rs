@@ -9,6 +9,7 @@
 
 use super::durable::Durable;
 use super::transactions::{SeenAttempt, Transactions};
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, Stamp};
 
@@ -22,7 +23,7 @@ impl Acknowledged {
         transactions: &Transactions,
         durable: &Durable,
         lost: Option<ShardId>,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         for (id, seen) in transactions.all() {
             let is_open = |(shard, stamp): (ShardId, &Stamp)| {
                 lost.is_some_and(|lost| durable.is_open(shard, stamp, lost))
@@ -39,7 +40,7 @@ impl Acknowledged {
 
     /// The same for an engine that installs only what is decided: a transaction that was installed on one
     /// shard, or acknowledged, was installed on all its shards.
-    pub fn check_installed(transactions: &Transactions) -> super::RuleVerdict {
+    pub fn check_installed(transactions: &Transactions) -> RuleVerdict {
         let mut counts = transactions.all().filter(|(_, seen)| {
             let is_installed = seen.drawn.iter().any(|(.., installed)| *installed);
             seen.told_outcome || is_installed || !seen.installed.is_empty()
@@ -77,7 +78,7 @@ fn is_covered(
 }
 
 /// Checks that the transaction was installed on every shard that it writes.
-fn is_there(id: TransactionId, seen: &SeenAttempt) -> super::RuleVerdict {
+fn is_there(id: TransactionId, seen: &SeenAttempt) -> RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     // A branch of blind deletes may find nothing to delete, and then it installs no version. Nor does
     // it draw a clock if it certifies on behalf of its coordinator, which takes it for a write.

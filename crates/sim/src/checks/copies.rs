@@ -6,6 +6,7 @@ use super::durable::Durable;
 use super::installed::{Installed, InstalledVersions};
 use super::replay;
 use super::transactions::Transactions;
+use super::verdict::RuleVerdict;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,7 @@ struct CommitJudge<'a> {
 impl CommitJudge<'_> {
     /// Checks that the version with this epoch and clock is committed; the error names the shard that does
     /// not cover it.
-    fn is_committed(&self, (epoch, clock): CopyOrder) -> super::RuleVerdict {
+    fn is_committed(&self, (epoch, clock): CopyOrder) -> RuleVerdict {
         let stamp = Stamp::local(epoch, clock);
         let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
         replay::covered(self.shard, &stamp, writer, self.durable)
@@ -49,7 +50,7 @@ impl CommitJudge<'_> {
 
     /// Checks that the version with this epoch and clock is in a decided entry of a shard that has ended its
     /// epoch and is not lost.
-    fn is_in_a_decided_entry(&self, order: CopyOrder) -> super::RuleVerdict {
+    fn is_in_a_decided_entry(&self, order: CopyOrder) -> RuleVerdict {
         match self.durable.ended(self.shard, order.0) {
             None => Err(format!("{} has not ended {}", self.shard, order.0)),
             Some(end) if order.1 > end => {
@@ -97,7 +98,7 @@ pub fn reaches(
     copied: Clock,
     held: &[(WorkerId, u64)],
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     for (worker, length) in held {
         // Entries decided in the step that is under way are not known to the checks yet.
         let Some(safe) = durable.safe_with(shard, *worker, *length) else { continue };
@@ -117,7 +118,7 @@ pub fn tells_finals(
     settled: (Epoch, Epoch),
     watermarks: &[VectorWatermark],
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     let epochs = (settled.0.0 + 1..=settled.1.0).map(Epoch);
     let partial = epochs.filter_map(|epoch| durable.last(epoch)).filter(|last| !last.is_whole());
     match partial.into_iter().find(|last| !watermarks.contains(last)) {
@@ -136,7 +137,7 @@ pub fn check(
     installed: &Installed,
     transactions: &Transactions,
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     let SentChunk { shard, cut, from, until, rows, undecided } = given;
     let judge = CommitJudge { shard, transactions, durable };
     let name = |table: TableId, key: &[u8]| format!("of {table} '{}'", key.escape_ascii());

@@ -9,6 +9,7 @@
 //! A closed epoch is durable on a shard up to the clock at which the shard's streams have ended it. Once its
 //! FVW is final, the FVW decides instead.
 
+use super::verdict::RuleVerdict;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
@@ -142,7 +143,7 @@ impl Durable {
         worker: WorkerId,
         node: NodeId,
         (ballot, length): (Ballot, u64),
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let stream = self.stream(shard, worker);
         let (led, inherited) = stream.inherited;
         if ballot == led && length < inherited {
@@ -191,7 +192,7 @@ impl Durable {
     ///
     /// # Errors
     /// If it lacks one of those entries: it may have voted for it.
-    pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> super::RuleVerdict {
+    pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> RuleVerdict {
         for worker in (0..self.workers as u32).map(WorkerId) {
             for voter in self.stream(shard, worker).voters.iter_mut().filter(|it| it.node == node) {
                 voter.remembers = true;
@@ -241,7 +242,7 @@ impl Durable {
         worker: WorkerId,
         (ballot, length): (Ballot, u64),
         entries: &[(u64, Bytes)],
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let stream = self.stream(shard, worker);
         if ballot <= stream.ballot {
             return Ok(()); // A deposed leader that has not learned of its successor.
@@ -501,7 +502,7 @@ impl Durable {
     }
 
     /// Checks that a node that takes the shard for durable up to `clock` is right.
-    pub fn check(&self, shard: ShardId, clock: Clock) -> super::RuleVerdict {
+    pub fn check(&self, shard: ShardId, clock: Clock) -> RuleVerdict {
         let durable = self.of(shard);
         if clock <= durable {
             return Ok(());

@@ -4,6 +4,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl OpenEpochs {
         node: NodeId,
         shard: ShardId,
         (epoch, clock): (Epoch, Clock),
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         match self.drawn.get(&(node, shard, clock)) {
             Some(open) if *open > epoch => Err(format!(
                 "a transaction of {epoch} gets {clock} of {shard}, which was drawn when {open} was open on {node}"
@@ -57,7 +58,7 @@ impl OpenEpochs {
 }
 
 /// Judges a transaction that has just been certified.
-pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
+pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     let epoch = certified.stamp.epoch;
     for read in &seen.reads {

@@ -2,6 +2,7 @@
 //! not durable, and everything that was told to a client or applied by a follower.
 
 use super::durable::Durable;
+use super::verdict::RuleVerdict;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ impl Finals {
         epoch: Epoch,
         watermark: Clock,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let accepted = durable.accepted_of_epoch(shard, epoch);
         if watermark <= accepted {
             return Ok(());
@@ -42,7 +43,7 @@ impl Finals {
     }
 
     /// A manager or a node reports the FVW of an epoch.
-    pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> super::RuleVerdict {
+    pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> RuleVerdict {
         let epoch = last.epoch();
         if let Some(before) = durable.last(epoch) {
             if before == last {

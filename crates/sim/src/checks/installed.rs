@@ -5,9 +5,10 @@
 //! each other's installs, but their versions belong to different epochs.
 
 use super::durable::Durable;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// The versions that leaders have installed, by shard, table and key.
@@ -18,6 +19,8 @@ pub struct Installed {
     last: BTreeMap<NodeId, BTreeMap<InstalledKey, InstallOrder>>,
     /// Versions of epochs that are not settled.
     open: BTreeMap<Epoch, Vec<(InstalledKey, Stamp)>>,
+    /// Tables that the managers have dropped: nodes drop their rows when they hear of it.
+    dropped: BTreeSet<TableId>,
 }
 
 /// Orders the versions of one key: epoch first, then clock.
@@ -117,6 +120,7 @@ impl Installed {
             shards: vec![BTreeMap::new(); shards],
             last: BTreeMap::new(),
             open: BTreeMap::new(),
+            dropped: BTreeSet::new(),
         }
     }
 
@@ -125,7 +129,12 @@ impl Installed {
         self.shards[shard.0 as usize].get(&table)
     }
 
-    /// The model's keys of a shard in a range, in order, with their versions.
+    /// The managers have dropped a table.
+    pub fn drop_table(&mut self, table: TableId) {
+        self.dropped.insert(table);
+    }
+
+    /// The model's keys of a shard in a range, in order, with their versions; without those of dropped tables.
     pub fn range<'a>(
         &'a self,
         shard: ShardId,
@@ -134,6 +143,7 @@ impl Installed {
     ) -> impl Iterator<Item = (TableId, &'a [u8], &'a InstalledVersions)> {
         let last = until.map_or(TableId(u32::MAX), |until| until.0);
         let tables = self.shards[shard.0 as usize].range(from.0..=last);
+        let tables = tables.filter(|(table, _)| !self.dropped.contains(table));
         let before = move |table: TableId, key: &[u8]| {
             until.is_none_or(|(last, end)| table < *last || key < &end[..])
         };
@@ -154,7 +164,7 @@ impl Installed {
         row: InstalledRow<'_>,
         value: Option<&[u8]>,
         rolled_back: bool,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let order = (row.stamp.epoch, row.stamp.clock);
         let place = (shard, row.table, row.key.to_vec());
         let name = || {

@@ -4,6 +4,7 @@
 //! The first check is the stricter one: a successor needs a while to learn of its appointment and to recover
 //! the shard, and by then a lease that was given up too early has mostly ended.
 
+use super::verdict::RuleVerdict;
 use shoal_types::{Ballot, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ impl Leases {
         ballot: Ballot,
         (node, former, end): (NodeId, Ballot, Time),
         now: Time,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         if former < ballot && now < end {
             return Err(format!(
                 "{ballot} is appointed to {shard}, and the lease of {node}, which leads it as {former}, \
@@ -38,7 +39,7 @@ impl Leases {
     }
 
     /// A leader has acted under `ballot`.
-    pub fn acted(&self, shard: ShardId, ballot: Ballot) -> super::RuleVerdict {
+    pub fn acted(&self, shard: ShardId, ballot: Ballot) -> RuleVerdict {
         match self.served.get(&shard) {
             Some(served) if *served > ballot => {
                 Err(format!("{ballot} has acted for {shard}, which {served} serves by now"))

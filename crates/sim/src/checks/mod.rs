@@ -41,6 +41,7 @@ mod stamps;
 mod told;
 mod transactions;
 mod two_phase_commit;
+mod verdict;
 
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
@@ -55,11 +56,14 @@ use safe_clock::SafeClocks;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::{TransactionId, WorkerPlace};
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, VectorWatermark, WorkerId};
+use shoal_types::{
+    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
+};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use transactions::Transactions;
 pub use two_phase_commit::TwoPhaseCommitRules;
+use verdict::RuleVerdict;
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -69,9 +73,6 @@ pub struct Moment {
     /// The worker whose step it was.
     pub place: WorkerPlace,
 }
-
-/// The result of judging an observation; the error describes the violation.
-type RuleVerdict = Result<(), String>;
 
 impl Moment {
     /// Turns a failed verdict into a violation of `rule` at this moment and place.
@@ -191,6 +192,11 @@ impl<R: EngineRules> Checks<R> {
     /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         self.wild_clocks = true;
+    }
+
+    /// The managers have dropped a table.
+    pub fn table_dropped(&mut self, table: TableId) {
+        self.installed.drop_table(table);
     }
 
     /// How often a former leader acted where clocks exceed their bounds.

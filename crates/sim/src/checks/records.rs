@@ -6,6 +6,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, ShardId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ impl Records {
         worker: WorkerId,
         clock: Clock,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let violation =
             |why| Err(format!("a version of {shard} with clock {clock} is visible, and {why}"));
         match self.entries.get(&(shard, worker, clock)) {
@@ -45,7 +46,7 @@ impl Records {
     }
 
     /// Judges that a row comes with a copy, which any worker's stream can have brought to its sender.
-    pub fn copied(&self, shard: ShardId, clock: Clock, durable: &Durable) -> super::RuleVerdict {
+    pub fn copied(&self, shard: ShardId, clock: Clock, durable: &Durable) -> RuleVerdict {
         let mut verdicts =
             self.workers.iter().map(|worker| self.visible(shard, *worker, clock, durable));
         match verdicts.any(|verdict| verdict.is_ok()) {
@@ -57,12 +58,7 @@ impl Records {
     }
 
     /// Judges that a client is told of a transaction.
-    pub fn told(
-        &self,
-        id: TransactionId,
-        seen: &SeenAttempt,
-        durable: &Durable,
-    ) -> super::RuleVerdict {
+    pub fn told(&self, id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
         let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
         for (shard, clock) in writes {
             self.visible(*shard, id.worker, *clock, durable)

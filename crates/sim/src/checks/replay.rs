@@ -3,6 +3,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use super::verdict::RuleVerdict;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ pub fn covered(
     stamp: &Stamp,
     writer: Option<&SeenAttempt>,
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     let certified = writer.and_then(|writer| writer.certified.as_ref());
     let missing = durable
         .missing(shard, stamp)
@@ -65,7 +66,7 @@ impl Replay {
         stamp: &Stamp,
         (table, key): (TableId, &[u8]),
         won: bool,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let rows = &mut self.replicas[node.0 as usize * self.shards + shard.0 as usize];
         let rows = rows.entry(table).or_default();
         let order = (stamp.epoch, stamp.clock);

@@ -2,6 +2,7 @@
 //! version, newest or not, that was rolled back.
 
 use super::installed::{Installed, Rows};
+use super::verdict::RuleVerdict;
 use shoal_cluster::topology::Topology;
 use shoal_store::{CopyPart, Store, WalkPlace};
 use shoal_types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
@@ -22,7 +23,7 @@ pub fn check(
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
     rolled_back: impl Fn(ShardId, &Stamp) -> bool,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = topology.replicas(shard).chain([leader(shard)]);
         for node in nodes.filter(|node| !gone(*node)) {
@@ -32,8 +33,8 @@ pub fn check(
             let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
             find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader(shard);
-            for (table, number) in topology.tables().iter().zip(0..) {
-                let (id, empty) = (TableId(number), Rows::new());
+            for table in topology.tables().iter() {
+                let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
                 compare(&store, id, model, is_leader)
                     .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;
@@ -44,10 +45,7 @@ pub fn check(
 }
 
 /// No version in the store is `rejected`.
-fn find_rejected(
-    store: &Arc<Store>,
-    rejected: impl Fn(StampRef<'_>) -> bool,
-) -> super::RuleVerdict {
+fn find_rejected(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let all = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
     let mut found = Ok(());
@@ -62,7 +60,7 @@ fn find_rejected(
 }
 
 /// Every live row of the store is that of the model, and the other way round.
-fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::RuleVerdict {
+fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> RuleVerdict {
     let held = rows(store, table)?;
     for (key, versions) in model {
         let found = held.get(key);
@@ -89,7 +87,7 @@ fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> su
 }
 
 /// The leader's newest versions are those of the model by their clocks, too.
-fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::RuleVerdict {
+fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
     for (key, versions) in model {

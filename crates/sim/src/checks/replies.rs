@@ -8,6 +8,7 @@
 //! repeated step runs nothing anew.
 
 use super::durable::Durable;
+use super::verdict::RuleVerdict;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
@@ -84,7 +85,7 @@ impl Replies {
         (table, key): (TableId, &[u8]),
         value: Option<&[u8]>,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let Some(value) = value else { return Ok(()) };
         let versions = self.versions.entry((table, key.to_vec())).or_default();
         if versions.iter().any(|version| (version.shard, &version.stamp) == (shard, stamp)) {
@@ -111,7 +112,7 @@ impl Replies {
     }
 
     /// At the end: each call has taken effect once, not counting what was rolled back.
-    pub fn finish(&self, durable: &Durable) -> super::RuleVerdict {
+    pub fn finish(&self, durable: &Durable) -> RuleVerdict {
         for ((key, count), times) in &self.performed {
             let counted = times.iter().filter(|(shard, it)| !durable.is_rolled_back(*shard, it));
             let counted = counted.count();
@@ -172,11 +173,12 @@ impl Replies {
             ClientReply::Called { .. }
             | ClientReply::CallsOpened { .. }
             | ClientReply::Done { .. }
+            | ClientReply::TableChanged { .. }
             | ClientReply::Registered { .. } => Ok(()),
         }
     }
 
-    fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> super::RuleVerdict {
+    fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> RuleVerdict {
         let Some(table) = self.requests else { return Ok(()) };
         let key = request_key(&id.session);
         let row = request_row(id.number, result);
@@ -193,7 +195,7 @@ impl Replies {
         answer: &OperationResult,
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let later = session.asked.split_off(&step);
         for (_, before) in std::mem::replace(&mut session.asked, later) {
             if let ReplyStep::Operation(Operation::Put { table, key, value }) = before {
@@ -211,7 +213,7 @@ impl Replies {
         answer: &OperationResult,
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         match (asked, answer) {
             (
                 ReplyStep::Operation(Operation::Get { table, key }),
@@ -257,7 +259,7 @@ impl Replies {
         value: &[u8],
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let versions = self.versions.get(&(table, key.to_vec()));
         let mut alike = versions.into_iter().flatten().rev().filter(|it| it.value == value);
         let mut newest = None;

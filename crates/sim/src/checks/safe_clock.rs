@@ -1,6 +1,7 @@
 //! M3: a worker's safe clock is below every clock it has drawn and not yet resolved, and everything
 //! installed at or below it is in the stream up to there.
 
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_engine::WorkerPlace;
 use shoal_types::{Clock, NodeId, ShardId};
@@ -48,7 +49,7 @@ impl SafeClocks {
         place: WorkerPlace,
         id: TransactionId,
         clock: Clock,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let stream = self.stream(shard, place);
         if clock <= stream.safe {
             let safe = stream.safe;
@@ -74,7 +75,7 @@ impl SafeClocks {
         place: WorkerPlace,
         clock: Clock,
         installed: bool,
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let stream = self.stream(shard, place);
         if !stream.in_flight.remove(&clock) && !stream.led_before {
             return Err(format!("{clock} on {shard} was resolved, and was not in flight"));
@@ -103,7 +104,7 @@ impl SafeClocks {
         place: WorkerPlace,
         safe: Clock,
         clocks: &[Clock],
-    ) -> super::RuleVerdict {
+    ) -> RuleVerdict {
         let stream = self.stream(shard, place);
         for clock in clocks {
             stream.owed.remove(clock);

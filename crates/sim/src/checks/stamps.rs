@@ -5,11 +5,12 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Stamp};
 
 /// Judges a transaction that has just been certified.
-pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
+pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     let stamp = certified.stamp.seen_by(certified.own);
     for read in &seen.reads {
@@ -48,7 +49,7 @@ pub fn carries(
     shard: ShardId,
     stamp: &Stamp,
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     let Some(certified) = &writer.certified else { return Ok(()) };
     if stamp.epoch != certified.stamp.epoch {
         return Err(format!("{id} of {} wrote as of {}", certified.stamp.epoch, stamp.epoch));

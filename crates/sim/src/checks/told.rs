@@ -3,6 +3,7 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use super::verdict::RuleVerdict;
 use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Stamp};
 
@@ -14,7 +15,7 @@ pub fn check(
     stamp: &Stamp,
     seen: &SeenAttempt,
     durable: &Durable,
-) -> super::RuleVerdict {
+) -> RuleVerdict {
     if seen.told_outcome && seen.told_rolled_back {
         return Err(format!(
             "a client was told that {id} has committed, and that it was rolled back"
@@ -46,7 +47,7 @@ pub fn check(
 
 /// Judges that a client is told that a transaction was rolled back with its epoch: the epoch has ended
 /// without it, and no client was told otherwise.
-pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
+pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
     if seen.told_outcome {
         return Err(format!(
             "a client was told that {id} has committed, and that it was rolled back"

@@ -6,9 +6,10 @@
 
 use super::latency::in_ms;
 use super::latency_recorder::Times;
+use super::options::{DemonstrationOptions, Promise, Size};
+use super::placed;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, PeriodCounts, RunResult, SHARDS, Setting, Shown, Testbed};
-use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use shoal_workloads::placed::Placed;
@@ -128,9 +129,9 @@ pub fn lines<E: Shown>(
 ) -> RunResult<Vec<ResultLine>> {
     let measure = DistanceSize::of(options.size);
     let DistanceSize { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
-    let make = |catalog: &Catalog| super::micro(catalog, SHARDS, keys, CROSS_PERCENT);
+    let make = |catalog: &Catalog| placed::micro(catalog, SHARDS, keys, CROSS_PERCENT);
     let mut lines = at_distances::<E, _>(options, promise, micro, make)?;
-    let make = |catalog: &Catalog| super::tpcc(catalog, SHARDS, warehouses, items, customers);
+    let make = |catalog: &Catalog| placed::tpcc(catalog, SHARDS, warehouses, items, customers);
     lines.extend(at_distances::<E, _>(options, promise, tpcc, make)?);
     Ok(lines)
 }

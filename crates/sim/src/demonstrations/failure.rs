@@ -9,12 +9,14 @@
 //! shards, and groups that commit as one. With these no transaction that was certified after the failure can
 //! be acknowledged, on any shard, and all of them are rolled back.
 
+use super::options::{DemonstrationOptions, Size};
 use super::outage::{
     self, FAILED, FAR, FAR_SUCCESSOR, GROUPS, MAKO, OutageCase, OutagePlan, SHARDS, TIMESTAMP,
 };
 use super::record::{BUCKET, FailureRecord, RecoveryStep, TransactionClass};
+use super::results::{DemonstrationResults, ResultPlot};
 use super::table::{ResultLine, ResultTable, TargetVerdict};
-use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
+use super::testbed::RunResult;
 use crate::cpu::Cpu;
 use shoal_types::Time;
 use shoal_workloads::report::words;

@@ -4,10 +4,11 @@
 //! for a batch, messages between leaders, and the watermark come on top.
 
 use super::latency_recorder::Times;
+use super::options::{DemonstrationOptions, Promise, Size};
+use super::placed;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
-use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use shoal_workloads::placed::Placed;
@@ -58,9 +59,9 @@ pub fn lines<E: Shown>(
     promise: Promise,
 ) -> RunResult<Vec<ResultLine>> {
     let mut lines =
-        measure::<E, _>(options, promise, |catalog| super::micro(catalog, SHARDS, 10_000, 50))?;
+        measure::<E, _>(options, promise, |catalog| placed::micro(catalog, SHARDS, 10_000, 50))?;
     lines.extend(measure::<E, _>(options, promise, |catalog| {
-        super::tpcc(catalog, SHARDS, 4, 200, 30)
+        placed::tpcc(catalog, SHARDS, 4, 200, 30)
     })?);
     Ok(lines)
 }

@@ -12,7 +12,7 @@
 //!
 //! They share `testbed.rs`, a cluster with clients. Its clients run on the leaders, as in the paper, so that
 //! a latency is from the first operation to the moment at which the client may be told.
-//! `shoal_workloads::placed` has the workloads, `watched.rs` records which shards a transaction touches,
+//! `placed.rs` has the sizes of the workloads, `watched.rs` records which shards a transaction touches,
 //! `latency_recorder.rs` the latencies that clients measure, `table.rs` and `results.rs` hold the results, and
 //! `report.rs` makes a page of them. `outage.rs` is a cluster in which a shard fails, `record.rs` the record
 //! of that run.
@@ -21,7 +21,9 @@ pub mod distance;
 mod failure;
 pub mod latency;
 mod latency_recorder;
+mod options;
 mod outage;
+mod placed;
 mod record;
 pub mod report;
 mod results;
@@ -32,6 +34,7 @@ pub mod table;
 mod testbed;
 pub mod watched;
 
+pub use options::{DemonstrationOptions, DemonstrationProgress, ProgressWatcher, Promise, Size};
 pub use results::{DemonstrationResults, ResultPlot};
 pub use table::{ResultLine, ResultTable, TargetVerdict};
 pub use testbed::{EngineForm, RunResult, Shown};
@@ -39,56 +42,7 @@ pub use testbed::{EngineForm, RunResult, Shown};
 use shoal_engine::execution::Limits;
 use shoal_mako::{Mako, StampForm};
 use shoal_two_phase_commit::TwoPhaseCommit;
-use shoal_types::Database;
-use shoal_workloads::placed::PlacedMicro;
-use shoal_workloads::tpcc::{Scale, TpcC};
-use std::rc::Rc;
 use std::time::Duration;
-
-/// The size of a demonstration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// For reports: processors as fast as measured, thousands of clients.
-    Full,
-    /// For tests: slow processors, few clients, short periods, in the same proportions.
-    Small,
-}
-
-/// What a demonstration is doing, for a line on the terminal.
-#[derive(Debug, Clone)]
-pub struct DemonstrationProgress {
-    /// The part of the demonstration that is running.
-    pub what: String,
-    /// How much of that part is done, from 0 to 1.
-    pub done: f64,
-}
-
-/// Called with the progress of a demonstration.
-pub type ProgressWatcher = Rc<dyn Fn(DemonstrationProgress)>;
-
-/// The options that all demonstrations share.
-#[derive(Clone)]
-pub struct DemonstrationOptions {
-    /// The seed of all random draws.
-    pub seed: u64,
-    /// The size of the demonstration.
-    pub size: Size,
-    /// Called as the demonstration progresses.
-    pub watcher: ProgressWatcher,
-}
-
-impl DemonstrationOptions {
-    /// Options of a demonstration whose progress is not shown.
-    pub fn new(seed: u64, size: Size) -> DemonstrationOptions {
-        DemonstrationOptions { seed, size, watcher: Rc::new(|_| {}) }
-    }
-
-    /// Returns a function that reports to the watcher how much of `what` is done.
-    fn tick(&self, what: String) -> Box<dyn FnMut(f64)> {
-        let watcher = Rc::clone(&self.watcher);
-        Box::new(move |done| watcher(DemonstrationProgress { what: what.clone(), done }))
-    }
-}
 
 impl Shown for Mako {
     const OPEN_MAX: &'static [usize] = &[1 << 16];
@@ -122,15 +76,6 @@ impl Shown for TwoPhaseCommit {
             ..shoal_two_phase_commit::TwoPhaseCommitOptions::default()
         }
     }
-}
-
-/// The role of an engine in the demonstrations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Promise {
-    /// It has to meet the targets that each demonstration names.
-    Targets,
-    /// It is shown for comparison only.
-    Nothing,
 }
 
 /// An engine with the demonstrations that it can run.
@@ -219,31 +164,4 @@ fn on_all_engines(
         table.lines.extend(lines(exhibit)(options, exhibit.promise)?);
     }
     Ok(DemonstrationResults { tables: vec![table], plots: Vec::new() })
-}
-
-/// The micro-benchmark with `keys` keys on each of `shards` shards.
-fn micro<D: Database>(
-    db: &D,
-    shards: u32,
-    keys_of_shard: u32,
-    cross_percent: u32,
-) -> shoal_types::Result<PlacedMicro> {
-    PlacedMicro::new(db, shards, keys_of_shard, cross_percent)
-}
-
-/// TPC-C with this many warehouses on each shard, and this many items and customers of a district.
-fn tpcc<D: Database>(
-    db: &D,
-    shards: u32,
-    warehouses: u16,
-    items: u32,
-    customers: u16,
-) -> shoal_types::Result<TpcC> {
-    let scale = Scale {
-        items,
-        customers,
-        undelivered: customers / 3,
-        warehouses: warehouses * shards as u16,
-    };
-    TpcC::new(db, scale)
 }

@@ -6,7 +6,7 @@
 //! shard takes no load off the others, and what healthy shards lose is lost by the failure alone. The clients
 //! of the failed shard die with its leader; as many start at the next leader as soon as it is appointed.
 
-use super::DemonstrationOptions;
+use super::options::DemonstrationOptions;
 use super::record::{BUCKET, FailureRecord};
 use super::testbed::{RunResult, Setting, Testbed};
 use super::watched::Watched;

@@ -1,6 +1,7 @@
 //! An HTML page of results: the tables of the terminal, and the plots, which the terminal does not show.
 
-use super::{DemonstrationResults, ResultPlot, ResultTable, TargetVerdict};
+use super::results::{DemonstrationResults, ResultPlot};
+use super::table::{ResultTable, TargetVerdict};
 use shoal_workloads::report::plot::{self, AxisUnits};
 use shoal_workloads::report::sheet::Sheet;
 

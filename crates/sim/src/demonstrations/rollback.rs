@@ -3,10 +3,12 @@
 //! With a clock for each shard only transactions that depend on the failed shard are lost. With one timestamp
 //! for all shards, or with groups that commit as one, all transactions certified since the failure are.
 
+use super::options::{DemonstrationOptions, Size};
 use super::outage::{self, FAILED, FAR, GROUPS, MAKO, OutagePlan, SHARDS, TIMESTAMP};
 use super::record::{FailureRecord, Fates, RecoveryStep};
+use super::results::{DemonstrationResults, ResultPlot};
 use super::table::{ResultLine, ResultTable, TargetVerdict};
-use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
+use super::testbed::RunResult;
 use crate::cpu::Cpu;
 use shoal_workloads::report::words;
 use std::time::Duration;

@@ -16,10 +16,11 @@
 //! a step or two of the slow worker, and not for its queue.
 
 use super::latency::in_ms;
+use super::options::{DemonstrationOptions, Promise, Size};
+use super::placed;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
-use super::{DemonstrationOptions, Promise, Size};
 use crate::cpu::Cpu;
 use shoal_types::ShardId;
 use shoal_workloads::report::words;
@@ -149,7 +150,7 @@ fn measure<E: Shown>(
         true => usize::from(touched.shards.has(SLOW)),
         false => 2,
     });
-    let make = |catalog: &_| super::micro(catalog, SHARDS, keys, 10);
+    let make = |catalog: &_| placed::micro(catalog, SHARDS, keys, 10);
     let mut testbed: Testbed<E, _> = Testbed::new(setting, make, classify, tick)?;
     let (clients, spans) = if case.busy { (clients, 1) } else { (clients / 10, 4) };
     testbed.admit(clients, ArrivalPace::Thinking(Duration::from_millis(100)));

@@ -14,10 +14,11 @@
 //! tell the forms apart: they show that both forms do the same work.
 
 use super::latency::in_ms;
+use super::options::{DemonstrationOptions, Promise, Size};
+use super::placed;
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::testbed::{ArrivalPace, EngineForm, RunResult, Setting, Shown, Testbed, limits};
 use super::watched::Touched;
-use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use shoal_workloads::placed::Placed;
@@ -127,12 +128,12 @@ pub fn lines<E: Shown>(
     let mut lines = Vec::new();
     for cross_percent in CROSS_PERCENT {
         for shards in measure.shards {
-            let make = |catalog: &Catalog| super::micro(catalog, *shards, keys, cross_percent);
+            let make = |catalog: &Catalog| placed::micro(catalog, *shards, keys, cross_percent);
             lines.extend(forms::<E, _>(options, (*shards, micro), make)?);
         }
     }
     for shards in measure.shards {
-        let make = |catalog: &Catalog| super::tpcc(catalog, *shards, warehouses, items, customers);
+        let make = |catalog: &Catalog| placed::tpcc(catalog, *shards, warehouses, items, customers);
         lines.extend(forms::<E, _>(options, (*shards, tpcc), make)?);
     }
     Ok(lines)

@@ -329,25 +329,23 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
     /// Begins the next period; returns what was counted in the last one.
     pub(super) fn turn(&mut self) -> PeriodCounts {
         self.recorder.turn(self.simulation.now());
-        let (began, before, worked_before) = self.mark;
         let (now, after) = (self.simulation.now(), self.simulation.metrics().engines);
         let (worked, workers) = self.worked();
-        self.mark = (now, after, worked);
+        let mark = (now, after.clone(), worked);
+        let (began, before, worked_before) = std::mem::replace(&mut self.mark, mark);
         let seconds = (now - began).as_secs_f64();
         let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
-        let certified = after.certified - before.certified;
-        let (wrote, cross_shard) =
-            (after.wrote - before.wrote, after.cross_shard - before.cross_shard);
-        let stamps = after.stamps - before.stamps;
-        let remotes = after.stamp_entries - before.stamp_entries - stamps;
-        let conflicts = after.conflicts - before.conflicts;
+        let more = |name| after.get(name) - before.get(name);
+        let [certified, wrote, cross_shard, stamps, conflicts] =
+            ["certified", "wrote", "cross_shard", "stamps", "conflicts"].map(more);
+        let remotes = more("stamp_entries") - stamps;
         PeriodCounts {
             certified_per_s: certified as f64 / seconds,
-            committed_per_s: (after.committed - before.committed) as f64 / seconds,
+            committed_per_s: more("committed") as f64 / seconds,
             cross_part: part(cross_shard, certified),
             wrote_cross_part: part(cross_shard, wrote),
             stamp_remotes: part(remotes, stamps),
-            bytes_each: part(after.batch_bytes - before.batch_bytes, wrote),
+            bytes_each: part(more("batch_bytes"), wrote),
             abort_part: part(conflicts, certified + conflicts),
             busy_part: (worked - worked_before).as_secs_f64() / seconds / f64::from(workers),
         }

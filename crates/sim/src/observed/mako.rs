@@ -6,7 +6,7 @@ use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::{RecoveryFact, ShardRecoveryStage};
 use shoal_mako::{Mako, MakoObservation};
-use shoal_types::ShardId;
+use shoal_types::{ShardId, TableId};
 
 impl Simulated for Mako {
     type Rules = MakoRules;
@@ -159,6 +159,13 @@ impl Observed for MakoObservation {
     fn entry(&self) -> Option<(ShardId, u64)> {
         match self {
             MakoObservation::Appended { shard, index, .. } => Some((*shard, *index)),
+            _ => None,
+        }
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        match self {
+            MakoObservation::Installed { table, .. } => Some(*table),
             _ => None,
         }
     }

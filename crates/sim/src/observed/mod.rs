@@ -9,7 +9,7 @@ use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::RecoveryFact;
 use shoal_engine::Engine;
-use shoal_types::ShardId;
+use shoal_types::{ShardId, TableId};
 use std::fmt::Debug;
 
 /// An engine that runs in simulated clusters.
@@ -32,6 +32,9 @@ pub trait Observed: Clone + Debug + 'static {
     /// The stream entry that it is about, as a shard and an index in the worker's stream: checkers are shown
     /// that entry.
     fn entry(&self) -> Option<(ShardId, u64)>;
+
+    /// The table of which a leader installs a row.
+    fn installed_table(&self) -> Option<TableId>;
 
     /// The shard of which it sends a copy: checkers are shown the lengths of the sender's streams.
     fn copied(&self) -> Option<ShardId>;

@@ -6,7 +6,7 @@ use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::{RecoveryFact, ShardRecoveryStage};
 use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitObservation};
-use shoal_types::ShardId;
+use shoal_types::{ShardId, TableId};
 
 impl Simulated for TwoPhaseCommit {
     type Rules = TwoPhaseCommitRules;
@@ -107,6 +107,13 @@ impl Observed for TwoPhaseCommitObservation {
     fn entry(&self) -> Option<(ShardId, u64)> {
         match self {
             TwoPhaseCommitObservation::Appended { shard, index, .. } => Some((*shard, *index)),
+            _ => None,
+        }
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        match self {
+            TwoPhaseCommitObservation::Installed { table, .. } => Some(*table),
             _ => None,
         }
     }

@@ -24,7 +24,9 @@ pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
             ClientRequest::Steps { operations, .. } => {
                 operations.iter().map(|operation| operation.bytes() as u64).sum()
             }
-            ClientRequest::Register | ClientRequest::OpenCalls { .. } => 0,
+            ClientRequest::Register
+            | ClientRequest::OpenCalls { .. }
+            | ClientRequest::ChangeTable { .. } => 0,
         },
         _ => 0,
     }

@@ -8,39 +8,15 @@
 //! A connection belongs to one process of a node, which identifies the client by it: the [`ClientId`]
 //! consists of the number of the client and that of the connection.
 
+use super::connected_process::{AcceptedConnection, ConnectedProcess};
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
 use crate::observed::Simulated;
 use shoal_engine::WorkerPlace;
-use shoal_engine::client::{
-    ClientId, ClientRequest, Directory, FromClient, RequestFromClient, ToClient,
-};
-use shoal_types::{Cause, NodeId, RequestId, Time};
+use shoal_engine::client::{ClientId, Directory, FromClient, RequestFromClient, ToClient};
+use shoal_types::{Cause, NodeId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The process of a client outside, with the frames that have arrived for it.
-pub(super) struct ConnectedProcess {
-    process: ClientProcess,
-    /// When it is polled next, even if no message arrives.
-    pub(super) wake_at: Time,
-    connections: BTreeMap<ConnectionNumber, AcceptedConnection>,
-    /// The last call that it sent.
-    last_call: Option<RequestId>,
-    /// How often it repeated a request.
-    pub(super) asked_again: u64,
-}
-
-/// A connection that the node has accepted.
-struct AcceptedConnection {
-    simulated_worker: u32,
-    /// The number of the node's process that accepted it.
-    instance: u32,
-    /// Whether its end is on its way to the client: then no message is delivered any more.
-    is_lost: bool,
-    /// The last step that was sent, and its session.
-    last_step: (u64, u32),
-}
 
 /// The id by which a node knows a connection of a client.
 fn name(client: u32, number: ConnectionNumber) -> ClientId {
@@ -50,24 +26,6 @@ fn name(client: u32, number: ConnectionNumber) -> ClientId {
 /// The client, and the number of the connection, of an id.
 fn client_of(ClientId(name): ClientId) -> (u32, ConnectionNumber) {
     ((name >> 32) as u32, name as u32)
-}
-
-impl ConnectedProcess {
-    /// Counts requests that are repeated.
-    fn count(&mut self, number: ConnectionNumber, request: &ClientRequest) {
-        let is_again = match request {
-            ClientRequest::OpenCalls { .. } | ClientRequest::Register => false,
-            ClientRequest::Call { id, .. } => self.last_call.replace(*id) == Some(*id),
-            ClientRequest::Steps { session, number: first, operations, ending, .. } => {
-                let Some(connected) = self.connections.get_mut(&number) else { return };
-                let is_again = (*session, *first + 1) <= connected.last_step;
-                let steps = operations.len() as u32 + u32::from(ending.is_some());
-                connected.last_step = connected.last_step.max((*session, *first + steps));
-                is_again
-            }
-        };
-        self.asked_again += u64::from(is_again);
-    }
 }
 
 impl<E: Simulated> Simulation<E> {
@@ -149,7 +107,7 @@ impl<E: Simulated> Simulation<E> {
     ) {
         let state = &self.cluster.simulated_workers[simulated_worker as usize];
         let (place, is_up) = (state.place, state.worker.is_some() && state.has_begun);
-        // The process is gone, or the machine is.
+        // The process or the machine has ended.
         if !is_up && self.random.chance(1, 2) {
             return;
         }
@@ -233,7 +191,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A connection ends on the way: what is under way to the client arrives before it hears of that.
+    /// A connection breaks: messages in flight to the client arrive before it learns of that.
     fn break_connection(&mut self, client: u32, number: ConnectionNumber) {
         let Some(connected) = self.outsiders[client as usize].connections.get_mut(&number) else {
             return;
@@ -265,7 +223,7 @@ impl<E: Simulated> Simulation<E> {
         self.poll(client);
     }
 
-    /// A worker says something to a client, if the connection still stands over which it was asked.
+    /// A worker sends a message to a client, if the connection of the request is still open.
     pub(super) fn say(&mut self, at: Time, to: ClientId, said: ToClient) {
         let (client, number) = client_of(to);
         let connections = &self.outsiders[client as usize].connections;
@@ -281,7 +239,7 @@ impl<E: Simulated> Simulation<E> {
         self.queue.push(at, SimulationEvent::Said { client, number, said });
     }
 
-    /// Something that was said to a client arrives.
+    /// A message arrives at a client.
     pub(super) fn hear(&mut self, client: u32, number: ConnectionNumber, said: ToClient) {
         self.work.replies += 1;
         self.note(|now, trace| {

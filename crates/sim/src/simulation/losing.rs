@@ -2,8 +2,8 @@
 //! cluster in which a shard is lost (rules M11 and M12).
 
 use super::{Simulation, SimulationEvent};
-use crate::failures::{Fate, MajorityLoss};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
+use crate::majority_loss::{Fate, MajorityLoss};
 use crate::observed::Simulated;
 use shoal_types::{NodeId, ShardId, Time};
 

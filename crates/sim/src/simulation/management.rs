@@ -6,6 +6,7 @@ use crate::network::WorkerEnd;
 use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
+use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_mako::epoch_ends::watermark_of;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
@@ -13,6 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<E: Simulated> Simulation<E> {
+    /// The shape of the cluster, with the tables that the managers have created by now.
+    pub fn truth_topology(&self) -> Arc<Topology> {
+        let managers = self.managers.as_ref();
+        managers.map_or(&self.topology, |managers| &managers.truth().topology).clone()
+    }
+
     /// How many managers there are; 0 where no manager is simulated.
     pub(super) fn manager_count(&self) -> usize {
         self.managers.as_ref().map_or(0, SimulatedManagers::count)
@@ -31,7 +38,7 @@ impl<E: Simulated> Simulation<E> {
             .simulated_workers
             .iter()
             .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
-        let most = workers.map(|worker| worker.engine().counters().step_keys_most);
+        let most = workers.map(|worker| worker.engine().counters().runtime.step_keys_most);
         most.max().unwrap_or_default()
     }
 
@@ -184,6 +191,7 @@ impl<E: Simulated> Simulation<E> {
                 {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
+                Applied::TableDropped { table } => checks.table_dropped(*table),
                 Applied::Out { shard, epoch, since } => {
                     // Several commands may be applied in one step: the open epoch may be a later one than
                     // when the shard went out.

@@ -16,18 +16,20 @@
 //! | `failing.rs` | faults, and how they end |
 //! | `losing.rs` | a shard loses a majority of its voters |
 //! | `interleaved.rs` | workers of a node that act within each other's steps |
-//! | `client_processes.rs` | clients outside, and their connections |
+//! | `connected_process.rs`, `client_processes.rs` | clients outside, and their connections; what they send and receive |
 //! | `persistence.rs` | storages that lag behind memory |
-//! | `late.rs` | copies of requests that arrive very late |
+//! | `late_copies.rs`, `late.rs` | copies of requests that are held back; how they arrive, very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
 mod bytes;
 mod client_processes;
+mod connected_process;
 mod failing;
 mod interleaved;
 mod late;
+mod late_copies;
 mod losing;
 mod management;
 mod persistence;
@@ -49,8 +51,8 @@ use crate::queue::EventQueue;
 use crate::recovery::Recoveries;
 use crate::trace::EventTrace;
 use crate::violation::Violation;
-use client_processes::ConnectedProcess;
-use late::LateCopies;
+use connected_process::ConnectedProcess;
+use late_copies::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
@@ -668,7 +670,7 @@ impl<E: Simulated> Simulation<E> {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         let worker = state.worker.as_mut().expect("it took a step");
 
-        let counters = worker.engine().counters();
+        let counters = worker.engine().counters().runtime;
         let before = std::mem::replace(&mut state.operations, counters.operations);
         let operations = counters.operations - before;
         let kept = counters.batch_bytes + counters.replayed_bytes;
@@ -699,7 +701,7 @@ impl<E: Simulated> Simulation<E> {
         Ok(())
     }
 
-    /// Does what a step of this worker, which ends at `end`, wants done.
+    /// Performs the effects of a step of this worker, which ends at `end`.
     fn take_effect(&mut self, simulated_worker: usize, end: Time) -> Result<(), Violation> {
         let place = self.cluster.simulated_workers[simulated_worker].place;
         let node = place.node.0 as usize;

@@ -5,9 +5,10 @@ use super::{Simulation, WatchedEvent};
 use crate::checks::Moment;
 use crate::observed::{Observed, Simulated};
 use crate::violation::Violation;
+use shoal_cluster::topology::TableStanding;
 use shoal_engine::client::ReplyToClient;
 use shoal_log::StreamStorage;
-use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
+use shoal_node::{Worker, WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
 impl<E: Simulated> Simulation<E> {
@@ -146,6 +147,15 @@ impl<E: Simulated> Simulation<E> {
         observation: &E::Observation,
     ) -> Result<(), Violation> {
         let Some(checks) = &mut self.checks else { return Ok(()) };
+        if let Some(table) = observation.installed_table() {
+            let worker = self.cluster.simulated_workers[simulated_worker].worker.as_ref();
+            let known = worker.and_then(Worker::configuration);
+            let tables = known.map(|configuration| configuration.topology.tables());
+            if tables.is_some_and(|tables| tables.standing(table) == TableStanding::NotGiven) {
+                let what = format!("{} serves {table}, which it does not know", moment.place);
+                return Err(Violation::new("tables", self.now, what));
+            }
+        }
         if let Some(shard) = observation.copied() {
             let simulated_workers = self.cluster.workers_of(moment.place.node);
             let simulated_workers = simulated_workers

@@ -17,9 +17,10 @@
 //!
 //! Invariant: a block is in one place only: a list of its class, a chunk of the round, or inside a span.
 
-use super::{Arena, CLASSES, FreeList, Span, class_bytes, magazine_blocks};
+use super::Arena;
+use super::blocks::{CLASSES, FreeList, Span, class_bytes, magazine_blocks};
+use super::round::{Block, JoiningRound};
 use crate::sync::{Ordering, lock};
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 /// Walking so many blocks of a list, mostly cache misses, and sorting them takes a few milliseconds.
@@ -32,45 +33,6 @@ const RUN_BYTES_MIN: usize = 16 << 10;
 const DEPOT_SHARE: usize = 4;
 /// A round was worth it if this part of the bytes that it gathered became spans.
 const JOINED_SHARE: usize = 4;
-
-/// A round, if one is under way. The arena's lock around it lets one session at a time work on it.
-#[derive(Default)]
-pub(super) struct Joining {
-    /// The class whose lists are gathered next; `None` where all are, or no round is under way.
-    gathers: Option<usize>,
-    /// The blocks that were gathered and are not joined yet, by chunk.
-    chunks: BTreeMap<usize, Vec<Block>>,
-    gathered_bytes: usize,
-    joined_bytes: usize,
-    /// The size of all regions when the last round joined too little.
-    vain_at_bytes: usize,
-}
-
-impl Joining {
-    fn is_under_way(&self) -> bool {
-        self.gathers.is_some() || !self.chunks.is_empty()
-    }
-}
-
-/// A free block that was taken out of its list.
-#[derive(Clone, Copy)]
-struct Block {
-    start: NonNull<u8>,
-    class: usize,
-}
-
-// SAFETY: free blocks are memory that nothing else points to.
-unsafe impl Send for Block {}
-
-impl Block {
-    fn address(self) -> usize {
-        self.start.addr().get()
-    }
-
-    fn end(self) -> usize {
-        self.address() + class_bytes(self.class)
-    }
-}
 
 impl Arena {
     /// Goes on with a round, or begins one if enough lies free in `region_bytes` of regions.
@@ -105,7 +67,7 @@ impl Arena {
 
     /// Gathers a list of the class, or goes on to the next class where there is none. Returns how many
     /// blocks that were.
-    fn gather_list(&self, class: usize, round: &mut Joining) -> usize {
+    fn gather_list(&self, class: usize, round: &mut JoiningRound) -> usize {
         let Some(mut list) = self.take_list(class) else {
             round.gathers = Some(class + 1).filter(|class| *class <= CLASSES);
             return 0;
@@ -120,7 +82,7 @@ impl Arena {
     }
 
     /// Makes spans of the runs in the first chunks that are long enough, and lists of the rest.
-    fn join_chunks(&self, mut left: usize, round: &mut Joining) {
+    fn join_chunks(&self, mut left: usize, round: &mut JoiningRound) {
         let mut lists = [FreeList::EMPTY; CLASSES + 1];
         while left > 0
             && let Some((_, mut blocks)) = round.chunks.pop_first()
@@ -172,7 +134,8 @@ impl Arena {
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
-    use crate::memory::{Arena, CLASSED_MAX, Heap};
+    use crate::memory::blocks::CLASSED_MAX;
+    use crate::memory::{Arena, Heap};
     use shoal_types::Random;
     use std::sync::Arc;
 

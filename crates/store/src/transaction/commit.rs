@@ -1,7 +1,8 @@
 //! The end of a transaction: lock, draw the clock, validate, install; or roll back.
 
+use super::sets::{Read, Sets};
 use super::writes::Write;
-use super::{Read, Sets, Size, Transaction};
+use super::{Size, Transaction};
 use crate::discard::{chain, unlink};
 use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;
@@ -45,7 +46,7 @@ impl<S: DerefMut<Target = Session>> Locking<S> {
     /// Takes the locks of the next `most` keys of the write set. Says whether it holds all by now.
     ///
     /// # Errors
-    /// [`Conflict::Locked`] where another transaction kept a lock. Then it can only be dropped.
+    /// As for [`Transaction::lock`]. Then it can only be dropped.
     pub fn lock_some(&mut self, most: usize) -> Result<bool> {
         let Session { store, state, .. } = self.transaction.session_mut();
         self.is_over = state.get_mut().lock(store, most)?;
@@ -67,7 +68,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// a moment for each.
     ///
     /// # Errors
-    /// [`Conflict::Locked`] where another transaction kept a lock.
+    /// [`Conflict::Locked`] where another transaction kept a lock; [`Conflict::TableDropped`] where a table was dropped since
+    /// it began of which it has read or written something.
     pub fn lock(mut self) -> Result<Locked<S>> {
         let Session { store, state, .. } = self.session_mut();
         state.get_mut().lock(store, usize::MAX)?;
@@ -94,9 +96,10 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// The [`Conflict`] that proves the contrary.
     pub fn validate_some(&self, from: usize, most: usize) -> Result<Option<usize>> {
-        let faults = self.session().store.options.faults;
+        let store = &self.session().store;
         let sets = &self.session().state.borrow().sets;
-        Ok(sets.validate(faults, from, most).map_err(Aborted::from)?)
+        sets.check_tables(store).map_err(Aborted::from)?;
+        Ok(sets.validate(store.options.faults, from, most).map_err(Aborted::from)?)
     }
 }
 
@@ -197,18 +200,18 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     /// on one key the greatest epoch and clock wins). Reports for each key whether it won.
     ///
     /// A tombstone has to stay until nothing older can arrive, or that would come back to life;
-    /// `buried` tells for which stamps nothing can.
+    /// `removable` returns whether that is so for a stamp.
     pub fn replay(
         mut self,
         stamp: StampRef<'_>,
         wins: impl Fn(StampRef<'_>) -> bool,
-        buried: impl Fn(StampRef<'_>) -> bool,
+        removable: impl Fn(StampRef<'_>) -> bool,
         mut report: impl FnMut(TableId, &[u8], bool),
     ) {
         let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
         let emptied = state.replay(stamp, &wins, &mut report);
-        state.sweep(store, emptied + SWEEP_MORE, &buried);
+        state.sweep(store, emptied + SWEEP_MORE, &removable);
     }
 }
 
@@ -255,6 +258,8 @@ impl SessionState {
         if sets.order.len() > LISTS_COUNTED_FROM {
             sets.count_lists();
         }
+        // Under the locks: where a table is dropped after this, the pass that frees it waits for them.
+        sets.check_tables(store).map_err(Aborted::from)?;
         Ok(until == sets.writes.entries.len())
     }
 
@@ -523,7 +528,7 @@ impl Sets {
                 reads.push(Read { record: private, version: ptr::null_mut() });
             }
         };
-        let index = store.index(table).expect("the table of a write exists");
+        let index = store.tables.any(table).expect("the table of a write exists");
         let gap = write.gap.filter(|_| !*gaps_stale);
         if let Some(gap) = gap.and_then(|gap| nodes.get(gap as usize))
             // SAFETY: pinned; the record is private.
@@ -559,6 +564,21 @@ impl Sets {
         write.linked = false;
         write.gap = None;
         self.link(store, memory, place);
+    }
+
+    /// Checks that no table was dropped since the transaction began of which it has read or written something.
+    fn check_tables(&self, store: &Store) -> Result<(), Conflict> {
+        if self.drops == store.tables.drops() {
+            return Ok(());
+        }
+        // SAFETY: kept by the guard.
+        let read = self.reads.iter().map(|read| unsafe { read.record.as_ref() }.table());
+        let ranges = self.nodes.iter().map(|node| node.table);
+        let written = self.writes.entries.iter().map(|write| write.table);
+        match read.chain(ranges).chain(written).find(|table| store.is_dropped(*table)) {
+            Some(table) => Err(Conflict::TableDropped { table }),
+            None => Ok(()),
+        }
     }
 
     /// Checks the next `most` of what was read, from this place on: first records, then leaves. Returns the place of

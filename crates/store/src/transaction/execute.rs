@@ -1,7 +1,9 @@
 //! Execution: reads that remember what they saw, writes that no other transaction sees yet.
 
+use super::Transaction;
+use super::nodes::LeafRead;
+use super::sets::{READS_AHEAD, Read, Sets};
 use super::writes::Write;
-use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
 use crate::faults::StoreBug;
 use crate::guarded::Guarded;
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
@@ -9,7 +11,7 @@ use crate::record::Record;
 use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::sync::spin_loop;
-use crate::version::{Content, Version};
+use crate::version::{Content, Version, VersionRef};
 use shoal_types::limits::{
     TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX, check_key, check_value,
 };
@@ -28,15 +30,6 @@ const PREFETCH_BATCH: usize = 32;
 
 /// How much of a version is fetched: most values are shorter, and what follows comes in order.
 const PREFETCH_VERSION_BYTES: usize = 256;
-
-/// A version as a reader sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VersionRef<'a> {
-    /// The value, or `None` for a tombstone.
-    pub value: Option<&'a [u8]>,
-    /// The stamp of the transaction that wrote it.
-    pub stamp: StampRef<'a>,
-}
 
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// The value of `key`, or `None` where there is none.
@@ -149,12 +142,21 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Locked::replay`](super::Locked::replay)). A replica takes what its leader took: the database's
     /// limit of memory does not count here.
     ///
+    /// It opens a table that is not open: the leader that wrote there knew that it exists. A table that was dropped stays
+    /// dropped: nothing is written.
+    ///
     /// # Errors
-    /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
+    /// [`Rejected`] for an id that no table can have, an empty or an oversized key or value, and where the transaction would
+    /// grow beyond its limits.
     pub fn replicate(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let index = self.session().store.index(table)?;
+        let store = &self.session().store;
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
+        store.open_table(table)?;
+        let index = match store.index(table) {
+            Ok(index) => index,
+            Err(_) => return Ok(()),
+        };
         let content = value.map_or(Content::Tombstone, Content::Value);
         self.session().state.borrow_mut().write(index, table, key, content, None)
     }

@@ -1,6 +1,5 @@
 //! The node set: the leaves whose gaps and ranges a transaction has read, found again by their address.
 
-use super::LeafRead;
 use crate::faults::{StoreBug, StoreBugs};
 use crate::index::{Leaf, LeafChange, LeafVersion};
 use crate::work::{self, Work};
@@ -9,6 +8,13 @@ use std::ptr::NonNull;
 
 /// Up to this many leaves, looking at all of them is quicker than a table of them.
 const LINEAR_MAX: usize = 16;
+
+/// A gap or a range that was read: its leaf, and the leaf's version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct LeafRead {
+    pub(super) table: TableId,
+    pub(super) leaf: LeafVersion,
+}
 
 /// The leaves whose gaps a transaction has read, for phantom protection. It has each leaf once.
 #[derive(Default)]

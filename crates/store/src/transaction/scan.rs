@@ -1,7 +1,8 @@
 //! Scans: the index's rows and the transaction's own writes, in one order.
 
+use super::Transaction;
+use super::sets::{Recent, Sets};
 use super::writes::{TableWrites, Write, WrittenKey};
-use super::{Recent, Sets, Transaction};
 use crate::guarded::Guarded;
 use crate::index::{Index, Seek, prefetch};
 use crate::record::Record;

@@ -555,7 +555,7 @@ fn scans_see_own_writes_of_the_table_they_scan() {
 #[test]
 fn a_replay_keeps_the_newest_whatever_the_order() {
     let (_store, table, mut one, _two) = store();
-    let mut replay = |clock: u64, value: Option<&[u8]>, buried: u64| {
+    let mut replay = |clock: u64, value: Option<&[u8]>, removable: u64| {
         let stamp = StampRef { epoch: Epoch(1), clock: Clock(clock), remote: &[] };
         let tx = one.begin();
         tx.replicate(table, b"k", value).expect("within limits");
@@ -563,7 +563,7 @@ fn a_replay_keeps_the_newest_whatever_the_order() {
         tx.lock().expect("no other transaction runs").replay(
             stamp,
             |newest| (newest.epoch, newest.clock) < (stamp.epoch, stamp.clock),
-            |old| old.clock.0 <= buried,
+            |old| old.clock.0 <= removable,
             |_, _, won| outcome = Some(won),
         );
         (outcome.expect("one key"), get(&mut one, table, b"k"))

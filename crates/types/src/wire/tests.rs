@@ -26,7 +26,7 @@ fn key() -> impl Strategy<Value = KeyExcerpt> {
 }
 
 fn conflict() -> impl Strategy<Value = Conflict> {
-    (0..7, any::<u32>(), any::<u32>(), key()).prop_map(|(variant, one, two, key)| {
+    (0..9, any::<u32>(), any::<u32>(), key()).prop_map(|(variant, one, two, key)| {
         let (table, shard, epoch) = (TableId(one), ShardId(one), Epoch(two));
         match variant {
             0 => Conflict::ReadChanged { table, key },
@@ -35,6 +35,8 @@ fn conflict() -> impl Strategy<Value = Conflict> {
             3 => Conflict::Recovering { shard },
             4 => Conflict::EpochNotOpen { epoch },
             5 => Conflict::Overtaken { shard },
+            6 => Conflict::TableNotKnown { table },
+            7 => Conflict::TableDropped { table },
             _ => Conflict::RangeChanged { table },
         }
     })
@@ -47,6 +49,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         Awaited::Commit,
         Awaited::Call,
         Awaited::CallSession,
+        Awaited::TableChange,
     ];
     let causes = [
         Cause::Silent,
@@ -96,7 +99,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..21, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..28, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         let cluster = |number: usize| ClusterId::new(number as u64 + 1).expect("not 0");
@@ -121,6 +124,13 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             17 => Rejected::CallTooLong { bytes, max },
             18 => Rejected::AnswerTooLong { bytes, max },
             19 => Rejected::FoundedAgain { known: cluster(bytes), found: cluster(max) },
+            20 => Rejected::TableDropped { table },
+            21 => Rejected::TableExists { name: text },
+            22 => Rejected::TooManyTableIds { max },
+            23 => Rejected::TablesFixed,
+            24 => Rejected::TableReserved { name: text },
+            25 => Rejected::TablePartitioning { reason: text },
+            26 => Rejected::TableMoving { table },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })
@@ -135,7 +145,7 @@ fn request() -> impl Strategy<Value = RequestId> {
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..10, request(), any::<u32>(), number(), wait()).prop_map(
+    (0..11, request(), any::<u32>(), number(), wait()).prop_map(
         |(variant, request, number, session, wait)| match variant {
             0 => Unknown::NoAnswer { request },
             1 => Unknown::Unsettled { request, shard: ShardId(number) },
@@ -146,6 +156,7 @@ fn unknown() -> impl Strategy<Value = Unknown> {
             6 => Unknown::Call { request, wait },
             7 => Unknown::NotDurable { shard: ShardId(number) },
             8 => Unknown::Lost { request },
+            9 => Unknown::Table { wait },
             _ => {
                 let cluster = ClusterId::new(session | 1).expect("not 0");
                 Unknown::FoundedAgain { request, known: cluster, found: cluster }

@@ -4,6 +4,7 @@
 //! transaction's answer, its retries included.
 
 use super::machine::Machine;
+use super::stages::StageTime;
 use crate::workload::Check;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -168,6 +169,8 @@ pub struct Run {
     pub waiting_s: Option<f64>,
     /// What the database counted meanwhile, where it reports that.
     pub counted: BTreeMap<String, u64>,
+    /// Where the time of an average transaction that wrote went, where the database reports that.
+    pub stages: Vec<StageTime>,
     /// Committed transactions a second, with what they varied between.
     pub throughput: Throughput,
     /// Results by transaction type, in the workload's order.

@@ -2,10 +2,10 @@
 //! [`Database`](shoal_types::Database) and measures it.
 //!
 //! Read in this order: [`runner`] has the phases of a run, [`place`] the places of clients, `worker` is the loop whose speed
-//! is measured, [`measurement`] is what comes out, [`machine`] states where it was measured.
+//! is measured, [`measurement`] is what comes out, [`stages`] the time of each stage of a commit, [`machine`] states where it was measured.
 //!
 //! This is the one place of the crate that reads real clocks. Numbers of one run are compared only
-//! with numbers of the same run on the same machine (design §9).
+//! with numbers of the same run on the same machine.
 
 #![allow(clippy::disallowed_methods, reason = "measuring takes clocks, a fixed rate takes waiting")]
 
@@ -16,10 +16,12 @@ pub mod machine;
 pub mod measurement;
 pub mod place;
 pub mod runner;
+pub mod stages;
 mod worker;
 
 pub use executor::block_on;
 pub use machine::Machine;
 pub use measurement::Measurement;
-pub use place::{BenchPlace, Threads, Who, Work};
+pub use place::{BenchPlace, BenchRole, Threads, Work};
 pub use runner::{BenchProgress, BenchSettings, Build, Failure, Stage, run};
+pub use stages::StageTime;

@@ -7,7 +7,7 @@ use std::thread;
 
 /// A loader or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum BenchRole {
     /// A loader, by its number.
     Loader(usize),
     /// A client, by its number.
@@ -28,9 +28,9 @@ pub trait BenchPlace {
     /// The database that was started.
     fn database(&self) -> &Self::Database;
 
-    /// The clients of a crew share a thread, with one another and with others; crews are numbered from 0.
+    /// The clients of a thread group share a thread, with one another and with others; thread groups are numbered from 0.
     /// None where each client has a thread to itself.
-    fn crew(&self, client: usize) -> Option<usize>;
+    fn thread_group(&self, client: usize) -> Option<usize>;
 
     /// Which of so many parts of the data each loader loads, if there are to be so many clients.
     fn shares(&self, parts: usize, clients: usize) -> Vec<Vec<usize>> {
@@ -39,7 +39,7 @@ pub trait BenchPlace {
     }
 
     /// Runs the work of a client or loader, on a thread of its own or as a task of the database.
-    fn spawn(&self, who: Who, work: impl Work);
+    fn spawn(&self, role: BenchRole, work: impl Work);
 }
 
 /// A thread for each, which all share a database.
@@ -53,11 +53,11 @@ impl<D: Database + Send> BenchPlace for Threads<D> {
         &self.0
     }
 
-    fn crew(&self, _client: usize) -> Option<usize> {
+    fn thread_group(&self, _client: usize) -> Option<usize> {
         None
     }
 
-    fn spawn(&self, _who: Who, work: impl Work) {
+    fn spawn(&self, _role: BenchRole, work: impl Work) {
         let db = self.0.clone();
         thread::spawn(move || block_on(work.run(db)));
     }

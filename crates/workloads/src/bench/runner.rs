@@ -17,11 +17,11 @@ use super::measurement::{
     self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, Run, Summary,
     Throughput,
 };
-use super::place::{BenchPlace, Who};
+use super::place::{BenchPlace, BenchRole};
+use super::stages::stages;
 use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
-use shoal_types::{Database as _, Error, Result};
-use std::collections::BTreeMap;
+use shoal_types::{Counted, Database as _, Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -193,7 +193,7 @@ struct Measured {
     tally: WorkerTally,
     seconds: f64,
     timeline: Vec<Interval>,
-    counted: BTreeMap<String, u64>,
+    counted: Counted,
 }
 
 impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
@@ -232,7 +232,8 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
             waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),
-            counted: measured.counted,
+            stages: stages(&measured.counted),
+            counted: measured.counted.counts,
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
             kinds,
             timeline: measured.timeline,
@@ -270,7 +271,7 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
                 loaded: Arc::clone(&loaded),
                 ended: ended.clone(),
             };
-            self.place.spawn(Who::Loader(number), loader);
+            self.place.spawn(BenchRole::Loader(number), loader);
         }
         drop(ended);
         let begun = Instant::now();
@@ -298,31 +299,31 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
     /// Runs the clients through warm-up and measurement.
     fn measure(&self, progress: &mut dyn FnMut(BenchProgress)) -> Result<Measured> {
         let clients = 0..self.settings.workers;
-        let crew = |client| self.place.crew(client).unwrap_or(client);
-        let crews = clients.clone().map(crew).max().map_or(0, |last| last + 1);
+        let thread_group = |client| self.place.thread_group(client).unwrap_or(client);
+        let thread_groups = clients.clone().map(thread_group).max().map_or(0, |last| last + 1);
         let tally = || WorkerTally::new(self.workload.kinds().len());
         let shared = Arc::new(WorkersShared {
             workload: Arc::clone(self.workload),
             gate: Arc::new(Gate::default()),
             counters: clients.clone().map(|_| BenchCounters::default()).collect(),
-            tallies: (0..crews).map(|_| Mutex::new(tally())).collect(),
+            tallies: (0..thread_groups).map(|_| Mutex::new(tally())).collect(),
         });
         let (ended, receiver) = channel();
         let start = Instant::now();
-        let mut has_first = vec![false; crews];
+        let mut has_first = vec![false; thread_groups];
         for number in clients {
-            let crew = crew(number);
+            let thread_group = thread_group(number);
             let worker = Worker {
                 shared: Arc::clone(&shared),
                 number,
                 client: self.workload.client(number, self.seed),
                 pace: self.settings.pace(number, start),
-                crew,
-                alone: self.place.crew(number).is_none(),
-                first: !std::mem::replace(&mut has_first[crew], true),
+                thread_group,
+                alone: self.place.thread_group(number).is_none(),
+                first: !std::mem::replace(&mut has_first[thread_group], true),
                 ended: ended.clone(),
             };
-            self.place.spawn(Who::Client(number), worker);
+            self.place.spawn(BenchRole::Client(number), worker);
         }
         drop(ended);
         let counted = &|| self.place.database().counted();
@@ -336,7 +337,7 @@ struct Watch<'a, W> {
     receiver: Receiver<Result<()>>,
     /// How many workers have ended.
     ended: usize,
-    counted: &'a dyn Fn() -> BTreeMap<String, u64>,
+    counted: &'a dyn Fn() -> Counted,
     progress: &'a mut dyn FnMut(BenchProgress),
 }
 
@@ -351,22 +352,16 @@ impl<W> Watch<'_, W> {
         });
         self.shared.gate.set(Phase::Stop);
         let seconds = begun.elapsed().as_secs_f64();
-        let mut counted = (self.counted)();
-        for (name, count) in &mut counted {
-            *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
-        }
-        if before.is_empty() {
-            // It was silent then, and what it counted before would be counted.
-            counted.clear();
-        }
+        let counted = (self.counted)().since(&before);
         for ended in &self.receiver {
             ended?;
             self.ended += 1;
         }
         let timeline = measured?;
         assert_eq!(self.ended, settings.workers, "a client is gone: its thread has panicked");
-        let crews = 0..self.shared.tallies.len();
-        let tallies = crews.map(|crew| std::mem::take(&mut *self.shared.tally(crew)));
+        let thread_groups = 0..self.shared.tallies.len();
+        let tallies =
+            thread_groups.map(|thread_group| std::mem::take(&mut *self.shared.tally(thread_group)));
         let sum = tallies.reduce(|mut sum, tally| {
             sum.add(&tally);
             sum

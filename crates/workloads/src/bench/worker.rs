@@ -4,7 +4,7 @@
 //! serves both. In an open loop it begins when it is due; a worker that is late does not wait, and
 //! the time it is late counts as latency.
 //!
-//! Invariant: only the worker writes its [`BenchCounters`], and only those of its crew, which are all on one
+//! Invariant: only the worker writes its [`BenchCounters`], and only those of its thread group, which are all on one
 //! thread, its [`KindTally`]s.
 
 use super::gate::{Gate, Gated, Phase, is_over};
@@ -43,7 +43,7 @@ pub(super) struct KindTally {
     pub(super) conflicts: u64,
 }
 
-/// The tally of a crew, or of all crews, of the measured phase.
+/// The tally of a thread group, or of all thread groups, of the measured phase.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkerTally {
     pub(super) kinds: Vec<KindTally>,
@@ -75,7 +75,7 @@ impl WorkerTally {
         }
     }
 
-    /// Adds what another crew has seen.
+    /// Adds what another thread group has seen.
     pub(super) fn add(&mut self, other: &WorkerTally) {
         for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
             kind.latencies.add(&other.latencies).expect("all histograms have the same bounds");
@@ -149,14 +149,14 @@ pub(super) struct WorkersShared<W> {
     pub(super) gate: Arc<Gate>,
     /// The counters of each worker.
     pub(super) counters: Vec<BenchCounters>,
-    /// The tally of each crew: the workers of one thread.
+    /// The tally of each thread group: the workers of one thread.
     pub(super) tallies: Vec<Mutex<WorkerTally>>,
 }
 
 impl<W> WorkersShared<W> {
-    pub(super) fn tally(&self, crew: usize) -> MutexGuard<'_, WorkerTally> {
+    pub(super) fn tally(&self, thread_group: usize) -> MutexGuard<'_, WorkerTally> {
         // Of a worker that has panicked nothing is asked any more.
-        self.tallies[crew].lock().unwrap_or_else(PoisonError::into_inner)
+        self.tallies[thread_group].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,8 +166,8 @@ pub(super) struct Worker<W: Workload> {
     pub(super) number: usize,
     pub(super) client: W::Client,
     pub(super) pace: Pace,
-    /// The index of its crew's tally.
-    pub(super) crew: usize,
+    /// The index of its thread group's tally.
+    pub(super) thread_group: usize,
     /// Whether it is the only worker of its thread.
     pub(super) alone: bool,
     /// Whether it is the one of its thread that reports how the thread got processors.
@@ -192,10 +192,10 @@ impl<W: Workload> Worker<W> {
     /// The first one that is no abort: the workload or the database is broken.
     async fn work<D: Database>(&mut self, db: &Gated<D>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let mut own = self.alone.then(|| mem::take(&mut *shared.tally(self.crew)));
+        let mut own = self.alone.then(|| mem::take(&mut *shared.tally(self.thread_group)));
         let result = self.run_transactions(db, &shared, &mut own).await;
         if let Some(own) = own {
-            *shared.tally(self.crew) = own;
+            *shared.tally(self.thread_group) = own;
         }
         result
     }
@@ -253,7 +253,7 @@ impl<W: Workload> Worker<W> {
     ) {
         match own {
             Some(tally) => note(tally),
-            None => note(&mut shared.tally(self.crew)),
+            None => note(&mut shared.tally(self.thread_group)),
         }
     }
 }

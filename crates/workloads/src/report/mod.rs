@@ -3,14 +3,13 @@
 //! do.
 //!
 //! Read in this order: [`page`] puts the page together, [`plot`] draws its plots, `style.css` gives
-//! both their colours, in light and in dark. [`stages`] has the time of each stage. [`comparison`] is the page
+//! both their colours, in light and in dark. [`comparison`] is the page
 //! of several measurements, [`sheet`] one of anything else: tables and plots.
 
 pub mod comparison;
 pub mod page;
 pub mod plot;
 pub mod sheet;
-pub mod stages;
 pub mod words;
 
 pub use page::html;

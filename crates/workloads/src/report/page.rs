@@ -2,7 +2,6 @@
 //!
 //! Invariant: text that is not this module's own goes through `escape`.
 
-use super::stages::stages;
 use super::{plot, words};
 use crate::bench::Measurement;
 use crate::bench::measurement::{CheckResult, Kind, LatencyFrom, Run};
@@ -284,7 +283,7 @@ pub(super) fn kind_table(measurement: &Measurement) -> String {
 
 /// Where the time of writers went at their coordinators, in the run of median throughput.
 fn breakdown(measurement: &Measurement) -> String {
-    if middle_run(measurement).counted.is_empty() {
+    if middle_run(measurement).stages.is_empty() {
         return String::new();
     }
     card("Where the time goes", STAGES_LEAD, &stage_table(measurement))
@@ -292,17 +291,17 @@ fn breakdown(measurement: &Measurement) -> String {
 
 /// What has to be known of a [`stage_table`].
 const STAGES_LEAD: &str = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate \
-     are of each piece that they leave in a shard’s stream; the watermark is what they wait for beyond that.";
+     are of each piece that they leave in a shard’s stream; the last row is what they wait for beyond that.";
 
 pub(super) fn stage_table(measurement: &Measurement) -> String {
-    let stages = stages(&middle_run(measurement).counted);
-    let rows: Vec<Vec<String>> = stages
+    let rows: Vec<Vec<String>> = middle_run(measurement)
+        .stages
         .iter()
         .map(|stage| {
             let width = stage.share * 100.0;
             let bar = format!("<div class=\"bar\"><i style=\"width:{width:.1}%\"></i></div>");
             let mean = words::latency(stage.mean_ns as u64);
-            vec![stage.name.to_owned(), mean, words::percent(stage.share), bar]
+            vec![stage.name.clone(), mean, words::percent(stage.share), bar]
         })
         .collect();
     table(&["stage", "mean", "share", ""], &rows)

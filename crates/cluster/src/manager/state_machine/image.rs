@@ -7,6 +7,7 @@
 //! and never a panic.
 
 use super::{ShardState, StateMachine};
+use crate::manager::configuration::Move;
 use crate::manager::options::ManagerOptions;
 use bytes::{Bytes, BytesMut};
 use shoal_types::NodeId;
@@ -14,7 +15,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 use std::collections::BTreeSet;
 
 /// The version of the format. Others are refused.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 impl StateMachine {
     /// The machine as bytes, without its options, which are the same on every manager.
@@ -60,13 +61,15 @@ impl StateMachine {
             listed.chain([&assignment.leader]).chain(assignment.empty.keys()).copied().collect()
         };
         let named = self.shards.iter().flat_map(|shard| -> BTreeSet<NodeId> { holders(shard) });
-        let table = self.moving.as_ref().map_or(0, |moving| moving.table.0 as usize + 1);
+        let tables = self.topology.tables();
+        let moves = |moving: &Move| tables.get(moving.table).is_some();
         self.nodes.len() == nodes
             && self.shards.len() == shards
             && self.closing.values().all(|ends| ends.len() == shards)
             && self.shards.iter().all(|shard| !shard.assignment.voters.is_empty())
             && named.collect::<Vec<_>>().iter().all(is_node)
-            && table <= self.topology.tables().len()
+            && self.moving.as_ref().is_none_or(moves)
+            && self.table_changes.is_whole(tables)
             && self.configuration.revision == self.revision
             && self.configuration.nodes.len() == nodes
             && self.configuration.shards.len() == shards

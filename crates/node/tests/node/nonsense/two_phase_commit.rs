@@ -4,8 +4,10 @@ use super::{
     Forge, answers, bytes, number, operations, refusal, relay, shard, small, twist_reply,
     twist_request,
 };
+use shoal_engine::TransactionId;
+use shoal_engine::replication::codec::StreamWrite;
 use shoal_two_phase_commit::TwoPhaseCommit;
-use shoal_types::{Clock, Epoch, NodeId, Random, TableId};
+use shoal_types::{Clock, Epoch, NodeId, Random, TableId, WorkerId};
 
 fn decision_home(random: &mut Random) -> shoal_two_phase_commit::message::DecisionHome {
     let leadership = Epoch(small(random));
@@ -58,14 +60,17 @@ fn two_phase_reply(random: &mut Random) -> shoal_two_phase_commit::message::TwoP
 /// A part of a copy, or the answer to one.
 fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
     use shoal_two_phase_commit::TwoPhaseCommitMessage;
-    use shoal_two_phase_commit::message::{SnapshotPart, SnapshotRow};
+    use shoal_two_phase_commit::message::{SnapshotPart, SnapshotRow, SnapshotWrite};
     let (shard, copy, cut) = (shard(random), u64::from(small(random)), Clock(number(random)));
     if random.chance(1, 2) {
         let reached =
             random.chance(1, 2).then(|| (TableId(small(random) % 3), bytes(random).into()));
         return TwoPhaseCommitMessage::PartTaken { shard, copy, reached };
     }
-    let mut place = || (TableId(small(random) % 3), bytes(random).into());
+    // The last table is that of the writes of transactions without an outcome.
+    let table =
+        |random: &mut Random| if random.chance(1, 4) { u32::MAX } else { small(random) % 3 };
+    let mut place = || (TableId(table(random)), bytes(random).into());
     let (from, until) = (place(), Some(place()));
     let row = |random: &mut Random| SnapshotRow {
         table: TableId(small(random) % 3),
@@ -74,7 +79,15 @@ fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
         value: bytes(random).into(),
     };
     let rows = (0..random.below(3)).map(|_| row(random)).collect();
-    TwoPhaseCommitMessage::Part(SnapshotPart { shard, copy, cut, from, until, rows })
+    let write = |random: &mut Random| {
+        let (table, key) = (TableId(small(random) % 3), bytes(random).into());
+        let value = random.chance(1, 2).then(|| bytes(random).into());
+        let (node, worker) = (NodeId(small(random) % 4), WorkerId(0));
+        let transaction = TransactionId { node, worker, sequence: number(random) };
+        SnapshotWrite { transaction, write: StreamWrite { table, key, value } }
+    };
+    let writes = (0..random.below(2)).map(|_| write(random)).collect();
+    TwoPhaseCommitMessage::Part(SnapshotPart { shard, copy, cut, from, until, rows, writes })
 }
 
 impl Forge for TwoPhaseCommit {

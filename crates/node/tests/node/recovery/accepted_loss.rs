@@ -1,5 +1,5 @@
 //! An operator accepts that a majority of a shard's voters is lost for good: the survivors go on with what they hold, and
-//! all nodes agree how the epochs of that time ended (design §5, "Accepting the loss of shard d").
+//! all nodes agree how the epochs of that time ended (rules M9, M12).
 
 use super::cluster::{Cluster, Coming, Fate, MS};
 use shoal_cluster::manager::{

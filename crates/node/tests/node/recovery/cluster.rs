@@ -508,11 +508,11 @@ impl<E: Tested> Cluster<E> {
     /// How many rows for requests a node's copy of a shard has.
     pub fn request_rows(&self, node: NodeId, shard: ShardId) -> usize {
         let store = E::store(&self.shared[&node], shard).expect("a replica");
-        rows(store, &[REQUESTS_TABLE]).len()
+        rows(store, &self.topology, &[REQUESTS_TABLE]).len()
     }
 
     pub fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
-        rows(E::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
+        rows(E::store(&self.shared[&node], shard).expect("a replica"), &self.topology, &TABLES)
     }
 
     /// Everything is healed: all that was begun ends, all replicas are equal, and no client was told what is

@@ -390,7 +390,7 @@ impl<E: TracedEngine> Cluster<E> {
             let mut replicas: Vec<(String, Vec<Row>)> = Vec::new();
             for (node, shared) in &self.shared {
                 let Some(store) = E::store(shared, shard) else { continue };
-                let found = rows(store, &["t"]);
+                let found = rows(store, &self.topology, &["t"]);
                 match replicas.iter_mut().find(|(_, rows)| *rows == found) {
                     Some((nodes, _)) => *nodes += &format!(" {node}"),
                     None => replicas.push((node.to_string(), found)),
@@ -419,7 +419,7 @@ impl<E: TracedEngine> Cluster<E> {
         }
         let dropped = |cluster: &Self| {
             let worker = &cluster.workers[to];
-            worker.engine().counters().dropped + worker.strays()
+            worker.engine().counters().runtime.dropped + worker.strays()
         };
         let before = dropped(self);
         let from = WorkerPlace { node: *from, worker: WorkerId(0) };

@@ -122,9 +122,10 @@ fn kind_of(message: &impl Debug) -> String {
 pub fn to_manager_text(from: NodeId, message: &ToManager) -> String {
     let kind = match message {
         ToManager::Request { request, .. } => kind_of(request),
-        ToManager::Heartbeat { .. } | ToManager::Join { .. } | ToManager::Recalled { .. } => {
-            kind_of(message)
-        }
+        ToManager::Heartbeat { .. }
+        | ToManager::Join { .. }
+        | ToManager::Recalled { .. }
+        | ToManager::ChangeTable { .. } => kind_of(message),
     };
     format!("{from} → manager {kind}")
 }

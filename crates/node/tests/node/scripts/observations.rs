@@ -148,6 +148,8 @@ pub fn show_applied(applied: &Applied) -> Option<String> {
         | Applied::Took(_)
         | Applied::Changed(_)
         | Applied::Answered { .. }
+        | Applied::TableCreated { .. }
+        | Applied::TableDropped { .. }
         | Applied::Loss { .. }
         | Applied::Reported { .. }
         | Applied::Ended { .. } => return None,

@@ -8,7 +8,7 @@ use super::messages::show_transaction;
 use super::messages::{apply_limits, branch, show_operations, show_relay, show_results};
 use super::observations::show_two_phase_commit;
 use shoal_golden::Words;
-use shoal_two_phase_commit::message::DecisionHome;
+use shoal_two_phase_commit::message::{DecisionHome, SnapshotWrite};
 use shoal_types::{Epoch, ShardId};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ impl TracedEngine for TwoPhaseCommit {
         let mut options =
             TwoPhaseCommitOptions { batch_gap: Duration::ZERO, ..TwoPhaseCommitOptions::default() };
         apply_limits(&mut options.limits, words);
+        if let Some(rows) = words.named("part") {
+            options.snapshot_part.records_max = rows;
+        }
         options
     }
 
@@ -94,7 +97,10 @@ impl TracedEngine for TwoPhaseCommit {
                     let (key, value) = (row.key.escape_ascii(), row.value.escape_ascii());
                     format!("{key}={value} at {}", row.clock)
                 });
-                let rows = rows.collect::<Vec<_>>().join(", ");
+                let writes = part.writes.iter().map(|SnapshotWrite { transaction, write }| {
+                    format!("{write} of {}", show_transaction(*transaction))
+                });
+                let rows = rows.chain(writes).collect::<Vec<_>>().join(", ");
                 let last = if part.until.is_none() { ", the last" } else { "" };
                 format!("Part {} cut={} [{rows}]{last}", part.shard, part.cut)
             }

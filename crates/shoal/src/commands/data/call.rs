@@ -43,6 +43,10 @@ pub struct CallProcedure {
 
 impl DataCommand for CallProcedure {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
+        if session.is_open() {
+            let own = "a procedure is a transaction of its own; commit or abort the open one first";
+            return Err(CommandError::Usage(own.into()));
+        }
         let near = match self.near.as_deref() {
             Some([table, key]) => {
                 let key = Literal::parse(key);

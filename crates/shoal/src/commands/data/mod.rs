@@ -17,10 +17,10 @@ pub use delete::Delete;
 pub use get::Get;
 pub use put::Put;
 pub use scan::ScanTable;
-pub use session::OnCluster;
+pub use session::{DataCommand, OnCluster, Session};
 pub use tables::Tables;
 
-/// What stands below the options of commands that take keys.
+/// The help below the options of commands that take keys.
 const LITERALS: &str = "
 Keys and values:
   (\"users\", 42)   the key of a tuple

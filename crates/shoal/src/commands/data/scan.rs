@@ -4,6 +4,7 @@ use super::rows::{Row, RowFormat, count};
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print};
 use crate::literal::Literal;
+use crate::terminal;
 use bytes::Bytes;
 use clap::Args;
 use shoal_client::Scan;
@@ -47,7 +48,7 @@ pub struct ScanTable {
 }
 
 impl ScanTable {
-    /// The rows that are asked for, and one more, which tells whether there are others.
+    /// The requested rows, and one more, which shows whether there are others.
     fn range(&self) -> Scan<'_> {
         let start = match (&self.from, &self.after) {
             (Some(Literal(from)), _) => Bound::Included(&from[..]),
@@ -92,14 +93,12 @@ impl DataCommand for ScanTable {
         }
         if let (true, Some(last)) = (has_more, self.format.keys(&rows).last()) {
             let beyond = if self.reverse { "--to" } else { "--after" };
-            print(&format!(", and there are more: go on with {beyond} {}", quoted(&last)))?;
+            print(&format!(
+                ", and there are more: go on with {beyond} {}",
+                terminal::argument(&last)
+            ))?;
         }
         print("\n")?;
         Ok(CommandOutcome::Holds)
     }
-}
-
-/// A literal as an argument for the shell.
-fn quoted(literal: &str) -> String {
-    format!("'{}'", literal.replace('\'', r"'\''"))
 }

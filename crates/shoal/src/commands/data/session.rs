@@ -6,10 +6,12 @@ use crate::commands::{CommandError, CommandOutcome};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db, Error, TableId};
 use shoal_types::Database;
+use shoal_types::limits::RESERVED_TABLES;
+use std::cell::Cell;
 
 /// A command that reads or changes data.
 pub trait DataCommand {
-    /// Does it, and prints what comes of it.
+    /// Runs the command, and prints its result.
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError>;
 }
 
@@ -23,7 +25,9 @@ pub struct OnCluster<C> {
 // By hand, since what is derived describes every command by the words above.
 impl<C: Args> Args for OnCluster<C> {
     fn augment_args(command: Command) -> Command {
-        C::augment_args(Target::augment_args(command).next_help_heading(None))
+        // Also behind the name of a subcommand.
+        let target = Target::augment_args(command).mut_args(|argument| argument.global(true));
+        C::augment_args(target.next_help_heading(None))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -51,9 +55,12 @@ impl<C: Args + DataCommand> OnCluster<C> {
     }
 }
 
-/// A client of a cluster.
+/// A client of a cluster, with an open transaction if one was begun.
 pub struct Session {
     cluster: Cluster,
+    /// Taken out while an operation is under way: one that is given up has ended it.
+    open: Cell<Option<ClusterTransaction>>,
+    is_open: Cell<bool>,
 }
 
 impl Session {
@@ -62,7 +69,7 @@ impl Session {
         let options = ClusterOptions { access: target.access()?, ..ClusterOptions::default() };
         let cluster = Db::connect_with(&target.addresses()?, options).await;
         let cluster = cluster.map_err(|error| CommandError::Usage(error.to_string()))?;
-        Ok(Session { cluster })
+        Ok(Session { cluster, open: Cell::default(), is_open: Cell::default() })
     }
 
     /// The connected cluster whose tables the command uses.
@@ -79,12 +86,70 @@ impl Session {
         })
     }
 
-    /// Runs `body` in a transaction.
+    /// The names of the tables, without those that Shoal keeps for itself.
+    pub fn tables(&self) -> Vec<String> {
+        let topology = self.cluster.topology();
+        let names = topology.tables().iter().map(|table| table.name().to_owned());
+        names.filter(|name| !name.starts_with(RESERVED_TABLES)).collect()
+    }
+
+    /// Runs `body` in the open transaction; where there is none, in one of its own. An error aborts the open one: some of
+    /// what was to be done in it is done, and some is not.
     pub async fn transact<T>(
         &self,
-        body: impl AsyncFnMut(&ClusterTransaction) -> Result<T, Error>,
+        mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T, Error>,
     ) -> Result<T, CommandError> {
-        let done = Database::transact(&self.cluster, body).await;
-        done.map_err(|error| CommandError::Database(error.to_string()))
+        if !self.is_open() {
+            let done = Database::transact(&self.cluster, body).await;
+            return done.map_err(|error| CommandError::Database(error.to_string()));
+        }
+        let open = self.take()?;
+        match body(&open).await {
+            Ok(done) => {
+                self.put_back(open);
+                Ok(done)
+            }
+            Err(error) => Err(CommandError::Database(format!(
+                "{error}; the open transaction is aborted: nothing it wrote has taken effect"
+            ))),
+        }
+    }
+
+    /// Whether a transaction was begun that has not ended.
+    pub fn is_open(&self) -> bool {
+        self.is_open.get()
+    }
+
+    /// Opens a transaction.
+    pub fn begin(&self) -> Result<(), CommandError> {
+        if self.is_open() {
+            return Err(CommandError::Usage("a transaction is open; commit or abort it".into()));
+        }
+        let begun = self.cluster.begin();
+        self.put_back(begun.map_err(|error| CommandError::Database(error.to_string()))?);
+        Ok(())
+    }
+
+    /// Commits the open transaction. It is over, also where that fails.
+    pub async fn commit(&self) -> Result<(), CommandError> {
+        let committed = self.take()?.commit().await;
+        committed.map_err(|error| CommandError::Database(error.to_string()))
+    }
+
+    /// Aborts the open transaction.
+    pub fn abort(&self) -> Result<(), CommandError> {
+        self.take()?.rollback();
+        Ok(())
+    }
+
+    fn put_back(&self, transaction: ClusterTransaction) {
+        self.open.set(Some(transaction));
+        self.is_open.set(true);
+    }
+
+    fn take(&self) -> Result<ClusterTransaction, CommandError> {
+        self.is_open.set(false);
+        let none = || CommandError::Usage("no transaction is open; begin one".into());
+        self.open.take().ok_or_else(none)
     }
 }

@@ -1,30 +1,78 @@
-//! `shoal tables`: which tables there are.
+//! `shoal tables`: which tables there are; creating and dropping them.
 
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_json};
+use crate::literal::Literal;
 use crate::terminal;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::{Partitioning, TableMap};
+use shoal_types::ShardId;
+use shoal_types::limits::RESERVED_TABLES;
 
-/// Tables of the store itself begin with this.
-const OWN: &str = "shoal.";
-
-/// Show the tables of a cluster, and how their keys are divided among its shards
+/// Show the tables of a cluster, and how their keys are divided among its shards; create and drop tables
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal tables
   shoal tables --connect 10.0.0.1:7000 --json
+  shoal tables create orders --prefix-bytes 8
+  shoal tables create people --range m --range t
+  shoal tables drop orders
 
-Exit codes: 0 shown, 2 the command line is wrong, or there is no cluster")]
+Exit codes: 0 shown or done, 1 refused, 2 the command line is wrong, or there is no cluster")]
 pub struct Tables {
+    #[command(subcommand)]
+    change: Option<TablesChange>,
     /// Also those that Shoal keeps for itself
     #[arg(long)]
     all: bool,
     /// Print them as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What is to be done to a table.
+#[derive(Debug, Subcommand)]
+enum TablesChange {
+    /// Create a table, by default divided by a hash of the whole key over all shards
+    Create(CreateArgs),
+    /// Drop a table, with all its rows
+    Drop {
+        /// Name of the table
+        name: String,
+    },
+}
+
+/// How a new table is divided.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Name of the table
+    name: String,
+    /// Divide it by a hash of so many bytes of the key; keys that agree in them live on one shard
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["range", "everywhere"])]
+    prefix_bytes: usize,
+    /// Begin another range at this key; the ranges go to the shards in turn
+    #[arg(long, value_name = "KEY", value_parser = Literal::parse)]
+    range: Vec<Literal>,
+    /// Keep a copy of the whole table on each shard
+    #[arg(long, conflicts_with = "range")]
+    everywhere: bool,
+}
+
+impl CreateArgs {
+    fn partitioning(&self, shards: u32) -> Partitioning {
+        if self.everywhere {
+            return Partitioning::Everywhere;
+        }
+        if self.range.is_empty() {
+            return Partitioning::Hash { prefix_bytes: self.prefix_bytes };
+        }
+        let firsts =
+            std::iter::once(Box::default()).chain(self.range.iter().map(|it| it.0[..].into()));
+        let shards = (0..shards).map(ShardId).cycle();
+        Partitioning::Range { splits: firsts.zip(shards).collect() }
+    }
 }
 
 /// A table in JSON.
@@ -41,15 +89,33 @@ struct JsonTable {
 
 impl DataCommand for Tables {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
-        let topology = session.cluster().topology();
+        let cluster = session.cluster();
+        let refused = |error: shoal_client::Error| CommandError::Database(error.to_string());
+        match &self.change {
+            None => self.list(cluster.topology().tables()),
+            Some(TablesChange::Create(create)) => {
+                let partitioning = create.partitioning(cluster.topology().shards());
+                let created = cluster.create_table(&create.name, partitioning).await;
+                let id = created.map_err(refused)?;
+                print(&format!("{} is there, as {id}\n", create.name))?;
+                Ok(CommandOutcome::Holds)
+            }
+            Some(TablesChange::Drop { name }) => {
+                cluster.drop_table(name).await.map_err(refused)?;
+                print(&format!("{name} is dropped\n"))?;
+                Ok(CommandOutcome::Holds)
+            }
+        }
+    }
+}
+
+impl Tables {
+    fn list(&self, tables: &TableMap) -> Result<CommandOutcome, CommandError> {
         let listed =
-            topology.tables().iter().filter(|table| self.all || !table.name().starts_with(OWN));
+            tables.iter().filter(|table| self.all || !table.name().starts_with(RESERVED_TABLES));
         if self.json {
             let tables: Vec<JsonTable> = listed
-                .map(|table| {
-                    let id = topology.table(table.name()).expect("it is one of them").0;
-                    json(table.name(), id, table.partitioning())
-                })
+                .map(|table| json(table.name(), table.id().0, table.partitioning()))
                 .collect();
             print_json(&tables)?;
             return Ok(CommandOutcome::Holds);

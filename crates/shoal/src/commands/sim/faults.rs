@@ -1,7 +1,8 @@
 //! `shoal sim --faults`: every planted bug, and which rule catches it.
 
+use super::arguments::{Common, plantable};
 use super::search::{SearchTally, SeedSearch};
-use super::{CommandError, CommandOutcome, Common, print};
+use crate::commands::{CommandError, CommandOutcome, print};
 use crate::duration::span;
 use crate::progress::SeedsBar;
 use crate::terminal::table;
@@ -59,7 +60,7 @@ struct SeedRange {
 
 impl FaultsCommand {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
-        super::plantable(PLANTED).map_err(CommandError::Usage)?;
+        plantable(PLANTED).map_err(CommandError::Usage)?;
         let engine = self.common.engine.name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;

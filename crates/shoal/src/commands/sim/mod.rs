@@ -2,26 +2,27 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `arguments.rs` | arguments that several of these commands take |
 //! | `search.rs` | seeds, one after another, on all threads |
 //! | `summary.rs` | what was found, in words and tables |
-//! | `faults.rs` | `--faults`: every planted bug, and who catches it |
+//! | `faults.rs` | `--faults`: every planted bug, and the rule that catches it |
 //! | `show.rs` | `show`: how fast the engines are |
 
+mod arguments;
 mod faults;
 mod search;
 mod show;
 mod summary;
 
 use super::{CommandError, CommandOutcome, print};
-use crate::duration;
 use crate::progress::SeedsBar;
+use arguments::{BugChoice, Common, fault, minutes, regions};
 use clap::{Args, Subcommand, value_parser};
 use search::{SearchTally, SeedSearch};
-use shoal_sim::planted::PLANTED;
-use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, SimulatedEngine, SimulatedRegions};
+use shoal_sim::{RunOptions, SimulatedEngine, SimulatedRegions};
 use std::time::Duration;
 
-/// Seeds, if the command line does not say how many.
+/// The default number of seeds.
 const SEEDS: u64 = 100;
 
 /// Simulate whole clusters, one for each seed, and judge every rule
@@ -59,20 +60,6 @@ enum Other {
     #[command(long_flag = "faults")]
     Faults(faults::FaultsCommand),
     Show(show::Show),
-}
-
-/// What every simulation takes.
-#[derive(Debug, Args)]
-struct Common {
-    /// The engine to simulate
-    #[arg(long, default_value = ENGINES[0].name, value_parser = engine)]
-    engine: SimulatedEngine,
-    /// Threads, each running one seed at a time [default: one a core]
-    #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-    /// Show no progress bar
-    #[arg(long)]
-    no_progress: bool,
 }
 
 #[derive(Debug, Args)]
@@ -114,56 +101,6 @@ struct Seeds {
     common: Common,
 }
 
-/// A bug and its name.
-#[derive(Debug, Clone, Copy)]
-struct BugChoice {
-    name: &'static str,
-    bug: AnyPlantedBug,
-}
-
-fn engine(text: &str) -> Result<SimulatedEngine, String> {
-    let found = ENGINES.iter().find(|engine| engine.name == text);
-    found.copied().ok_or_else(|| {
-        let names = ENGINES.map(|engine| engine.name);
-        format!("there is no such engine; there is {}", names.join(", "))
-    })
-}
-
-/// Bugs can be planted in this build, or the error says how to make one in which they can.
-fn plantable(is_built: bool) -> Result<(), String> {
-    match is_built {
-        true => Ok(()),
-        false => Err("this build has no planted bugs; run one that has: \
-                      cargo run --release --features shoal/planted -- sim --faults"
-            .to_owned()),
-    }
-}
-
-fn fault(text: &str) -> Result<BugChoice, String> {
-    plantable(PLANTED)?;
-    let names = AnyPlantedBug::names();
-    let found = names.iter().find(|name| **name == text);
-    let choice = found.and_then(|name| Some(BugChoice { name, bug: AnyPlantedBug::named(name)? }));
-    choice.ok_or_else(|| format!("there is no such bug; choose one of {}", names.join(", ")))
-}
-
-fn regions(text: &str) -> Result<SimulatedRegions, String> {
-    let named = SimulatedRegions::NAMED;
-    let found = named.iter().find(|(name, _)| *name == text).map(|(_, regions)| *regions);
-    found.ok_or_else(|| {
-        format!(
-            "there are no such regions; choose one of {}",
-            named.map(|(name, _)| name).join(", ")
-        )
-    })
-}
-
-/// Minutes, with or without a unit.
-fn minutes(text: &str) -> Result<Duration, String> {
-    let has_unit = text.ends_with(|c: char| c.is_alphabetic());
-    duration::parse_positive(&if has_unit { text.to_owned() } else { format!("{text}m") })
-}
-
 impl Sim {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         match &self.other {
@@ -171,13 +108,6 @@ impl Sim {
             Some(Other::Show(show)) => show.run(),
             None => self.seeds.run(),
         }
-    }
-}
-
-impl Common {
-    fn jobs(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.map_or_else(cores, usize::from)
     }
 }
 
@@ -264,19 +194,12 @@ impl Seeds {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use shoal_server::Protocol;
+    use shoal_sim::ENGINES;
 
     #[test]
     fn every_engine_that_is_served_is_simulated() {
         let simulated = ENGINES.map(|engine| engine.name);
         assert_eq!(simulated, Protocol::ALL.map(Protocol::name));
-    }
-
-    #[test]
-    fn a_build_without_planted_bugs_says_how_to_build_one_that_has_them() {
-        let error = plantable(false).expect_err("there are none");
-        assert!(error.contains("--features shoal/planted"), "{error}");
-        plantable(PLANTED).expect("tests are built with them");
     }
 }

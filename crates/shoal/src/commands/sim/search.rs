@@ -75,7 +75,7 @@ pub fn somewhere() -> u64 {
 }
 
 impl SeedSearch {
-    /// Runs them. `see` hears of each that ends, and of those that failed.
+    /// Runs the seeds. `see` is called for each that ends, and with those that failed.
     pub fn run(&self, see: &mut dyn FnMut(&SearchTally, Option<&RunReport>)) -> SearchTally {
         let began = now();
         let (next, end) = (AtomicU64::new(0), AtomicU64::new(self.count));
@@ -127,7 +127,7 @@ impl SearchTally {
         let Ran { number, twice, took, report } = ran;
         self.seeds += 1;
         self.twice += u64::from(*twice);
-        self.metrics += report.metrics;
+        self.metrics += &report.metrics;
         self.coverage += report.coverage;
         let work = report.metrics.work;
         self.arrivals += (work.delivered + work.requests + work.replies) * (1 + u64::from(*twice));

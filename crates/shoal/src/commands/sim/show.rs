@@ -1,7 +1,6 @@
 //! `shoal sim show`: what the engines promise of speed, and of failures, in virtual time.
 
-use super::{CommandError, CommandOutcome, print};
-use crate::commands::{reserve, write};
+use crate::commands::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::ShowBar;
 use clap::{Args, ValueEnum};
 use shoal_sim::demonstrations::{

@@ -1,6 +1,6 @@
 //! What a simulation found, in words and tables.
 
-use super::BugChoice;
+use super::arguments::BugChoice;
 use super::search::{SearchTally, SeedSearch};
 use crate::duration::span;
 use crate::terminal::table;

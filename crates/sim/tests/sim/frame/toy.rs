@@ -1,7 +1,8 @@
 //! A trivial engine: tokens that hop from any worker to any other, and a timer that sends a new one where none has
 //! arrived for a while.
 
-use shoal_engine::engine::{EngineCounters, Setup, Task};
+use shoal_engine::engine::{Setup, Task};
+use shoal_engine::metrics::{CommitStage, EngineCounters, RuntimeCounters, ShardMetric};
 use shoal_engine::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase, PlantedBug};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, EngineRules, Moment};
@@ -11,7 +12,7 @@ use shoal_sim::observed::{Observed, Simulated};
 use shoal_sim::recovery::RecoveryFact;
 use shoal_store::Store;
 use shoal_types::wire::{Coded, Short};
-use shoal_types::{EventTimes, NodeId, Random, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{EventTimes, NodeId, Random, ShardId, TableId, Time, WorkerId, WorkerPlace};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,14 @@ pub struct Shared {
     options: Options,
 }
 
+shoal_engine::counters! {
+    /// What the engine counts.
+    pub struct ToyCounters {
+        /// Tokens that were taken.
+        Counter hops,
+    }
+}
+
 pub struct Toy {
     place: WorkerPlace,
     shared: Arc<Shared>,
@@ -40,7 +49,8 @@ pub struct Toy {
     wake_at: Option<Time>,
     /// The times of the last event on the transaction clock.
     times: Option<EventTimes>,
-    counters: EngineCounters,
+    counters: RuntimeCounters,
+    own: ToyCounters,
 }
 
 #[derive(Debug, Clone, Coded, Short)]
@@ -65,6 +75,10 @@ impl Observed for Nothing {
 
     fn entry(&self) -> Option<(ShardId, u64)> {
         match *self {}
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        None
     }
 
     fn copied(&self) -> Option<ShardId> {
@@ -123,7 +137,6 @@ impl Engine for Toy {
     }
 
     fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
-        let counters = EngineCounters::default();
         Toy {
             place: WorkerPlace { node: shared.node, worker },
             shared,
@@ -132,7 +145,8 @@ impl Engine for Toy {
             met: true,
             wake_at: None,
             times: None,
-            counters,
+            counters: RuntimeCounters::default(),
+            own: ToyCounters::default(),
         }
     }
 
@@ -167,7 +181,7 @@ impl Engine for Toy {
                 self.counters.wrote += u64::from(from.node == self.place.node);
                 let is_passed = from.node != self.place.node && from.worker != self.place.worker;
                 self.counters.cross_shard += u64::from(is_passed);
-                self.counters.certified += 1;
+                self.own.hops += 1;
                 self.met = true;
                 self.hop(effects);
             }
@@ -209,7 +223,16 @@ impl Engine for Toy {
         0
     }
 
-    fn counters(&self) -> EngineCounters {
-        self.counters
+    type Counters = ToyCounters;
+
+    const STAGES: &'static [CommitStage] = &[];
+    const SHARD_METRICS: &'static [ShardMetric] = &[];
+
+    fn counters(&self) -> EngineCounters<ToyCounters> {
+        EngineCounters { runtime: self.counters, own: self.own, ..EngineCounters::default() }
+    }
+
+    fn shard_values(&self, _shard: ShardId) -> Vec<Option<u64>> {
+        Vec::new()
     }
 }

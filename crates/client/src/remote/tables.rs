@@ -1,0 +1,167 @@
+//! Tables that a client creates and drops.
+//!
+//! The managers do it: any node passes the request on to them, and answers when all nodes that live have heard of the change.
+//! The request has a number, so that it takes effect once; see `shoal_cluster::manager::TableChange`. Afterwards the client asks
+//! where everything is until it is told of the change, too.
+
+use super::attempts::{Attempts, CallSpan};
+use super::cluster::Cluster;
+use super::options::ClusterOptions;
+use super::shared::ClusterInner;
+use crate::db::Db;
+use shoal_cluster::manager::TableChange;
+use shoal_cluster::topology::{Partitioning, TableStanding};
+use shoal_engine::client::Directory;
+use shoal_types::{Aborted, Awaited, Cause, Error, Rejected, Result, TableId, Wait};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime;
+
+/// How tables are partitioned that are created without a word on that: over all shards, by a hash of the whole key.
+const DEFAULT_PARTITIONING: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
+
+impl Cluster {
+    /// The table of this name; creates it if there is none, partitioned by a hash over all shards.
+    ///
+    /// A table that this client has not heard of is asked for, and the calling thread waits for that, which takes some tenths
+    /// of a second where the table is created; [`open_table`](Cluster::open_table) is the same without holding a thread.
+    ///
+    /// # Errors
+    /// As for [`open_table`](Cluster::open_table); [`Rejected::UnknownTableName`] in surroundings where no thread can wait.
+    pub fn table(&self, name: &str) -> Result<TableId> {
+        match self.topology().table(name) {
+            Some(table) => Ok(table),
+            None => self.inner.open_aside(name, self.deadline),
+        }
+    }
+
+    /// The table of this name; creates it if there is none, partitioned by a hash over all shards.
+    ///
+    /// # Errors
+    /// As for [`create_table`](Cluster::create_table), but for [`Rejected::TableExists`].
+    pub async fn open_table(&self, name: &str) -> Result<TableId> {
+        if let Some(table) = self.topology().table(name) {
+            return Ok(table);
+        }
+        match self.create_table(name, DEFAULT_PARTITIONING).await {
+            Err(Error::Rejected(Rejected::TableExists { .. })) => {
+                self.inner.hear_table(name, self.deadline).await
+            }
+            result => result,
+        }
+    }
+
+    /// Creates a table. All nodes that live serve it when this returns. Where it exists and is partitioned like that,
+    /// this is the table that exists.
+    ///
+    /// ```no_run
+    /// # use shoal_client::{Cluster, Error, Partitioning};
+    /// # async fn example(db: Cluster) -> Result<(), Error> {
+    /// // The orders of a customer, whose number takes eight bytes, live on one shard.
+    /// let orders = db.create_table("orders", Partitioning::Hash { prefix_bytes: 8 }).await?;
+    /// # let _ = orders;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejected::TableExists`] where it is partitioned otherwise; [`Rejected::TableName`], [`Rejected::TableReserved`],
+    /// [`Rejected::TablePartitioning`], [`Rejected::TooManyTables`], [`Rejected::TooManyTableIds`];
+    /// [`Rejected::TablesFixed`] in a cluster without managers. [`Unknown::Table`](shoal_types::Unknown::Table) where the
+    /// deadline passed: ask again, which creates no second one.
+    pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
+        let change = TableChange::Create { name: name.to_owned(), partitioning };
+        self.inner.change_table_and_hear(change, self.deadline).await
+    }
+
+    /// Drops the table of this name, with all its rows, and returns the id that it had. No node serves it any more then: all
+    /// that uses the id fails with [`Rejected::TableDropped`]. A table that is created later under the name is another one.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`], [`Rejected::TableReserved`], [`Rejected::TableMoving`], [`Rejected::TablesFixed`];
+    /// [`Unknown::Table`](shoal_types::Unknown::Table) where the deadline passed.
+    pub async fn drop_table(&self, name: &str) -> Result<TableId> {
+        let table = self.inner.hear_table(name, self.deadline).await?;
+        let change = TableChange::Drop { table };
+        self.inner.change_table_and_hear(change, self.deadline).await
+    }
+}
+
+impl ClusterInner {
+    async fn change_table_and_hear(
+        self: &Arc<Self>,
+        change: TableChange,
+        deadline: Duration,
+    ) -> Result<TableId> {
+        let attempts = Attempts::new(self, deadline)?;
+        let CallSpan { until, .. } = attempts.span();
+        let table = self.change_table(change.clone(), attempts.span()).await?;
+        let is_heard = || change.is_heard(table, self.client_shared.view.topology().tables());
+        while !is_heard() && self.world().now() < until {
+            self.refresh(until).await;
+        }
+        Ok(table)
+    }
+
+    /// The table of this name, as a node tells when it is asked now.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`].
+    async fn hear_table(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
+        self.refresh(self.after(deadline)).await;
+        let topology = self.client_shared.view.topology();
+        Ok(topology.table(name).ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+    }
+
+    /// Opens a table by way of a connection of its own, on a thread of its own: the tasks of this client may be those of the
+    /// thread that waits.
+    fn open_aside(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
+        if self.addresses.is_empty() {
+            return Err(Rejected::UnknownTableName { name: name.into() }.into());
+        }
+        let view = &self.client_shared.view;
+        let known = view.nodes().into_iter().filter_map(|node| view.address(node));
+        let addresses: Vec<Arc<str>> = known.chain(self.addresses.iter().cloned()).collect();
+        let mut options = ClusterOptions { deadline, ..self.options.clone() };
+        options.access.identity = self.client_shared.founding.own();
+        let thread = std::thread::Builder::new().name("shoal-table".to_owned());
+        let task = open_alone(addresses, options, name.to_owned());
+        let opened = thread.spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|_| unanswered(Duration::ZERO))?.block_on(task)
+        });
+        let opened = opened.map_err(|_| unanswered(Duration::ZERO))?.join();
+        let (table, directory) = opened.map_err(|_| unanswered(deadline))??;
+        view.update(directory);
+        Ok(table)
+    }
+
+    /// A table that was dropped is still in this client's view, or one that exists is not yet.
+    pub(super) fn doubt_tables(self: &Arc<Self>, error: &Error) {
+        if let Error::Rejected(Rejected::TableDropped { table } | Rejected::UnknownTable { table }) =
+            error
+            && self.client_shared.view.topology().tables().standing(*table)
+                != TableStanding::Dropped
+        {
+            self.refresh_aside();
+        }
+    }
+}
+
+/// Opens a table with a client that does nothing else. Returns what that was told of the cluster.
+async fn open_alone(
+    addresses: Vec<Arc<str>>,
+    options: ClusterOptions,
+    name: String,
+) -> Result<(TableId, Directory)> {
+    let deadline = options.deadline;
+    let cluster = Db::connect_with(&addresses, options).await;
+    let cluster = cluster.map_err(|_| unanswered(deadline))?;
+    let table = cluster.open_table(&name).await?;
+    Ok((table, cluster.inner.client_shared.view.directory()))
+}
+
+fn unanswered(waited: Duration) -> Error {
+    let (node, awaited, cause) = (None, Awaited::TableChange, Cause::Unreachable);
+    Aborted::Unanswered(Wait { node, awaited, cause, waited }).into()
+}

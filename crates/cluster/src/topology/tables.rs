@@ -1,0 +1,130 @@
+//! The tables of a cluster: by id, and by name.
+//!
+//! Ids are given in ascending order, and each once: a table that is dropped leaves a hole. So an id below
+//! [`TableMap::next`] that no table has belongs to a dropped one, for ever, and one that is not below it may belong to a
+//! table that a later topology has.
+
+use super::partitioning::{Home, Homes, Partitioning, Router};
+use shoal_types::{Scan, TableId};
+use std::collections::BTreeMap;
+
+/// A table and where its keys live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    id: TableId,
+    name: String,
+    router: Router,
+}
+
+impl Table {
+    /// A table whose partitioning was validated for `shards` shards.
+    pub(super) fn new(id: TableId, name: String, partitioning: Partitioning, shards: u32) -> Table {
+        Table { id, name, router: Router::new(partitioning, shards) }
+    }
+
+    /// The table's id, which no other table has or had.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// The table's name, which no other table has.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How the table's keys are distributed.
+    pub fn partitioning(&self) -> &Partitioning {
+        self.router.partitioning()
+    }
+}
+
+/// What is known of an id of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableStanding {
+    /// A table has it.
+    Live,
+    /// A table had it that was dropped.
+    Dropped,
+    /// It has not been given yet.
+    NotGiven,
+}
+
+/// The tables of a cluster. It does not change: share it in an `Arc`.
+///
+/// Invariant: names and ids are distinct, and lead to the same tables.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableMap {
+    /// By id; `None` where the table was dropped.
+    slots: Vec<Option<Table>>,
+    names: BTreeMap<String, TableId>,
+}
+
+impl TableMap {
+    /// A map of tables with distinct names and ids, all of them below `next`.
+    pub(super) fn new(tables: Vec<Table>, next: TableId) -> TableMap {
+        let names = tables.iter().map(|table| (table.name.clone(), table.id)).collect();
+        let mut slots = vec![None; next.0 as usize];
+        for table in tables {
+            let place = table.id.0 as usize;
+            assert!(slots[place].is_none(), "two tables have the id of {:?}", table.name);
+            slots[place] = Some(table);
+        }
+        TableMap { slots, names }
+    }
+
+    /// The tables, ascending by id.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Table> + Clone {
+        self.slots.iter().flatten()
+    }
+
+    /// How many tables there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is no table.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The id that the next table gets.
+    pub fn next(&self) -> TableId {
+        TableId(self.slots.len() as u32)
+    }
+
+    /// The ids that were given, ascending, and whether a table has them.
+    pub fn ids(&self) -> impl Iterator<Item = (TableId, bool)> {
+        (0..).map(TableId).zip(self.slots.iter().map(Option::is_some))
+    }
+
+    /// The table with this id.
+    #[inline]
+    pub fn get(&self, table: TableId) -> Option<&Table> {
+        self.slots.get(table.0 as usize)?.as_ref()
+    }
+
+    /// The table with this name.
+    pub fn named(&self, name: &str) -> Option<TableId> {
+        self.names.get(name).copied()
+    }
+
+    /// What is known of an id, which may come from outside.
+    pub fn standing(&self, table: TableId) -> TableStanding {
+        match self.slots.get(table.0 as usize) {
+            Some(Some(_)) => TableStanding::Live,
+            Some(None) => TableStanding::Dropped,
+            None => TableStanding::NotGiven,
+        }
+    }
+
+    /// The shard or shards of `key`; `None` if there is no such table.
+    #[inline]
+    pub fn home(&self, table: TableId, key: &[u8]) -> Option<Home> {
+        Some(self.get(table)?.router.home(key))
+    }
+
+    /// The shards that `scan` has to ask; `None` where there is no such table.
+    pub fn homes(&self, table: TableId, scan: &Scan<'_>) -> Option<Homes> {
+        Some(self.get(table)?.router.homes(scan))
+    }
+}

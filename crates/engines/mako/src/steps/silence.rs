@@ -1,0 +1,85 @@
+//! What hangs since its coordinator is gone, and the end of the epoch that is asked for then (rule M3): see
+//! [`failure_detector`](crate::failure_detector).
+
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
+use crate::{Mako, MakoEffects};
+use shoal_cluster::manager::ManagerRequest;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::replication::in_flight_clocks::InFlight;
+use shoal_types::{Epoch, NodeId, Time};
+
+/// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
+/// is heard: one of the two ways between us is cut.
+const STUCK: u32 = 4;
+
+impl Mako {
+    /// From when on the coordinator of something in flight counts as gone.
+    fn gone_at(&self, flight: InFlight) -> Time {
+        let worker_context = &self.runtime.worker_context;
+        let transaction = flight.transaction;
+        if transaction.node == worker_context.place.node || flight.resolved {
+            return Time::MAX;
+        }
+        // A node that leads nothing says nothing where there is nothing to say.
+        let patience = match worker_context.leaderships.is_leader(transaction.node) {
+            true => self.options().silent_after,
+            false => self.options().hang_after,
+        };
+        let silent = self.failure_detector.gone_at(transaction, patience);
+        // We may hear one who does not hear us.
+        silent.min(flight.since + STUCK * self.options().hang_after)
+    }
+
+    /// Does it hang, since its coordinator is gone?
+    pub(crate) fn hangs(&self, flight: InFlight, now: Time) -> bool {
+        self.gone_at(flight) <= now
+    }
+
+    /// Asks for the end of the open epoch, if something of it hangs that holds up a shard.
+    pub(crate) fn ask_to_close(&mut self, now: Time, effects: &mut MakoEffects) {
+        let open = self.runtime.worker_context.epoch.get();
+        let Some(at) = self.held_up(now, open) else { return };
+        let shard = self.leader_shards[at].lead.shard;
+        self.suspect_hanging(at, open, now);
+        if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
+            return self.end_branches(at, open, effects);
+        }
+        self.failure_detector.ask(open);
+        effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
+        effects.push(EngineEffect::Manager(ManagerRequest::Close { shard, epoch: open }));
+    }
+
+    /// The place of a shard that this worker leads, and on which something of the open epoch hangs; else of one whose stream
+    /// decides nothing, or of any, where a wait in this epoch was too long.
+    fn held_up(&self, now: Time, open: Epoch) -> Option<usize> {
+        let mut led = self.leader_shards.leading();
+        let hangs = led.find(|(_, led)| {
+            let first = led.lead.first_in_flight();
+            first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
+        });
+        let stalled = || {
+            self.leader_shards.leading().find(|(at, led)| {
+                let takes_part = self.runtime.worker_context.takes_part(led.lead.shard);
+                self.failure_detector.was_unanswered(open) || takes_part && self.is_stalled(*at)
+            })
+        };
+        hangs.or_else(stalled).map(|(at, _)| at)
+    }
+
+    /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
+    pub(crate) fn suspect_hanging(&mut self, at: usize, last: Epoch, now: Time) {
+        let hanging =
+            self.leader_shards[at].lead.hanging(last).filter(|flight| self.hangs(*flight, now));
+        let gone: Vec<NodeId> = hanging.map(|flight| flight.transaction.node).collect();
+        gone.into_iter().for_each(|node| self.failure_detector.suspect(node));
+    }
+
+    /// When to look again whether a node is gone.
+    pub(crate) fn next_silence(&self, now: Time) -> Option<Time> {
+        let led = self.leader_shards.leading();
+        let first = led.filter_map(|(_, led)| Some(self.gone_at(led.lead.first_in_flight()?)));
+        let at = first.filter(|at| *at > now && *at < Time::MAX).min()?;
+        Some(at.min(now + self.options().silent_after / 2))
+    }
+}

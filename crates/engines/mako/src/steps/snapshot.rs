@@ -1,0 +1,502 @@
+//! Snapshots: how a replica gets what its streams have no more, since they were cut (design §6).
+//!
+//! ```text
+//!   sender                                            receiver
+//!   its stream is asked for entries that are cut
+//!     extent stable, cut    ── first part ──────────►  rows of a range, as the sender has them now
+//!     part of its store    ── part 1 ──────────────►  …; what is not among them and not newer goes
+//!                         ◄── all before this place ─
+//!                          ── the last part ────────►  the copy is whole
+//!     stream ── Snapshot: extent, FVWs, which copy ─►  stream: begins behind the extent
+//! ```
+//! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
+//! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
+//! every stream of the shard was stable at the sender when it began, or up to which a whole copy that it took itself
+//! had brought everything.
+//!
+//! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
+//! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
+//! settled. A row is given if, and only if, the sender's watermark or FVW of the row's epoch covers its stamp
+//! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
+//! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
+//! clock (M3, M4), for good (M9). A piece that was never decided lies above every safe clock that its stream
+//! decided in its epoch, and so above the shard's watermark and its end. What a sender has from a copy keeps of its
+//! stamp only epoch and clock. Therefore each part says how far the sender knows the epochs of its rows to be durable,
+//! read after the rows were, and the receiver takes that over before it stores any of them. By induction over copies of
+//! copies each node's watermarks cover the whole stamp of every row that it has from a copy, whether the store keeps
+//! that stamp or the short one, or had the version before. So the sender decides by its watermarks alone, what a receiver
+//! has from copies is rolled back by the same rule as everything else, and a part whose rows its watermarks do not
+//! cover is refused.
+//!
+//! The newest committed version of a key is in its chain, below all that is not committed: installing trims only
+//! what is below a version that the watermarks cover, and the sender asks the same watermarks, later.
+//! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
+//! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
+//! never leave the index.
+//!
+//! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
+//! whether they count, with their stamps. `undecided_versions.rs` has what becomes of them at the receiver.
+//!
+//! Why the receiver ends where the sender is:
+//!
+//! - Every piece in the entries up to the extent is stable before the first part is taken, or came with a whole
+//!   copy, and has a clock up to the cut (`stable_prefix.rs`). The sender's watermarks cover it, or never will. So each is
+//!   in the parts, or what came in its place: in a later part that
+//!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
+//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver
+//!   has from up to the cut, and the part has not, goes; and what any worker of the receiver replays of such
+//!   clocks is skipped as far as parts have come: the [floor](shoal_engine::replication::replay_floor). What is deleted after
+//!   the cut is in entries that are still to come.
+//! - A part can be late, and the receiver have come further by other ways. What all its streams have up to some
+//!   clock it has or has deleted, and so it is with the floor; rows up to there are skipped.
+//! - Half a copy does no harm: what is there is committed and newer or the same, and what is not comes with
+//!   the entries, or with the next copy, which begins from the first key again.
+//!
+//! `snapshot_transfer.rs` of the engines' shared crate has how parts travel, are repeated and given up. A copy that the stream
+//! asks for again, under a new ballot of its leader, may go on: the entries that it stands for are decided for good, and no
+//! entry behind them is cut while the copy is kept.
+
+use crate::observation::MakoObservation;
+use crate::options::{ENTRIES_MAX, MakoOptions};
+use crate::planted_bugs::MakoPlantedBug;
+use crate::snapshot_chunk::{ChunkRow, SnapshotChunk, SnapshotScope, UndecidedRow};
+use crate::stable_prefix::StreamExtent;
+use crate::{Mako, MakoEffects, MakoMessage, plausibility};
+use bytes::Bytes;
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::replication::replay::publish;
+use shoal_engine::replication::snapshot_transfer::{
+    CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
+};
+use shoal_store::{Session, WalkPlace};
+use shoal_types::wire::Coded;
+use shoal_types::wire::{decode, encode};
+use shoal_types::{
+    Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
+const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
+
+/// What stands for the entries of a stream up to an extent, together with the parts of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+struct SnapshotMetadata {
+    copy: u64,
+    extent: StreamExtent,
+    /// The FVWs up to the extent's that do not cover all of their epochs.
+    finals: Vec<VectorWatermark>,
+}
+
+/// Sends snapshots of shards.
+impl Mako {
+    /// What the store has for good of this worker's stream of the shard at this place.
+    fn stable_extent(&self, at: usize) -> &StreamExtent {
+        match self.options().faults.has(MakoPlantedBug::CutUnstable) {
+            true => self.follower_replays.of(at).extent(),
+            false => self.follower_replays.of(at).stable().extent(),
+        }
+    }
+
+    /// So many entries of this worker's stream of `shard` may be cut: the store has them for good, and no copy
+    /// that is under way stands for fewer.
+    pub(crate) fn may_cut(&self, shard: ShardId) -> u64 {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let stable = self.stable_extent(at).length;
+        self.snapshot_senders.least_length(at).map_or(stable, |length| length.min(stable))
+    }
+
+    /// A replica needs entries of this worker's stream of `shard` that are cut.
+    pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        if self.snapshot_senders.ask_again(now, (at, to)) {
+            return;
+        }
+        let replica = self.shared.replica(shard).expect("held");
+        let extent = self.stable_extent(at).clone();
+        let faults = self.options().faults;
+        // What this worker's extent says may stand for a copy that this node took itself: then the other workers
+        // may not have stable streams up to there.
+        let cut = match faults.has(MakoPlantedBug::CopyFromOneStream) {
+            true => extent.greatest,
+            false => replica.covered().max(replica.floor().whole()),
+        };
+        // Like no other, of this process or another.
+        let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
+        let watermarks = self.watermarks.borrow();
+        let finals = watermarks.partial(extent.finals).cloned();
+        let finals =
+            finals.filter(|_| !faults.has(MakoPlantedBug::SnapshotWithoutFinals)).collect();
+        let settled = watermarks.settled();
+        let length = extent.length;
+        let state = encode(&SnapshotMetadata { copy, extent, finals });
+        let head = SnapshotHead { at, to, length, state };
+        self.snapshot_senders.begin(now, copy, head, SnapshotScope { cut, settled });
+    }
+
+    /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
+    fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
+        let shard = self.follower_replays.of(at).shard();
+        for head in self.snapshot_senders.stop(at) {
+            effects.push(head.answer(shard));
+        }
+    }
+
+    /// The receiver of a copy has everything before `place`.
+    pub(crate) fn part_is_taken(
+        &mut self,
+        from: NodeId,
+        (shard, copy): (ShardId, u64),
+        reached: Option<&(TableId, Bytes)>,
+    ) {
+        let now = self.runtime.worker_context.now.get();
+        let key = self.place_of(shard).map(|at| CopyKey { at, peer: from, copy });
+        let reached = reached.map(place);
+        if !key.is_some_and(|key| self.snapshot_senders.acknowledge(now, key, reached)) {
+            self.runtime.counters.dropped += 1;
+        }
+    }
+
+    /// Goes on with the copies that this worker gives.
+    pub(crate) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        let worker_context = &self.runtime.worker_context;
+        let shard_of = |at: usize| worker_context.own[at].shard;
+        let node = worker_context.place.node;
+        let gives = |head: &SnapshotHead| {
+            worker_context.leaderships.gives(shard_of(head.at), node, head.to)
+        };
+        self.snapshot_senders.turn(now, retry_after, gives, |head| {
+            effects.push(head.answer(shard_of(head.at)));
+        });
+        if let Some(part) = self.snapshot_senders.next_part(now) {
+            self.give_part(now, &part, effects);
+        }
+    }
+
+    fn give_part(&mut self, now: Time, next: &NextPart<SnapshotScope>, effects: &mut MakoEffects) {
+        let NextPart { key: CopyKey { at, peer, copy }, from, context } = next.clone();
+        let SnapshotScope { cut, settled } = context;
+        let own = &self.runtime.worker_context.own[at];
+        let Ok(mut session) = own.sessions.take() else { return };
+        let (shard, MakoOptions { snapshot_part, faults, .. }) =
+            (own.shard, &self.shared.setup.options);
+        let epochs = &self.shared.epochs;
+        let withheld = Cell::new(0);
+        let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
+        let committed = |stamp: StampRef<'_>| {
+            if epochs.covers(shard, stamp) || faults.has(MakoPlantedBug::CopyUncommitted) {
+                return true;
+            }
+            let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
+            withheld.set(withheld.get() + usize::from(by_clock && !undecided(stamp)));
+            by_clock && faults.has(MakoPlantedBug::CopyByClock)
+        };
+        let mut rows = Vec::new();
+        // Meanwhile nothing moves from the table to the store.
+        let mut kept = self.shared.undecided(shard).lock();
+        let mut beside = Vec::new();
+        let until = session.copy(&from, *snapshot_part, (committed, undecided), |copied| {
+            let (table, key) = (copied.table, Bytes::copy_from_slice(copied.key));
+            let value = copied.value.map(Bytes::copy_from_slice);
+            match (copied.committed, value) {
+                (true, Some(value)) => {
+                    let (epoch, clock) = (copied.stamp.epoch, copied.stamp.clock);
+                    rows.push(ChunkRow { table, epoch, clock, key, value });
+                }
+                (true, None) => {}
+                (false, value) => {
+                    beside.push(UndecidedRow { table, key, value, stamp: copied.stamp.to_stamp() });
+                }
+            }
+        });
+        // The table has some that are decided by now.
+        let kept_rows = kept.rows(&from, until.as_ref());
+        beside.extend(kept_rows.filter(|row| !epochs.rejects(shard, row.stamp.as_ref())));
+        drop(kept);
+        if faults.has(MakoPlantedBug::CopyWithoutUndecided) {
+            beside.clear();
+        }
+        let undecided = beside;
+        let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
+        let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
+            + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
+        self.snapshot_senders.sent(now, next, bytes, until.clone());
+        // Asked after the rows were: so what is told of their epochs covers them.
+        let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
+        let part = SnapshotChunk {
+            shard,
+            copy,
+            cut,
+            from: form(from),
+            until: until.map(form),
+            settled,
+            forgotten: self.watermarks.borrow().forgotten(),
+            watermarks,
+            rows,
+            undecided,
+        };
+        let planted =
+            faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
+        assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
+        effects.observe(|| part.observation(withheld.get()));
+        effects.push(EngineEffect::Send {
+            to: self.runtime.peer(peer),
+            message: MakoMessage::Part(part),
+        });
+    }
+
+    /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
+    fn watermarks_of(
+        &self,
+        rows: &[ChunkRow],
+        settled: Epoch,
+        is_first: bool,
+    ) -> Vec<VectorWatermark> {
+        let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
+        let later = epochs.into_iter().filter(|epoch| *epoch > settled);
+        let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
+        let watermarks = self.watermarks.borrow();
+        let says = is_first && !self.options().faults.has(MakoPlantedBug::SnapshotWithoutFinals);
+        let finals = watermarks.partial(settled).filter(|_| says).cloned();
+        finals.chain(later).collect()
+    }
+
+    /// When to go on.
+    pub(crate) fn next_given(&self) -> Option<Time> {
+        self.snapshot_senders.next_due(self.runtime.worker_context.limits.retry_after)
+    }
+}
+
+/// Receives snapshots of shards.
+impl Mako {
+    /// A part of a copy has come.
+    pub(crate) fn take_part(
+        &mut self,
+        from: NodeId,
+        part: SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) {
+        let Some(at) = self.place_of(part.shard).filter(|_| self.may_take(from, &part)) else {
+            self.runtime.counters.dropped += 1;
+            return;
+        };
+        let (shard, copy) = (part.shard, part.copy);
+        let (key, now) = (CopyKey { at, peer: from, copy }, self.runtime.worker_context.now.get());
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        self.snapshot_receivers.arrive(now, retry_after, key, place(&part.from), part);
+        self.take_in_turn(key, effects);
+        let reached = self.snapshot_receivers.reached(key).map(form);
+        let message = MakoMessage::PartTaken { shard, copy, reached };
+        effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
+    }
+
+    /// Takes the parts of a copy whose turn it is.
+    fn take_in_turn(&mut self, key: CopyKey, effects: &mut MakoEffects) {
+        while let Some(part) = self.snapshot_receivers.next(key) {
+            if !self.learn_watermarks(&part, effects) {
+                self.runtime.counters.dropped += 1;
+                break; // It says what cannot be.
+            }
+            let Ok(reached) = self.copy_part(key.at, &part, effects) else {
+                break; // It comes again.
+            };
+            if !part.undecided.is_empty() {
+                self.follower_replays.leave_undecided();
+            }
+            if reached.is_none() {
+                effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
+            }
+            self.snapshot_receivers.advance(key, reached);
+        }
+    }
+
+    /// Can this be so, and is it for this node to take?
+    fn may_take(&self, from: NodeId, part: &SnapshotChunk) -> bool {
+        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let (first, last) = (crate::FIRST_EPOCH, self.last_epoch());
+        let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
+        let fits = |row: &ChunkRow| {
+            let told = row.epoch <= part.settled || is_known(row.epoch);
+            row.epoch >= first && row.epoch <= last && told && plausibility::clock(row.clock)
+        };
+        let fits_undecided = |row: &UndecidedRow| {
+            let UndecidedRow { stamp, .. } = row;
+            stamp.epoch >= first
+                && stamp.epoch <= last
+                && plausibility::stamp(stamp, stamp.epoch, part.shard, shards as u32)
+                && stamp.as_ref().remote.len() <= ENTRIES_MAX
+        };
+        let whole = |it: &VectorWatermark| {
+            it.shards() == shards && it.epoch() >= first && it.epoch() <= last
+        };
+        self.runtime.worker_context.leaderships.gives(part.shard, from, self.runtime.worker_context.place.node)
+            && self.runtime.worker_context.own(part.shard).is_none()
+            && ascends
+            && plausibility::clock(part.cut)
+            && part.settled < last
+            // A part of long ago, or from a sender that knows no more what this node lacks.
+            && part.settled >= self.watermarks.borrow().forgotten()
+            && self.epochs.first().epoch() > part.forgotten
+            && part.watermarks.iter().all(whole)
+            && part.rows.iter().all(fits)
+            && part.undecided.iter().all(fits_undecided)
+    }
+
+    /// No peer has honestly heard of a later epoch.
+    fn last_epoch(&self) -> Epoch {
+        Epoch(self.runtime.worker_context.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
+    }
+
+    /// Takes over what the sender knows of the epochs of a part's rows, so that this node takes each of them for
+    /// committed, in all that it is asked later (rule M10). Says whether that is so.
+    fn learn_watermarks(&mut self, part: &SnapshotChunk, effects: &mut MakoEffects) -> bool {
+        if self.options().faults.has(MakoPlantedBug::CopyWithoutWatermarks) {
+            return true;
+        }
+        if place(&part.from) == WalkPlace::default() {
+            self.hear_finals(part.settled, &part.watermarks, effects);
+        }
+        let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
+        for watermark in later {
+            self.open_epoch(watermark.epoch(), effects);
+            // Where this node has heard the FVW, that says it all.
+            let Some(live) = self.epochs.get(watermark.epoch()) else { continue };
+            if live.watermark().merge(watermark) {
+                self.gossip.hears();
+                self.runtime.nudge_others(effects);
+            }
+        }
+        self.covers(part)
+    }
+
+    /// Does this node take all rows of a part for committed?
+    fn covers(&self, part: &SnapshotChunk) -> bool {
+        let epochs = &self.shared.epochs;
+        let is_covered = |row: &ChunkRow| {
+            let stamp = Stamp::local(row.epoch, row.clock);
+            row.epoch <= epochs.open() && epochs.covers(part.shard, stamp.as_ref())
+        };
+        part.rows.iter().all(is_covered)
+    }
+
+    /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
+    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let settled = self.watermarks.borrow().settled();
+        for epoch in (settled.0 + 1..=last.0).map(Epoch) {
+            let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
+            let whole = || VectorWatermark::whole(epoch, shards);
+            let last = partial.unwrap_or_else(whole);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
+        }
+    }
+
+    /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, a lock may
+    /// be in the way, or a row be none. Returns before which place it has; `None` where it has the last part.
+    fn copy_part(
+        &mut self,
+        at: usize,
+        part: &SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) -> Result<Option<WalkPlace>> {
+        let own = &self.runtime.worker_context.own[at];
+        let replica = self.shared.replica(part.shard).expect("held");
+        let mut session = own.sessions.take()?;
+        let (from, until) = part.range();
+        let kept: BTreeSet<(TableId, &[u8])> =
+            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        let undecided = part.undecided_orders();
+        assert!(
+            self.covers(part),
+            "M10: {} takes rows that it does not know to be committed",
+            part.shard
+        );
+        // No worker replays meanwhile.
+        let mut floor = replica.floor_mut();
+        let mut aside = self.shared.undecided(part.shard).lock();
+        let here = replica.reached();
+        for row in &part.rows {
+            let ChunkRow { table, epoch, clock, key, .. } = row;
+            let was_undecided = aside.has(*table, key, (*epoch, *clock));
+            if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
+                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+            }
+            // Not before: where a lock was in the way, the part comes again.
+            aside.supersede(*table, key, (*epoch, *clock));
+        }
+        self.runtime.counters.operations += part.rows.len() as u64;
+        // What goes leaves no trace but the floor: so that follows as far as this gets.
+        let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
+            let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
+            stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()
+        };
+        let left = match self.shared.setup.options.faults.has(MakoPlantedBug::CopyKeepsDeleted) {
+            true => None,
+            false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
+        };
+        let reached = left.or(until);
+        self.shared.take_undecided(part, &mut session, (&floor, here), &mut aside)?;
+        floor.raise(part.cut, reached.clone());
+        Ok(reached)
+    }
+
+    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
+    pub(crate) fn has_copy(
+        &self,
+        shard: ShardId,
+        (from, length): (NodeId, u64),
+        state: &Bytes,
+    ) -> bool {
+        let (Some(at), Ok(head)) = (self.place_of(shard), decode::<SnapshotMetadata>(state)) else {
+            return false;
+        };
+        let SnapshotMetadata { copy, extent, finals } = head;
+        let key = CopyKey { at, peer: from, copy };
+        let (before, shards) = (
+            self.follower_replays.of(at).extent(),
+            self.runtime.worker_context.topology.shards() as usize,
+        );
+        // The epoch after the last FVW is open, or its opening is on its way to this node.
+        let known = self.last_epoch().0;
+        self.snapshot_receivers.reached(key).is_none()
+            && extent.length == length
+            && extent.safe >= before.safe
+            && plausibility::clock(extent.greatest)
+            && extent.finals.0.max(extent.ended.0) <= known
+            && finals.iter().all(|last| last.shards() == shards)
+    }
+
+    /// This worker's stream of `shard` begins behind a snapshot.
+    pub(crate) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut MakoEffects) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let SnapshotMetadata { extent, finals, .. } =
+            decode(state).expect("it was looked at before");
+        self.snapshot_receivers.forget(at);
+        let (last, safe) = (extent.finals, extent.safe);
+        let worker = self.runtime.worker_context.place.worker;
+        self.stop_giving(at, effects);
+        self.shared.replica(shard).expect("held").cover(worker, safe);
+        self.replay(|replays, target| replays.restore(at, extent, target));
+        effects.observe(|| MakoObservation::Restored { shard });
+        self.hear_finals(last, &finals, effects);
+    }
+}
+
+/// Puts a row where it is not, unless there is a newer one.
+fn copy_row(
+    shard: ShardId,
+    session: &mut Session,
+    row: &ChunkRow,
+    observations: &mut Option<Vec<MakoObservation>>,
+) -> Result<()> {
+    let stamp = Stamp::local(row.epoch, row.clock);
+    let transaction = session.begin();
+    transaction.replicate(row.table, &row.key, Some(&row.value))?;
+    publish(shard, transaction.lock()?, &stamp, false, |_| false, observations.as_mut());
+    Ok(())
+}

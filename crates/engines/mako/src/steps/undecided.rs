@@ -1,0 +1,90 @@
+//! What is undecided is kept, decided, and installed by a new leader (rule M12): see
+//! [`undecided_versions`](crate::undecided_versions).
+
+use crate::observation::MakoObservation;
+use crate::planted_bugs::MakoPlantedBug;
+use crate::undecided_versions::{UndecidedVersion, order};
+use crate::{Mako, MakoEffects};
+use shoal_engine::execution::session_pool::SessionPool;
+use shoal_engine::replication::codec::StreamWrite;
+use shoal_types::{Error, Rejected, Result, Stamp, StampRef};
+use std::rc::Rc;
+
+/// Other workers hold locks for as long as a piece takes to be replayed.
+const TRIES: u32 = 1_000_000;
+
+impl Mako {
+    /// Decides what can be of what this node keeps.
+    pub(crate) fn decide_undecided(&mut self, effects: &mut MakoEffects) {
+        self.replay(|replays, target| replays.decide(target, &mut effects.observations));
+    }
+
+    /// This worker has replayed what is covered of the shard at this place, and the shard has ended all epochs before the
+    /// leadership: keeps what is undecided for the last worker.
+    pub(crate) fn keep_undecided(&mut self, at: usize) {
+        let since = self.leader_shards[at].led_since().expect("it leads");
+        self.follower_replays.keep_before(at, since, &self.shared);
+    }
+
+    /// All workers have: installs it as versions.
+    ///
+    /// Versions of a key stand in the order of their stamps, and replay takes what is in the store for committed. So all
+    /// workers replay what is covered first, and then the last of them installs what is not. From then on the store has
+    /// it, and the table nothing: a leader does not see there what comes on top.
+    pub(crate) fn install_undecided(&self, at: usize, effects: &mut MakoEffects) {
+        let (shard, watermarks) = (self.leader_shards[at].lead.shard, self.watermarks.borrow());
+        let sessions = &self.runtime.worker_context.own[at].sessions;
+        let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
+        let above = self.options().faults.has(MakoPlantedBug::InstallUndecidedAbove);
+        let mut kept = self.shared.undecided(shard).lock();
+        for ((table, key), UndecidedVersion { stamp, value }) in kept.take_all() {
+            // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
+            // that is installed behind them; of other epochs this worker begins a pass when it hears of the end.
+            if watermarks.rejects(shard, stamp.as_ref()) {
+                continue;
+            }
+            let write = StreamWrite { table, key, value };
+            let tried = (0..TRIES).find_map(|_| {
+                let installed = install(sessions, &stamp, &write, &committed, above);
+                installed.inspect_err(|_| std::hint::spin_loop()).ok()
+            });
+            let installed = tried.unwrap_or_else(|| panic!("{shard} cannot be recovered"));
+            if installed {
+                let key = write.key.to_vec();
+                effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
+            }
+        }
+    }
+}
+
+/// Puts a version on top of its key's, unless there is one as new; or all the same, where that is planted. Says whether it
+/// did.
+///
+/// # Errors
+/// Where another worker changes the key at the same time.
+fn install(
+    sessions: &Rc<SessionPool>,
+    stamp: &Stamp,
+    write: &StreamWrite,
+    committed: &dyn Fn(StampRef<'_>) -> bool,
+    above: bool,
+) -> Result<bool> {
+    let transaction = shoal_store::Transaction::on(sessions.take()?);
+    match transaction.get(write.table, &write.key) {
+        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
+        // No row of the table has come here before.
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
+        read => read.map(drop)?,
+    }
+    let mut newest = None;
+    transaction
+        .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));
+    if newest >= Some(order(stamp.as_ref())) && !above {
+        return Ok(false);
+    }
+    transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+    let locked = transaction.lock()?;
+    locked.validate()?;
+    locked.install(stamp.as_ref(), committed);
+    Ok(true)
+}

@@ -1,0 +1,188 @@
+//! Undecided versions (rule M12): those of closed epochs which depend on shards that have not said how these ended there,
+//! since they are lost for a while or for good.
+//!
+//! ```text
+//! piece arrives ─► waits for the watermark ─► own shard ends the epoch ─► kept by key ─► decided: applied, or dropped
+//!                                                                            │
+//!                                                     this node leads: a version, with its stamp, on top of its key
+//! ```
+//! **Where they are.** Once a shard has ended an epoch itself, each piece of it is committed, rolled back, or waits for
+//! other shards only. A follower keeps the versions of such a piece by their keys, in a table that its workers share, and
+//! counts the piece as replayed: it holds back no other replay, tombstone or cut of a stream. A leader has them in its
+//! store: what it certified it installed itself, and what it inherited the last of its workers to recover installs, in
+//! the order of stamps: a transaction that reads one aborts with an error that names the lost shard
+//! (`dependencies.rs`); a blind write goes on top. Once the shard has said how the epoch ended, the version is
+//! committed or rolled back like any other that a leader has certified.
+//!
+//! **A committed version that is newer decides for those below:** whether they count or not, they are not the newest. So
+//! the table drops them when such a version is applied or copied, and takes none below. Therefore tombstones need not
+//! stay for them. A tombstone leaves the index when all workers have replayed what is older, and by then each
+//! older piece that is undecided was met: either it was in the table when the tombstone came, or found that in the store.
+//! Both happen under the table's lock.
+//!
+//! **Copies carry them** beside the rows of their range (`steps/snapshot.rs`), with their stamps: from the table, and from
+//! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
+//! epoch. The receiver's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
+//! decided. What is replayed of such clocks is skipped, as for rows, so what is decided later comes from the table.
+//!
+//! Locks are taken in this order: a replica's floor, the table, keys in the store.
+
+use super::snapshot_chunk::{SnapshotChunk, UndecidedRow, VersionOrder};
+use bytes::Bytes;
+use shoal_engine::replication::codec::StreamWrite;
+use shoal_store::WalkPlace;
+use shoal_types::{Stamp, StampRef, TableId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A key and its table.
+pub(super) type TableKey = (TableId, Bytes);
+
+/// The undecided versions that a node keeps of a shard beside its store, for all of its workers.
+#[derive(Debug, Default)]
+pub(super) struct UndecidedVersions {
+    kept: Mutex<KeptVersions>,
+}
+
+/// See [`UndecidedVersions`].
+#[derive(Debug, Default)]
+pub(super) struct KeptVersions {
+    keys: BTreeMap<TableKey, BTreeMap<VersionOrder, UndecidedVersion>>,
+}
+
+/// A version; no value is a tombstone.
+#[derive(Debug, Clone)]
+pub(super) struct UndecidedVersion {
+    pub(super) stamp: Stamp,
+    pub(super) value: Option<Bytes>,
+}
+
+impl UndecidedVersions {
+    /// The versions, for as long as nothing is to become of them.
+    pub(super) fn lock(&self) -> MutexGuard<'_, KeptVersions> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many versions are kept.
+    pub(super) fn len(&self) -> usize {
+        self.lock().keys.values().map(BTreeMap::len).sum()
+    }
+
+    /// A committed version of these keys is in the store: what is older does not matter any more.
+    pub(super) fn supersede<'w>(
+        &self,
+        stamp: &Stamp,
+        keys: impl Iterator<Item = (TableId, &'w Bytes)>,
+    ) {
+        let mut kept = self.lock();
+        if !kept.keys.is_empty() {
+            keys.for_each(|(table, key)| kept.supersede(table, key, order(stamp.as_ref())));
+        }
+    }
+}
+
+/// The place of the version with this stamp.
+pub(super) fn order(stamp: StampRef<'_>) -> VersionOrder {
+    (stamp.epoch, stamp.clock)
+}
+
+impl KeptVersions {
+    /// Adds a version.
+    pub(super) fn insert(&mut self, key: TableKey, version: UndecidedVersion) {
+        let order = order(version.stamp.as_ref());
+        self.keys.entry(key).or_default().insert(order, version);
+    }
+
+    /// Drops what is not newer.
+    pub(super) fn supersede(&mut self, table: TableId, key: &Bytes, by: VersionOrder) {
+        let key = (table, key.clone());
+        if let Some(versions) = self.keys.get_mut(&key) {
+            versions.retain(|order, _| *order > by);
+            if versions.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    /// Is this version kept?
+    pub(super) fn has(&self, table: TableId, key: &Bytes, order: VersionOrder) -> bool {
+        let versions = self.keys.get(&(table, key.clone()));
+        versions.is_some_and(|versions| versions.contains_key(&order))
+    }
+
+    /// The keys from one place on and before another.
+    fn range_mut<'k>(
+        &'k mut self,
+        from: &WalkPlace,
+        until: Option<&'k WalkPlace>,
+    ) -> impl Iterator<Item = (&'k TableKey, &'k mut BTreeMap<VersionOrder, UndecidedVersion>)> + use<'k>
+    {
+        let start = Bound::Included((from.table, Bytes::copy_from_slice(&from.key)));
+        let rest = self.keys.range_mut((start, Bound::Unbounded));
+        rest.take_while(move |(key, _)| until.is_none_or(|until| until.is_behind(key.0, &key.1)))
+    }
+
+    /// Of a range, up to the cut of a copy, only what the copy carries is kept.
+    pub(super) fn keep_carried(&mut self, part: &SnapshotChunk) {
+        let (from, until) = part.range();
+        let carried = part.undecided_orders();
+        for ((table, key), versions) in self.range_mut(&from, until.as_ref()) {
+            versions.retain(|order, _| {
+                order.1 > part.cut || carried.contains(&(*table, &key[..], *order))
+            });
+        }
+        self.keys.retain(|_, versions| !versions.is_empty());
+    }
+
+    /// Drops what is `rejected`; has the newest version of each key that is `covered` applied, and drops what is not newer.
+    /// Says whether all of them were.
+    pub(super) fn decide(
+        &mut self,
+        rejected: impl Fn(StampRef<'_>) -> bool,
+        covered: impl Fn(StampRef<'_>) -> bool,
+        mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
+    ) -> bool {
+        let mut is_through = true;
+        self.keys.retain(|(table, key), versions| {
+            versions.retain(|_, version| !rejected(version.stamp.as_ref()));
+            let is_covered = |version: &&UndecidedVersion| covered(version.stamp.as_ref());
+            if let Some(version) = versions.values().rev().find(is_covered).cloned() {
+                let UndecidedVersion { stamp, value } = version;
+                let write = StreamWrite { table: *table, key: key.clone(), value };
+                match apply(&stamp, &write) {
+                    true => versions.retain(|other, _| *other > order(stamp.as_ref())),
+                    false => is_through = false,
+                }
+            }
+            !versions.is_empty()
+        });
+        is_through
+    }
+
+    /// Takes out everything, the versions of a key in order.
+    pub(super) fn take_all(
+        &mut self,
+    ) -> impl Iterator<Item = (TableKey, UndecidedVersion)> + use<> {
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        keys.flat_map(|(key, versions)| {
+            versions.into_values().map(move |version| (key.clone(), version))
+        })
+    }
+
+    /// The versions of a range, for a copy.
+    pub(super) fn rows<'k>(
+        &'k mut self,
+        from: &WalkPlace,
+        until: Option<&'k WalkPlace>,
+    ) -> impl Iterator<Item = UndecidedRow> + use<'k> {
+        self.range_mut(from, until).flat_map(|((table, key), versions)| {
+            versions.values().map(|version| UndecidedRow {
+                table: *table,
+                key: key.clone(),
+                value: version.value.clone(),
+                stamp: version.stamp.clone(),
+            })
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! A follower of pipelines: it applies slots in order, and acknowledges what it has applied.
+
+use super::replayed_slots::Replays;
+use crate::message::{MessageBody, ReplicationInv};
+use crate::ownership::Ownership;
+use crate::scope::Scope;
+use crate::version::{PipelineId, Slot};
+use shoal_types::{NodeId, Time};
+use std::collections::BTreeMap;
+
+/// What a follower keeps of a pipeline.
+#[derive(Debug, Clone, Default)]
+pub struct Followed {
+    /// The last slot that it has applied.
+    pub applied: Slot,
+    /// All slots up to this one are known to be validated.
+    pub validated: Slot,
+    /// Slots that cannot be applied yet, since an earlier one is missing.
+    pub received: BTreeMap<Slot, Held>,
+    /// Slots that were applied and are not validated.
+    pub pending: BTreeMap<Slot, Held>,
+}
+
+/// A slot that a follower holds.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// What was sent.
+    pub inv: ReplicationInv,
+    /// The coordinator, or the node that replays for it.
+    pub from: NodeId,
+    /// When the sender is reminded that it is not validated here.
+    pub remind_at: Time,
+}
+
+/// All pipelines that a node follows, and those that it replays. Pipelines of the dead stay, as a few numbers each: another
+/// node may send their slots again in any later epoch, and what was deleted since must not come back.
+#[derive(Debug, Default)]
+pub struct FollowedPipelines {
+    pub(super) followed: BTreeMap<PipelineId, Followed>,
+    pub(super) replays: Replays,
+}
+
+impl FollowedPipelines {
+    /// What the node has of a pipeline; `None` if nothing.
+    #[must_use]
+    pub fn get(&self, pipeline: &PipelineId) -> Option<&Followed> {
+        self.followed.get(pipeline)
+    }
+
+    /// All pipelines of which the node has something.
+    pub fn iter(&self) -> impl Iterator<Item = (&PipelineId, &Followed)> {
+        self.followed.iter()
+    }
+
+    /// A slot has come. It is acknowledged once it is applied, again if it was applied before.
+    pub(crate) fn on_inv(
+        &mut self,
+        scope: &mut Scope<'_>,
+        ownership: &mut Ownership,
+        from: NodeId,
+        inv: ReplicationInv,
+    ) {
+        let (pipeline, slot) = (inv.pipeline, inv.slot);
+        let followed = self.followed.entry(pipeline).or_default();
+        if inv.previous_validated {
+            followed.learn(Slot(slot.0 - 1));
+        }
+        let remind_at = scope.now + scope.options.repeat_after;
+        if followed.applied < slot {
+            followed.received.insert(slot, Held { inv, from, remind_at });
+        } else if let Some(held) = followed.pending.get_mut(&slot) {
+            (held.inv.followers, held.from) = (inv.followers, from);
+        }
+        let acknowledged = followed.apply(scope, ownership);
+        let known =
+            followed.applied >= slot && !acknowledged.iter().any(|(_, other)| *other == slot);
+        let known = known.then_some((from, slot));
+        for (to, slot) in acknowledged.into_iter().chain(known) {
+            scope.send(to, MessageBody::ReplicationAck { pipeline, slot });
+        }
+    }
+
+    /// All slots up to one are validated: rows whose newest version they wrote are valid (rule Z15), and later slots may be
+    /// applied.
+    pub(crate) fn on_val(
+        &mut self,
+        scope: &mut Scope<'_>,
+        ownership: &mut Ownership,
+        pipeline: PipelineId,
+        slot: Slot,
+    ) {
+        let followed = self.followed.entry(pipeline).or_default();
+        followed.learn(slot);
+        followed.validate_applied(scope);
+        self.replays.forget(pipeline, slot);
+        for (to, slot) in followed.apply(scope, ownership) {
+            scope.send(to, MessageBody::ReplicationAck { pipeline, slot });
+        }
+    }
+
+    /// Reminds senders of what is still pending here: the `ReplicationVal` was lost, or the slot waits for another
+    /// follower.
+    pub(crate) fn remind(&mut self, scope: &mut Scope<'_>) {
+        for (pipeline, followed) in &mut self.followed {
+            let Some((slot, held)) = followed.pending.last_key_value() else { continue };
+            if held.remind_at > scope.now || self.replays.has(*pipeline, *slot) {
+                continue;
+            }
+            let (to, body) =
+                (held.from, MessageBody::ReplicationAck { pipeline: *pipeline, slot: *slot });
+            if scope.view.is_live(to) && to != scope.node {
+                scope.send(to, body);
+            }
+            let remind_at = scope.now + scope.options.repeat_after;
+            followed.pending.values_mut().for_each(|held| held.remind_at = remind_at);
+        }
+    }
+
+    /// When something has to be sent again.
+    pub(crate) fn wakes_at(&self) -> Option<Time> {
+        let pending = self.followed.values().filter_map(|of| of.pending.last_key_value());
+        pending.map(|(_, held)| held.remind_at).chain(self.replays.wakes_at()).min()
+    }
+}
+
+impl Followed {
+    /// All slots up to this one are validated.
+    fn learn(&mut self, slot: Slot) {
+        self.validated = self.validated.max(slot);
+    }
+
+    /// Makes the rows valid of what was applied and is validated.
+    fn validate_applied(&mut self, scope: &mut Scope<'_>) {
+        let later = self.pending.split_off(&self.validated.next());
+        for (_, Held { inv, .. }) in std::mem::replace(&mut self.pending, later) {
+            for writes in &inv.writes {
+                scope.rows.validate(&writes.granule, &writes.rows, inv.version());
+            }
+        }
+    }
+
+    /// Applies what has come, in order: a slot once the one before it is applied, or known to be validated (rule Z6). Says
+    /// to which nodes these slots are to be acknowledged.
+    fn apply(&mut self, scope: &mut Scope<'_>, ownership: &mut Ownership) -> Vec<(NodeId, Slot)> {
+        self.validate_applied(scope);
+        let mut acknowledged = Vec::new();
+        while let Some(first) = self.received.first_entry() {
+            let slot = *first.key();
+            if slot > self.applied && self.applied.max(self.validated).next() < slot {
+                break;
+            }
+            let held = first.remove();
+            if slot <= self.applied {
+                continue;
+            }
+            assert!(
+                slot.0 == self.applied.0 + 1 || slot.0 <= self.validated.0 + 1,
+                "Z6: {slot} skips"
+            );
+            self.applied = slot;
+            let is_valid = self.validated >= slot;
+            for writes in &held.inv.writes {
+                if ownership.is_replica(&writes.granule) {
+                    ownership.raise_clock(&writes.granule, held.inv.clock);
+                    scope.rows.apply(&writes.granule, &writes.rows, held.inv.version(), is_valid);
+                }
+            }
+            acknowledged.push((held.from, slot));
+            if !is_valid {
+                self.pending.insert(slot, held);
+            }
+        }
+        acknowledged
+    }
+}

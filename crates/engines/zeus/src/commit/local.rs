@@ -1,0 +1,171 @@
+//! The local commit: optimistic, with the levels checked in the same step.
+//!
+//! A transaction that writes owns everything that it read, absent rows too (rule Z9): with the level of a reader, two
+//! transactions at two owners could each read what the other writes. Everything is checked and installed within one step of
+//! the node, so no lock is held between.
+
+use super::pipelines::{PendingSlot, Pipelines};
+use crate::granule::{GRANULE_BYTES_MAX, GranuleId};
+use crate::message::{GranuleWrites, ReplicationInv};
+use crate::ownership::Ownership;
+use crate::rows::{GranuleRows, RowKey};
+use crate::scope::Scope;
+use crate::version::{Slot, Version};
+use shoal_types::{Clock, Time, WorkerId};
+use std::collections::BTreeSet;
+
+/// A row that a transaction has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRow {
+    /// The granule that has the row.
+    pub granule: GranuleId,
+    /// The row.
+    pub key: RowKey,
+    /// The version that it saw; `None` if the row was absent or a tombstone.
+    pub version: Option<Version>,
+}
+
+/// A granule in which a transaction has scanned, or found a row absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScannedGranule {
+    /// The granule in which rows may come and go.
+    pub granule: GranuleId,
+    /// The structure that it saw.
+    pub structure: u64,
+}
+
+/// A transaction that asks to commit at this node. It writes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalCommit {
+    /// The worker that runs it.
+    pub worker: WorkerId,
+    /// When its first attempt began.
+    pub born: Time,
+    /// The name under which it is reported as validated.
+    pub tag: u64,
+    /// The rows it has read.
+    pub reads: Vec<ReadRow>,
+    /// The granules it has scanned, or found a row absent in.
+    pub scans: Vec<ScannedGranule>,
+    /// What it writes, each granule and each row once.
+    pub writes: Vec<GranuleWrites>,
+}
+
+/// Why a transaction cannot commit locally now. Nothing has happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitRefusal {
+    /// The node does not own a granule, or has to let it go: it has to be wanted anew.
+    NotOwned(GranuleId),
+    /// A pending slot of another worker has read or written the granule. It passes when that is validated.
+    OtherWorker(GranuleId),
+    /// Something that was read has changed.
+    Changed(GranuleId),
+    /// The granule would have more bytes than [`GRANULE_BYTES_MAX`].
+    GranuleFull(GranuleId),
+    /// Too many slots of the worker are pending. It passes when the oldest is validated.
+    PipelineFull,
+    /// The node is out of the configuration.
+    NotMember,
+}
+
+impl Pipelines {
+    /// Commits a transaction locally and sends it to its followers. It is not validated: nothing of it may be told, and no
+    /// client may see its rows.
+    ///
+    /// # Errors
+    /// [`CommitRefusal`], if it cannot be now.
+    ///
+    /// # Panics
+    /// If it writes nothing, or there is no such worker.
+    pub(crate) fn commit(
+        &mut self,
+        scope: &mut Scope<'_>,
+        ownership: &mut Ownership,
+        commit: LocalCommit,
+    ) -> Result<Slot, CommitRefusal> {
+        assert!(!commit.writes.is_empty(), "a transaction that writes nothing has no slot");
+        let worker = commit.worker;
+        let id = Pipelines::id(scope, worker).ok_or(CommitRefusal::NotMember)?;
+        let pipeline = &self.workers[worker.0 as usize];
+        if pipeline.pending.len() >= scope.options.slots_pending_max {
+            return Err(CommitRefusal::PipelineFull);
+        }
+        let touched = commit.touched();
+        for granule in &touched {
+            let hold = scope.options.hold;
+            if !ownership.may_write(scope.node, scope.now, hold, granule, commit.born) {
+                return Err(CommitRefusal::NotOwned(granule.clone()));
+            }
+            if self.touching(granule).any(|other| other != worker) {
+                return Err(CommitRefusal::OtherWorker(granule.clone()));
+            }
+        }
+        commit.validate(scope)?;
+        let clocks = touched.iter().map(|granule| ownership.clock(granule));
+        let clock = Clock(clocks.fold(pipeline.last_clock, Clock::max).0 + 1);
+        let readers = commit.writes.iter().flat_map(|writes| ownership.readers(&writes.granule));
+        let followers: BTreeSet<_> =
+            readers.filter(|reader| *reader != scope.node && scope.view.is_live(*reader)).collect();
+        let slot = pipeline.last.next();
+        let LocalCommit { writes, tag, .. } = commit;
+        let inv = ReplicationInv {
+            pipeline: id,
+            slot,
+            previous_validated: false,
+            followers,
+            clock,
+            writes,
+        };
+        for writes in &inv.writes {
+            let before = ownership.clock(&writes.granule);
+            assert!(
+                before < clock,
+                "Z15: {} has clock {before}, and {clock} is written",
+                writes.granule
+            );
+            ownership.raise_clock(&writes.granule, clock);
+            scope.rows.apply(&writes.granule, &writes.rows, inv.version(), false);
+        }
+        let repeat_at = scope.now + scope.options.repeat_after;
+        let acknowledged = BTreeSet::new();
+        self.begin(scope, PendingSlot { inv, acknowledged, touched, tag, repeat_at });
+        Ok(slot)
+    }
+}
+
+impl LocalCommit {
+    /// Everything that it read or writes.
+    fn touched(&self) -> BTreeSet<GranuleId> {
+        let read = self.reads.iter().map(|read| &read.granule);
+        let scanned = self.scans.iter().map(|scan| &scan.granule);
+        let written = self.writes.iter().map(|writes| &writes.granule);
+        read.chain(scanned).chain(written).cloned().collect()
+    }
+
+    /// What it read is still so, and what it writes has room.
+    fn validate(&self, scope: &Scope<'_>) -> Result<(), CommitRefusal> {
+        let rows = &*scope.rows;
+        for ReadRow { granule, key, version } in &self.reads {
+            let row = rows.get(granule, key).filter(|row| row.value.is_some());
+            if row.map(|row| row.version) != *version {
+                return Err(CommitRefusal::Changed(granule.clone()));
+            }
+        }
+        for ScannedGranule { granule, structure } in &self.scans {
+            if rows.granule(granule).map_or(0, GranuleRows::structure) != *structure {
+                return Err(CommitRefusal::Changed(granule.clone()));
+            }
+        }
+        for writes in &self.writes {
+            let has = rows.granule(&writes.granule).map_or(0, GranuleRows::bytes);
+            let added = writes
+                .rows
+                .iter()
+                .map(|row| row.key.len() + row.value.as_ref().map_or(0, |value| value.len()));
+            if has + added.sum::<usize>() > GRANULE_BYTES_MAX {
+                return Err(CommitRefusal::GranuleFull(writes.granule.clone()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The slots of this node's workers that are committed locally, until they are validated.
+
+use crate::granule::GranuleId;
+use crate::message::{MessageBody, ReplicationInv};
+use crate::ownership::PendingSlots;
+use crate::scope::Scope;
+use crate::version::{PipelineId, Slot};
+use shoal_types::{Clock, Epoch, NodeId, Time, WorkerId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A transaction whose outcome may be told: it is validated, with all that it depends on (rule Z7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validated {
+    /// The worker that ran it.
+    pub worker: WorkerId,
+    /// Its place in the pipeline of that worker.
+    pub slot: Slot,
+    /// The name that its driver gave it.
+    pub tag: u64,
+}
+
+/// A transaction that is committed locally and not validated.
+#[derive(Debug, Clone)]
+pub(super) struct PendingSlot {
+    pub inv: ReplicationInv,
+    pub acknowledged: BTreeSet<NodeId>,
+    /// The granules that it has read or written.
+    pub touched: BTreeSet<GranuleId>,
+    pub tag: u64,
+    pub repeat_at: Time,
+}
+
+/// The slots of one worker.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pipeline {
+    /// The slot begun last.
+    pub last: Slot,
+    pub last_clock: Clock,
+    /// All slots up to this one are validated.
+    pub validated: Slot,
+    pub pending: VecDeque<PendingSlot>,
+}
+
+/// The pipelines of a node.
+#[derive(Debug)]
+pub struct Pipelines {
+    pub(super) workers: Vec<Pipeline>,
+    /// How many pending slots of each worker touch a granule.
+    pub(super) touched: BTreeMap<(GranuleId, WorkerId), u32>,
+}
+
+impl PendingSlots for Pipelines {
+    fn touches(&self, granule: &GranuleId) -> bool {
+        self.touching(granule).next().is_some()
+    }
+}
+
+impl Pipelines {
+    pub(crate) fn new(workers: u32) -> Pipelines {
+        let workers = (0..workers).map(|_| Pipeline::default()).collect();
+        Pipelines { workers, touched: BTreeMap::new() }
+    }
+
+    /// The workers that have pending slots which read or wrote the granule.
+    pub(super) fn touching(&self, granule: &GranuleId) -> impl Iterator<Item = WorkerId> {
+        let first = (granule.clone(), WorkerId(0));
+        let last = (granule.clone(), WorkerId(u32::MAX));
+        self.touched.range(first..=last).map(|((_, worker), _)| *worker)
+    }
+
+    /// How many slots are pending.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.workers.iter().map(|pipeline| pipeline.pending.len()).sum()
+    }
+
+    /// The slot up to which all of a worker's are validated.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn validated(&self, worker: WorkerId) -> Slot {
+        self.workers[worker.0 as usize].validated
+    }
+
+    /// The live followers whose acknowledgement the oldest pending slots wait for, each once.
+    #[must_use]
+    pub fn stalling(&self) -> BTreeSet<NodeId> {
+        let oldest = self.workers.iter().filter_map(|pipeline| pipeline.pending.front());
+        oldest.flat_map(|slot| slot.inv.followers.difference(&slot.acknowledged).copied()).collect()
+    }
+
+    /// The name of a worker's pipeline; `None` while the node is out.
+    pub(super) fn id(scope: &Scope<'_>, worker: WorkerId) -> Option<PipelineId> {
+        let coordinator = scope.view.member(scope.node)?;
+        Some(PipelineId { coordinator, worker })
+    }
+
+    /// Adds a slot that was committed locally, and sends it to its followers.
+    pub(super) fn begin(&mut self, scope: &mut Scope<'_>, slot: PendingSlot) {
+        let worker = slot.inv.pipeline.worker;
+        for granule in &slot.touched {
+            *self.touched.entry((granule.clone(), worker)).or_default() += 1;
+        }
+        let pipeline = &mut self.workers[worker.0 as usize];
+        assert_eq!(slot.inv.slot, pipeline.last.next(), "Z6: slots follow each other");
+        (pipeline.last, pipeline.last_clock) = (slot.inv.slot, slot.inv.clock);
+        let (followers, inv) = (slot.inv.followers.clone(), pipeline.to_send(&slot.inv));
+        pipeline.pending.push_back(slot);
+        scope.send_to_all(followers, &MessageBody::ReplicationInv(inv));
+    }
+
+    /// A follower has applied a slot of this node. One that has validated it already is told again: a follower reminds of
+    /// what it holds pending.
+    pub(crate) fn on_ack(
+        &mut self,
+        scope: &mut Scope<'_>,
+        from: NodeId,
+        id: PipelineId,
+        slot: Slot,
+    ) {
+        let Some(pipeline) = self.workers.get_mut(id.worker.0 as usize) else { return };
+        if slot <= pipeline.validated {
+            let slot = pipeline.validated;
+            return scope.send(from, MessageBody::ReplicationVal { pipeline: id, slot });
+        }
+        let slot = pipeline.pending.iter_mut().find(|pending| pending.inv.slot == slot);
+        if let Some(slot) = slot {
+            slot.acknowledged.insert(from);
+        }
+    }
+
+    /// Validates slots in order, as far as all their followers have acknowledged. Their rows are valid now, where their
+    /// version is still that slot's (rule Z15).
+    pub(crate) fn validate(&mut self, scope: &mut Scope<'_>, validated: &mut Vec<Validated>) {
+        for at in 0..self.workers.len() {
+            let mut told = BTreeSet::new();
+            while let Some(slot) = self.workers[at].take_acknowledged() {
+                for writes in &slot.inv.writes {
+                    scope.rows.validate(&writes.granule, &writes.rows, slot.inv.version());
+                }
+                let worker = WorkerId(at as u32);
+                for granule in slot.touched {
+                    self.leave(granule, worker);
+                }
+                told.extend(slot.inv.followers);
+                validated.push(Validated { worker, slot: slot.inv.slot, tag: slot.tag });
+            }
+            let pipeline = &self.workers[at];
+            let id = Pipelines::id(scope, WorkerId(at as u32));
+            if let (false, Some(id)) = (told.is_empty(), id) {
+                // Followers of later slots only have to know that they may apply them.
+                told.extend(pipeline.pending.iter().flat_map(|slot| &slot.inv.followers));
+                let body = MessageBody::ReplicationVal { pipeline: id, slot: pipeline.validated };
+                scope.send_to_all(told, &body);
+            }
+        }
+    }
+
+    /// A slot that touched the granule is validated.
+    fn leave(&mut self, granule: GranuleId, worker: WorkerId) {
+        let place = (granule, worker);
+        let count = self.touched.get_mut(&place).expect("a pending slot is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.touched.remove(&place);
+        }
+    }
+
+    /// Sends again what was not acknowledged in time.
+    pub(crate) fn repeat(&mut self, scope: &mut Scope<'_>) {
+        for pipeline in &mut self.workers {
+            let mut again = Vec::new();
+            let validated = pipeline.validated;
+            for slot in pipeline.pending.iter_mut().filter(|slot| slot.repeat_at <= scope.now) {
+                slot.repeat_at = scope.now + scope.options.repeat_after;
+                let missing: Vec<_> =
+                    slot.inv.followers.difference(&slot.acknowledged).copied().collect();
+                let mut inv = slot.inv.clone();
+                inv.previous_validated = validated.next() == inv.slot;
+                again.push((missing, inv));
+            }
+            for (missing, inv) in again {
+                scope.send_to_all(missing, &MessageBody::ReplicationInv(inv));
+            }
+        }
+    }
+
+    /// When something has to be sent again.
+    pub(crate) fn wakes_at(&self) -> Option<Time> {
+        let slots = self.workers.iter().flat_map(|pipeline| &pipeline.pending);
+        slots.map(|slot| slot.repeat_at).min()
+    }
+
+    /// In a new epoch: the dead follow nothing, and what is pending is sent again.
+    pub(crate) fn enter_epoch(
+        &mut self,
+        epoch: Epoch,
+        now: Time,
+        is_dead: impl Fn(NodeId) -> bool,
+    ) {
+        let slots = self.workers.iter_mut().flat_map(|pipeline| &mut pipeline.pending);
+        for slot in slots {
+            assert!(slot.inv.pipeline.coordinator.since <= epoch, "Z10: a slot of a later epoch");
+            slot.inv.followers.retain(|follower| !is_dead(*follower));
+            slot.repeat_at = now;
+        }
+    }
+}
+
+impl Pipeline {
+    /// The `ReplicationInv` as it is sent now.
+    fn to_send(&self, inv: &ReplicationInv) -> ReplicationInv {
+        ReplicationInv { previous_validated: self.validated.next() == inv.slot, ..inv.clone() }
+    }
+
+    /// The oldest pending slot, if all its followers have acknowledged; it is validated now.
+    fn take_acknowledged(&mut self) -> Option<PendingSlot> {
+        let oldest = self.pending.front()?;
+        if !oldest.inv.followers.is_subset(&oldest.acknowledged) {
+            return None;
+        }
+        let slot = self.pending.pop_front()?;
+        assert_eq!(slot.inv.slot, self.validated.next(), "Z6: slots are validated in order");
+        self.validated = slot.inv.slot;
+        Some(slot)
+    }
+}

@@ -1,0 +1,453 @@
+//! Granules: the unit of ownership.
+//!
+//! A granule is all rows, present or absent, of the tables of a *family* whose keys share a prefix. So inserts, deletes and
+//! scans within one granule need its level and nothing more.
+//!
+//! ```text
+//! table    key          granule_bytes = 3     granule
+//! orders   c17/0001     c17                   (customers, "c17")
+//! orders   c17/0002     c17                   (customers, "c17")
+//! customers c17         c17                   (customers, "c17")
+//! customers c9          a shorter key: whole  (customers, "c9")
+//! ```
+//! Where a range-partitioned table has no prefix, each of its ranges is a granule, named by the first key of the range.
+//!
+//! Invariant: all rows of a granule are on one shard. [`GranuleLayout::new`] checks that.
+
+use bytes::Bytes;
+use shoal_cluster::topology::{Home, Partitioning, Table, Topology};
+use shoal_types::transaction::ScanEnd;
+use shoal_types::wire::Coded;
+use shoal_types::{Scan, ShardId, TableId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use thiserror::Error;
+
+/// The most bytes that the rows of a granule have, keys and values. A move carries all of them.
+pub const GRANULE_BYTES_MAX: usize = 1 << 20;
+
+/// A granule's name. Displays as the family and the prefix, `t3:"c17"`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
+pub struct GranuleId {
+    /// The first table of the family.
+    #[coded(short)]
+    pub family: TableId,
+    /// What the keys of all rows begin with; for the granule of a range, the first key of the range.
+    pub prefix: Bytes,
+}
+
+impl fmt::Display for GranuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:\"{}\"", self.family, self.prefix.escape_ascii())
+    }
+}
+
+/// How the keys of a table are divided into granules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableGranules {
+    /// The tables of a family have the granules in common. A table with its own number is the first of its family.
+    pub family: TableId,
+    /// How many bytes of a key name its granule; a shorter key counts whole, and `usize::MAX` makes each key a granule. 0:
+    /// each range of a range-partitioned table is a granule.
+    pub granule_bytes: usize,
+}
+
+/// A layout that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LayoutError {
+    /// The family is not a table, or is itself in another family.
+    #[error("{table} is in the family {family}, which is not the first table of one")]
+    NoFamily {
+        /// The table that names the family.
+        table: TableId,
+        /// What it names as its family.
+        family: TableId,
+    },
+    /// A granule would have rows on several shards, or none could be named.
+    #[error("{table} would have granules on several shards: {why}")]
+    Divided {
+        /// The table whose definition has to change.
+        table: TableId,
+        /// The definition that has to change.
+        why: &'static str,
+    },
+    /// Two tables of a family differ in `granule_bytes` or in their partitioning.
+    #[error("{table} is divided otherwise than its family {family}")]
+    UnlikeFamily {
+        /// The table whose definition differs.
+        table: TableId,
+        /// The first table of the family, which it differs from.
+        family: TableId,
+    },
+}
+
+/// A scan that no single granule holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "a scan of {table} is wider than a granule; with granules of {prefix_bytes} bytes it would not be"
+)]
+pub struct ScanTooWide {
+    /// The table that is scanned.
+    pub table: TableId,
+    /// How many bytes all keys share that the scan can meet; 0, if it can meet any.
+    pub prefix_bytes: usize,
+}
+
+/// The granules of all tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GranuleLayout {
+    tables: BTreeMap<TableId, TableLayout>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableLayout {
+    family: TableId,
+    division: Division,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Division {
+    /// So many bytes of a key.
+    Prefix(usize),
+    /// The first keys of the ranges; the first of them is empty.
+    Ranges(Vec<Bytes>),
+}
+
+impl TableGranules {
+    /// What a table has that defines nothing: the finest granules that its partitioning names.
+    #[must_use]
+    pub fn default_of(table: TableId, partitioning: &Partitioning) -> TableGranules {
+        let granule_bytes = match partitioning {
+            Partitioning::Hash { prefix_bytes: 0 } => usize::MAX,
+            Partitioning::Hash { prefix_bytes } => *prefix_bytes,
+            Partitioning::Range { .. } | Partitioning::Everywhere => 0,
+        };
+        TableGranules { family: table, granule_bytes }
+    }
+}
+
+impl GranuleLayout {
+    /// The layout of the topology's tables, by what `tables` has at the place of each id; those beyond its end have the
+    /// default.
+    ///
+    /// # Errors
+    /// [`LayoutError`] names the first table whose granules would not lie on one shard each, or differ within a family.
+    pub fn new(
+        topology: &Topology,
+        tables: &[TableGranules],
+    ) -> Result<GranuleLayout, LayoutError> {
+        let granules_of = |table: &Table| {
+            let given = tables.get(table.id().0 as usize).cloned();
+            given.unwrap_or_else(|| TableGranules::default_of(table.id(), table.partitioning()))
+        };
+        let mut layouts = BTreeMap::new();
+        for definition in topology.tables().iter() {
+            let table = definition.id();
+            let TableGranules { family, granule_bytes } = granules_of(definition);
+            let first = topology.tables().get(family).map(|first| (first, granules_of(first)));
+            let first = first.filter(|(_, granules)| granules.family == family);
+            let Some((first, granules)) = first else {
+                return Err(LayoutError::NoFamily { table, family });
+            };
+            let is_alike = first.partitioning() == definition.partitioning();
+            if granules.granule_bytes != granule_bytes || !is_alike {
+                return Err(LayoutError::UnlikeFamily { table, family });
+            }
+            let division = divide(definition.partitioning(), granule_bytes)
+                .map_err(|why| LayoutError::Divided { table, why })?;
+            layouts.insert(table, TableLayout { family, division });
+        }
+        Ok(GranuleLayout { tables: layouts })
+    }
+
+    /// The granule of a key; `None` if there is no such table.
+    #[must_use]
+    pub fn granule_of(&self, table: TableId, key: &[u8]) -> Option<GranuleId> {
+        let layout = self.tables.get(&table)?;
+        let prefix = match &layout.division {
+            Division::Prefix(bytes) => Bytes::copy_from_slice(&key[..key.len().min(*bytes)]),
+            Division::Ranges(firsts) => firsts[range_of(firsts, key)].clone(),
+        };
+        Some(GranuleId { family: layout.family, prefix })
+    }
+
+    /// The one granule that has every row that the scan can meet; `None` if there is no such table.
+    ///
+    /// # Errors
+    /// [`ScanTooWide`] if there may be rows of several granules.
+    pub fn granule_of_scan(
+        &self,
+        table: TableId,
+        scan: &Scan<'_>,
+    ) -> Result<Option<GranuleId>, ScanTooWide> {
+        let Some(layout) = self.tables.get(&table) else { return Ok(None) };
+        let shared = shared_prefix(scan);
+        let wide = ScanTooWide { table, prefix_bytes: shared.map_or(0, |shared| shared.len()) };
+        match &layout.division {
+            Division::Prefix(bytes) => {
+                let single = single_key(scan);
+                let within = shared.filter(|shared| shared.len() >= *bytes);
+                let key = single.or(within).ok_or(wide)?;
+                Ok(self.granule_of(table, key))
+            }
+            Division::Ranges(firsts) => {
+                let first = match scan.start {
+                    Bound::Included(key) | Bound::Excluded(key) => range_of(firsts, key),
+                    Bound::Unbounded => 0,
+                };
+                let last = last_range(firsts, scan.end).max(first);
+                if first != last {
+                    return Err(wide);
+                }
+                Ok(Some(GranuleId { family: layout.family, prefix: firsts[first].clone() }))
+            }
+        }
+    }
+
+    /// The shard in whose directory the granule has its record.
+    ///
+    /// # Panics
+    /// If the granule is of no family of this layout, which was validated when the granule was named.
+    #[must_use]
+    pub fn shard_of(&self, topology: &Topology, granule: &GranuleId) -> ShardId {
+        match topology.home(granule.family, &granule.prefix) {
+            Some(Home::One(shard)) => shard,
+            Some(Home::Everywhere) | None => panic!("{granule} has no shard"),
+        }
+    }
+
+    /// Whether a granule that another node names can exist: its family does, and its prefix is one.
+    #[must_use]
+    pub fn is_granule(&self, granule: &GranuleId) -> bool {
+        let layout = self.tables.get(&granule.family);
+        let is_first = layout.is_some_and(|layout| layout.family == granule.family);
+        is_first && self.granule_of(granule.family, &granule.prefix).as_ref() == Some(granule)
+    }
+}
+
+/// The division of a table, or why there is none.
+fn divide(partitioning: &Partitioning, granule_bytes: usize) -> Result<Division, &'static str> {
+    match partitioning {
+        Partitioning::Everywhere => {
+            Err("tables that every shard has are not divided into granules")
+        }
+        Partitioning::Hash { .. } if granule_bytes == 0 => {
+            Err("granule_bytes = 0 needs a range-partitioned table")
+        }
+        Partitioning::Hash { prefix_bytes: 0 } if granule_bytes < usize::MAX => {
+            Err("it is hashed by whole keys; hash it by a prefix of at most granule_bytes")
+        }
+        Partitioning::Hash { prefix_bytes } if *prefix_bytes > granule_bytes => {
+            Err("it is hashed by a longer prefix than granule_bytes")
+        }
+        Partitioning::Range { splits } if granule_bytes == 0 => {
+            let firsts = splits.iter().map(|(first, _)| Bytes::copy_from_slice(first));
+            Ok(Division::Ranges(firsts.collect()))
+        }
+        Partitioning::Range { splits } if splits.iter().any(|(at, _)| at.len() > granule_bytes) => {
+            Err("a range begins within a granule; make its first key no longer than granule_bytes")
+        }
+        Partitioning::Hash { .. } | Partitioning::Range { .. } => {
+            Ok(Division::Prefix(granule_bytes))
+        }
+    }
+}
+
+/// The place of the range that has the key.
+fn range_of(firsts: &[Bytes], key: &[u8]) -> usize {
+    // The first range begins with the empty key, which is above none.
+    firsts.partition_point(|first| **first <= *key) - 1
+}
+
+/// The place of the last range that a scan with this end can meet.
+fn last_range(firsts: &[Bytes], end: ScanEnd<'_>) -> usize {
+    let begun = match end {
+        ScanEnd::Bound(Bound::Included(key)) => firsts.partition_point(|first| **first <= *key),
+        ScanEnd::Bound(Bound::Excluded(key)) => firsts.partition_point(|first| **first < *key),
+        ScanEnd::Bound(Bound::Unbounded) => firsts.len(),
+        ScanEnd::Prefix(key) => {
+            firsts.partition_point(|first| **first <= *key || first.starts_with(key))
+        }
+    };
+    begun.max(1) - 1
+}
+
+/// The one key that the scan can meet, if it can meet no other.
+fn single_key<'k>(scan: &Scan<'k>) -> Option<&'k [u8]> {
+    let Bound::Included(low) = scan.start else { return None };
+    let is_single = match scan.end {
+        ScanEnd::Bound(Bound::Included(high)) => low == high,
+        ScanEnd::Bound(Bound::Excluded(high)) => high.strip_prefix(low) == Some(&[0]),
+        ScanEnd::Bound(Bound::Unbounded) | ScanEnd::Prefix(_) => false,
+    };
+    is_single.then_some(low)
+}
+
+/// The longest prefix that all keys have that the scan can meet.
+fn shared_prefix<'k>(scan: &Scan<'k>) -> Option<&'k [u8]> {
+    let (Bound::Included(low) | Bound::Excluded(low)) = scan.start else { return None };
+    let high = match scan.end {
+        ScanEnd::Prefix(high) | ScanEnd::Bound(Bound::Included(high) | Bound::Excluded(high)) => {
+            high
+        }
+        ScanEnd::Bound(Bound::Unbounded) => return None,
+    };
+    let shared = low.iter().zip(high).take_while(|(low, high)| low == high).count();
+    // An exclusive end that differs in its last byte, by one, is above all keys with the byte below it, and no other.
+    let ends_next = matches!(scan.end, ScanEnd::Bound(Bound::Excluded(_)))
+        && high.len() == shared + 1
+        && low.get(shared).and_then(|byte| byte.checked_add(1)) == high.last().copied();
+    Some(&low[..shared + usize::from(ends_next)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const T: TableId = TableId(0);
+    const U: TableId = TableId(1);
+
+    fn topology(tables: impl IntoIterator<Item = (&'static str, Partitioning)>) -> Topology {
+        Topology::symmetric(1, 3, 1, 0, 1).with_tables(tables).expect("a valid topology")
+    }
+
+    fn by_hash(prefix_bytes: usize) -> Partitioning {
+        Partitioning::Hash { prefix_bytes }
+    }
+
+    fn by_range(firsts: &[&str]) -> Partitioning {
+        Partitioning::ranges(firsts.iter().map(|first| first.as_bytes().to_vec()))
+    }
+
+    fn of(family: TableId, granule_bytes: usize) -> TableGranules {
+        TableGranules { family, granule_bytes }
+    }
+
+    fn layout(partitioning: Partitioning, granule_bytes: usize) -> GranuleLayout {
+        let topology = topology([("t", partitioning)]);
+        GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect("it can be")
+    }
+
+    fn granule(prefix: &'static str) -> GranuleId {
+        GranuleId { family: T, prefix: Bytes::from_static(prefix.as_bytes()) }
+    }
+
+    #[test]
+    fn tables_of_a_family_share_their_granules() {
+        let topology = topology([("customers", by_hash(2)), ("orders", by_hash(2))]);
+        let layout = GranuleLayout::new(&topology, &[of(T, 3), of(T, 3)]).expect("it can be");
+        assert_eq!(layout.granule_of(T, b"c17"), Some(granule("c17")));
+        assert_eq!(layout.granule_of(U, b"c17/0001"), Some(granule("c17")));
+        assert_eq!(layout.granule_of(T, b"c9"), Some(granule("c9")));
+        assert_eq!(layout.granule_of(TableId(2), b"c9"), None);
+        assert_eq!(granule("c\"17").to_string(), "t0:\"c\\\"17\"");
+    }
+
+    #[test]
+    fn a_range_is_a_granule_where_nothing_is_defined() {
+        let topology = topology([("t", by_range(&["", "g", "p"])), ("u", by_hash(0))]);
+        let layout = GranuleLayout::new(&topology, &[]).expect("it can be");
+        assert_eq!(layout.granule_of(T, b"horse"), Some(granule("g")));
+        assert_eq!(layout.shard_of(&topology, &granule("g")), ShardId(1));
+        let whole = layout.granule_of(U, b"horse").expect("a table");
+        assert_eq!(whole, GranuleId { family: U, prefix: Bytes::from_static(b"horse") });
+        assert!(layout.is_granule(&granule("p")) && layout.is_granule(&whole));
+        assert!(!layout.is_granule(&granule("q")), "it is the name of no range");
+        assert!(!layout.is_granule(&GranuleId { family: TableId(9), prefix: Bytes::new() }));
+    }
+
+    #[test]
+    fn layouts_that_divide_granules_are_refused() {
+        let refused = |partitioning: &Partitioning, granule_bytes| {
+            let topology = topology([("t", partitioning.clone())]);
+            GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect_err("it is refused")
+        };
+        for (partitioning, granule_bytes) in [
+            (by_hash(0), 3),
+            (by_hash(4), 3),
+            (by_hash(4), 0),
+            (by_range(&["", "horse"]), 3),
+            (Partitioning::Everywhere, 3),
+        ] {
+            let error = refused(&partitioning, granule_bytes);
+            assert!(matches!(error, LayoutError::Divided { table: T, .. }), "{error}");
+        }
+        let two = topology([("t", by_hash(2)), ("u", by_hash(1))]);
+        let unlike = LayoutError::UnlikeFamily { table: U, family: T };
+        assert_eq!(GranuleLayout::new(&two, &[of(T, 3), of(T, 3)]), Err(unlike));
+        let none = LayoutError::NoFamily { table: T, family: U };
+        assert_eq!(GranuleLayout::new(&two, &[of(U, 3), of(T, 3)]), Err(none));
+    }
+
+    #[test]
+    fn a_scan_within_a_granule_is_told_from_a_wider_one() {
+        let layout = layout(by_hash(2), 3);
+        let found = |scan: Scan<'_>| layout.granule_of_scan(T, &scan);
+        assert_eq!(found(Scan::prefix(b"c17/")), Ok(Some(granule("c17"))));
+        assert_eq!(found(Scan::prefix(b"c17")), Ok(Some(granule("c17"))));
+        let until = |low: &'static [u8], high: &'static [u8]| Scan::range(low..high);
+        assert_eq!(found(until(b"c17/1", b"c17/5")), Ok(Some(granule("c17"))));
+        assert_eq!(found(until(b"c17", b"c18")), Ok(Some(granule("c17"))));
+        assert_eq!(found(until(b"c9", b"c9\0")), Ok(Some(granule("c9"))));
+        let wide = |prefix_bytes| Err(ScanTooWide { table: T, prefix_bytes });
+        assert_eq!(found(until(b"c17", b"c19")), wide(2));
+        assert_eq!(found(Scan::prefix(b"c1")), wide(2));
+        assert_eq!(found(Scan::all()), wide(0));
+    }
+
+    fn scan_of(variant: u8, low: &[u8], high: &[u8]) -> Option<(Bound<Vec<u8>>, u8)> {
+        (low <= high).then(|| match variant % 2 {
+            0 => (Bound::Included(low.to_vec()), variant),
+            _ => (Bound::Excluded(low.to_vec()), variant),
+        })
+    }
+
+    proptest! {
+        /// Every key that a scan of one granule can meet is in that granule.
+        #[test]
+        fn scans_meet_keys_of_their_granule_only(
+            low in vec(0_u8..3, 0..4),
+            high in vec(0_u8..3, 0..4),
+            key in vec(0_u8..3, 0..5),
+            variant in 0_u8..6,
+            granule_bytes in 0_usize..4,
+        ) {
+            let layout = match granule_bytes {
+                0 => layout(Partitioning::ranges([vec![], vec![1], vec![1, 2]]), 0),
+                bytes => layout(by_hash(1), bytes),
+            };
+            let Some((start, variant)) = scan_of(variant, &low, &high) else { return Ok(()) };
+            let start = match &start {
+                Bound::Included(key) => Bound::Included(&key[..]),
+                Bound::Excluded(key) => Bound::Excluded(&key[..]),
+                Bound::Unbounded => Bound::Unbounded,
+            };
+            let end = match variant / 2 {
+                0 => ScanEnd::Bound(Bound::Included(&high[..])),
+                1 => ScanEnd::Bound(Bound::Excluded(&high[..])),
+                _ => ScanEnd::Prefix(&high[..]),
+            };
+            let scan = Scan { start, end, reverse: false, limit: usize::MAX };
+            let is_after = match start {
+                Bound::Included(low) => &key[..] >= low,
+                Bound::Excluded(low) => &key[..] > low,
+                Bound::Unbounded => true,
+            };
+            let is_before = match end {
+                ScanEnd::Bound(Bound::Included(high)) => &key[..] <= high,
+                ScanEnd::Bound(Bound::Excluded(high)) => &key[..] < high,
+                ScanEnd::Bound(Bound::Unbounded) => true,
+                ScanEnd::Prefix(prefix) => &key[..] <= prefix || key.starts_with(prefix),
+            };
+            if let Ok(found) = layout.granule_of_scan(T, &scan)
+                && is_after
+                && is_before
+            {
+                prop_assert_eq!(found, layout.granule_of(T, &key));
+            }
+        }
+    }
+}

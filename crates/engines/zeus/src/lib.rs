@@ -1,0 +1,52 @@
+//! Engine `zeus`: objects move to the node that uses them, transactions commit there as on one machine, and are replicated
+//! in the background (Zeus, EuroSys'21; where this page and the paper differ, this page holds).
+//!
+//! ```text
+//!   transaction      missing granules        local commit           replication              reply
+//!       │ wants ──────► ownership protocol ──► all levels held ──► slot of a pipeline ──► all followers have applied it
+//!       └───────────────── a granule that is here already: nothing to wait for
+//! ```
+//! Read in this order:
+//!
+//! | file | holds |
+//! |---|---|
+//! | `granule.rs` | granules: the unit of ownership |
+//! | `view.rs` | members and epochs |
+//! | `record.rs`, `version.rs` | ownership records; pipelines, slots and versions |
+//! | `message.rs` | what nodes say to each other |
+//! | `rows.rs` | rows, and which of them are validated |
+//! | `ownership/` | the ownership protocol |
+//! | `commit/` | the reliable commit |
+//! | `read_only.rs` | read-only transactions |
+//! | `recovery/` | the barrier, and copies of the directory |
+//! | `node.rs` | a node: all of them together |
+//!
+//! The rules, and where each is asserted, are in `docs/zeus.md`. What is here is the protocol of a node, a state machine
+//! without I/O. It does not implement the trait of engines yet.
+
+pub mod commit;
+pub mod granule;
+pub mod message;
+pub mod node;
+pub mod options;
+pub mod ownership;
+pub mod read_only;
+pub mod record;
+mod recovery;
+pub mod rows;
+mod scope;
+pub mod version;
+pub mod view;
+#[cfg(test)]
+mod wire;
+
+pub use commit::{CommitRefusal, LocalCommit, ReadRow, ScannedGranule, Validated};
+pub use granule::{GranuleId, GranuleLayout, TableGranules};
+pub use message::{MessageBody, ZeusMessage};
+pub use node::ZeusNode;
+pub use options::{Effect, ZeusOptions};
+pub use ownership::{Ticket, Want};
+pub use read_only::{ReadOutcome, ReadSet, Reader};
+pub use record::{Level, OwnershipRecord, OwnershipTs, RequestKind};
+pub use scope::Placement;
+pub use view::{Directory, Member, View};

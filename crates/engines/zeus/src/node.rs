@@ -1,0 +1,434 @@
+//! A node's whole protocol: the parts, the events that reach them, and what holds between them.
+//!
+//! A state machine without I/O: each call takes the time, changes the state, and leaves effects. The driver sends them, calls
+//! [`ZeusNode::tick`] at the time that [`ZeusNode::wakes_at`] names, and answers clients when [`ZeusNode::take_validated`]
+//! says so.
+
+use crate::commit::{CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, Validated};
+use crate::granule::GranuleId;
+use crate::message::{MessageBody, ZeusMessage};
+use crate::options::{Effect, ZeusOptions};
+use crate::ownership::{Ownership, Ticket, Want};
+use crate::read_only::Reader;
+use crate::record::{OwnershipTs, RequestKind};
+use crate::recovery::{Barrier, DirectoryCopies};
+use crate::rows::Rows;
+use crate::scope::{Output, Placement, Scope};
+use crate::version::Slot;
+use crate::view::{Member, View};
+use shoal_types::{Epoch, NodeId, Time};
+
+/// A node's part of the protocol.
+#[derive(Debug)]
+pub struct ZeusNode {
+    node: NodeId,
+    workers: u32,
+    seed: u64,
+    now: Time,
+    options: ZeusOptions,
+    placement: Placement,
+    view: View,
+    rows: Rows,
+    ownership: Ownership,
+    pipelines: Pipelines,
+    followed: FollowedPipelines,
+    barrier: Barrier,
+    copies: DirectoryCopies,
+    /// Until when the node's lease runs, on its clock.
+    lease_end: Time,
+    validated: Vec<Validated>,
+    ready: Vec<Ticket>,
+    output: Output,
+    counters: NodeCounters,
+}
+
+/// How often things have happened at a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeCounters {
+    /// Messages of another epoch, which were dropped.
+    pub foreign_epochs: u64,
+    /// Messages that no correct node sends, which were dropped.
+    pub bad_messages: u64,
+}
+
+/// The node as its parts see it, beside the parts named first.
+macro_rules! scope {
+    ($node:ident) => {
+        &mut Scope {
+            node: $node.node,
+            now: $node.now,
+            options: &$node.options,
+            placement: &$node.placement,
+            view: &$node.view,
+            has_passed_barrier: $node.barrier.is_passed($node.view.live()),
+            copying: $node.copies.copying(),
+            rows: &mut $node.rows,
+            output: &mut $node.output,
+        }
+    };
+}
+
+impl ZeusNode {
+    /// A node that has heard of no configuration, and is in none.
+    #[must_use]
+    pub fn new(
+        node: NodeId,
+        workers: u32,
+        placement: Placement,
+        options: ZeusOptions,
+        seed: u64,
+    ) -> ZeusNode {
+        ZeusNode {
+            node,
+            workers,
+            seed,
+            now: Time::ZERO,
+            options,
+            placement,
+            view: View::unknown(),
+            rows: Rows::default(),
+            ownership: Ownership::new(seed),
+            pipelines: Pipelines::new(workers),
+            followed: FollowedPipelines::default(),
+            barrier: Barrier::default(),
+            copies: DirectoryCopies::default(),
+            lease_end: Time::ZERO,
+            validated: Vec::new(),
+            ready: Vec::new(),
+            output: Output::default(),
+            counters: NodeCounters::default(),
+        }
+    }
+
+    /// A new configuration. A node that was out, even without knowing it, forgets everything (rule Z10). An earlier one than
+    /// is known is ignored.
+    pub fn enter(&mut self, now: Time, view: View) {
+        self.now = now;
+        if view.epoch <= self.view.epoch {
+            return;
+        }
+        let was_out = view.has_lost(self.node, &self.view);
+        if was_out {
+            self.forget();
+        }
+        let earlier = std::mem::replace(&mut self.view, view);
+        let (node, view) = (self.node, &self.view);
+        let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
+        self.barrier = Barrier::default();
+        self.copies.enter_epoch(node, was_out, view, now);
+        if !self.view.is_live(self.node) {
+            return;
+        }
+        let epoch = self.view.epoch;
+        self.pipelines.enter_epoch(epoch, now, is_dead);
+        let scope = scope!(self);
+        let (node, view) = (scope.node, scope.view);
+        let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
+        self.ownership.enter_epoch(scope, is_dead);
+        self.followed.enter_epoch(scope, is_dead);
+        self.repeat();
+        self.finish();
+    }
+
+    /// Drops all that an earlier membership of the node knew.
+    fn forget(&mut self) {
+        let (node, placement) = (self.node, self.placement.clone());
+        let empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
+        let (now, view) = (self.now, std::mem::replace(&mut self.view, View::unknown()));
+        *self = ZeusNode { now, view, lease_end: self.lease_end, counters: self.counters, ..empty };
+    }
+
+    /// The node's lease runs until then, on its clock: without one it shows no rows.
+    pub fn renew(&mut self, lease_end: Time) {
+        self.lease_end = lease_end;
+    }
+
+    /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
+    pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
+        self.now = now;
+        if message.epoch != self.view.epoch
+            || !self.view.is_live(from)
+            || !self.view.is_live(self.node)
+        {
+            self.counters.foreign_epochs += 1;
+            return;
+        }
+        if from == self.node || !self.is_plausible(&message.body) {
+            self.counters.bad_messages += 1;
+            return;
+        }
+        self.take(from, message.body);
+        self.finish();
+    }
+
+    /// Whether the message names granules, shards and nodes that there are.
+    fn is_plausible(&self, body: &MessageBody) -> bool {
+        let is_granule = |granule: &GranuleId| self.placement.layout.is_granule(granule);
+        let shards = self.view.directories.len();
+        match body {
+            MessageBody::Request(request) => is_granule(&request.granule),
+            MessageBody::Nack { granule, .. }
+            | MessageBody::Val { granule, .. }
+            | MessageBody::Recruit { granule } => is_granule(granule),
+            MessageBody::Inv(inv) => is_granule(&inv.granule),
+            MessageBody::Ack(ack) => is_granule(&ack.inv.granule),
+            MessageBody::ReplicationInv(inv) => {
+                inv.writes.iter().all(|writes| is_granule(&writes.granule))
+                    && inv.pipeline.coordinator != self.as_coordinator()
+            }
+            MessageBody::ReplicationVal { pipeline, .. } => {
+                pipeline.coordinator != self.as_coordinator()
+            }
+            MessageBody::CopyRequest { shard, .. } => (shard.0 as usize) < shards,
+            MessageBody::Copy(copy) => {
+                let mut records = copy.records.iter();
+                (copy.shard.0 as usize) < shards
+                    && records.all(|record| is_granule(&record.granule))
+            }
+            MessageBody::ReplicationAck { .. }
+            | MessageBody::Replayed
+            | MessageBody::ReplayedHeard => true,
+        }
+    }
+}
+
+impl ZeusNode {
+    fn take(&mut self, from: NodeId, body: MessageBody) {
+        match body {
+            MessageBody::Request(request) => {
+                self.ownership.on_request(scope!(self), from, &request);
+            }
+            MessageBody::Nack { granule, record } => {
+                self.ownership.on_nack(scope!(self), &granule, record);
+            }
+            MessageBody::Inv(inv) => {
+                self.ownership.on_inv(scope!(self), &self.pipelines, from, inv);
+            }
+            MessageBody::Ack(ack) => self.ownership.on_ack(scope!(self), from, ack),
+            MessageBody::Val { granule, record } => {
+                self.ownership.on_val(scope!(self), &granule, record);
+            }
+            MessageBody::ReplicationInv(inv) => {
+                self.followed.on_inv(scope!(self), &mut self.ownership, from, inv);
+            }
+            MessageBody::ReplicationAck { pipeline, slot } => {
+                match pipeline.coordinator == self.as_coordinator() {
+                    true => self.pipelines.on_ack(scope!(self), from, pipeline, slot),
+                    false => self.followed.on_ack(scope!(self), from, pipeline, slot),
+                }
+            }
+            MessageBody::ReplicationVal { pipeline, slot } => {
+                self.followed.on_val(scope!(self), &mut self.ownership, pipeline, slot);
+            }
+            MessageBody::Replayed => self.barrier.on_replayed(scope!(self), from),
+            MessageBody::ReplayedHeard => self.barrier.on_heard(from),
+            MessageBody::CopyRequest { shard, after } => {
+                let (copies, ownership) = (&self.copies, &self.ownership);
+                copies.on_request(scope!(self), ownership, from, shard, after);
+            }
+            MessageBody::Copy(copy) => {
+                let records = self.with_copies(|copies, scope| copies.on_copy(scope, from, copy));
+                let records = records.unwrap_or_default();
+                self.ownership.take_copy(scope!(self), &self.pipelines, from, records);
+            }
+            MessageBody::Recruit { granule } => self.ownership.on_recruit(scope!(self), &granule),
+        }
+    }
+
+    fn with_copies<T>(&mut self, f: impl FnOnce(&mut DirectoryCopies, &mut Scope<'_>) -> T) -> T {
+        let mut copies = std::mem::take(&mut self.copies);
+        let made = f(&mut copies, scope!(self));
+        self.copies = copies;
+        made
+    }
+
+    /// This node in its present membership; of no epoch while it is out.
+    fn as_coordinator(&self) -> Member {
+        let none = Member { node: self.node, since: Epoch(0) };
+        self.view.member(self.node).unwrap_or(none)
+    }
+
+    /// Time has passed: what was not answered is sent again, and holds end. Spurious calls are legal.
+    pub fn tick(&mut self, now: Time) {
+        self.now = now;
+        if !self.view.is_live(self.node) {
+            return;
+        }
+        self.repeat();
+        self.ownership.tick(scope!(self), &self.pipelines);
+        self.ownership.restore_degree(scope!(self));
+        self.finish();
+    }
+
+    /// Sends again what was not answered, beside what the ownership protocol does.
+    fn repeat(&mut self) {
+        self.pipelines.repeat(scope!(self));
+        self.followed.repeat_replays(scope!(self));
+        self.followed.remind(scope!(self));
+        self.with_copies(DirectoryCopies::repeat);
+    }
+
+    /// Takes what the node has told itself, and what has become possible by it.
+    fn finish(&mut self) {
+        loop {
+            let (was_validated, was_passed) = (self.validated.len(), self.has_passed_barrier());
+            while let Some(body) = self.output.to_itself.pop_front() {
+                self.take(self.node, body);
+            }
+            self.pipelines.validate(scope!(self), &mut self.validated);
+            self.followed.validate_replays(scope!(self), &mut self.ownership);
+            if self.followed.replays() == 0 {
+                self.barrier.tell(scope!(self));
+            }
+            let is_same = was_validated == self.validated.len();
+            if !is_same || was_passed != self.has_passed_barrier() {
+                self.ownership.settle(scope!(self), &self.pipelines);
+            }
+            if self.output.to_itself.is_empty() {
+                break;
+            }
+        }
+        let ready = self.ownership.take_ready(self.node, self.now, self.options.hold);
+        self.ready.extend(ready);
+    }
+
+    /// A transaction wants granules, all together; said again, it replaces what the transaction wanted. A node that is out
+    /// of the configuration ignores it, since it forgets all wants when it comes in.
+    pub fn want(&mut self, now: Time, ticket: Ticket, want: Want) {
+        self.now = now;
+        if !self.view.is_live(self.node) {
+            return;
+        }
+        self.ownership.want(scope!(self), ticket, want);
+        self.finish();
+    }
+
+    /// A transaction wants nothing any more.
+    pub fn release(&mut self, now: Time, ticket: Ticket) {
+        self.now = now;
+        if !self.ownership.release(ticket) {
+            return;
+        }
+        self.ownership.settle(scope!(self), &self.pipelines);
+        self.finish();
+    }
+
+    /// Whether the node has all that the transaction wants, now.
+    #[must_use]
+    pub fn has_all(&self, ticket: Ticket) -> bool {
+        self.ownership.has_all(self.node, self.now, self.options.hold, ticket)
+    }
+
+    /// Asks the directory for a change of levels that no transaction wants: a reader leaves, or is dropped by the owner.
+    pub fn request(&mut self, now: Time, granule: &GranuleId, kind: RequestKind) {
+        self.now = now;
+        if !self.view.is_live(self.node) {
+            return;
+        }
+        self.ownership.request(scope!(self), granule, kind, now);
+        self.finish();
+    }
+
+    /// A transaction of another node or of a client knows that the granule has had this record.
+    pub fn hint(&mut self, granule: &GranuleId, o_ts: OwnershipTs) {
+        self.ownership.hint(granule, o_ts);
+    }
+
+    /// Commits a transaction locally, and replicates it. It may be told once it is [validated](ZeusNode::take_validated).
+    ///
+    /// # Errors
+    /// [`CommitRefusal`], if it cannot be committed now; nothing has happened.
+    ///
+    /// # Panics
+    /// If it writes nothing, or there is no such worker.
+    pub fn commit(&mut self, now: Time, commit: LocalCommit) -> Result<Slot, CommitRefusal> {
+        self.now = now;
+        let slot = self.pipelines.commit(scope!(self), &mut self.ownership, commit)?;
+        self.finish();
+        Ok(slot)
+    }
+
+    /// The node's granules as a read-only transaction sees them at this time.
+    #[must_use]
+    pub fn reader(&self, now: Time) -> Reader<'_> {
+        let has_lease = now < self.lease_end && self.view.is_live(self.node);
+        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease }
+    }
+
+    /// The transactions that were validated since this was asked last.
+    pub fn take_validated(&mut self) -> Vec<Validated> {
+        std::mem::take(&mut self.validated)
+    }
+
+    /// The transactions that have had all they want since this was asked last. One that has lost something again when it goes
+    /// on has to say anew what it wants.
+    pub fn take_ready(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// What is to be done, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.output.effects)
+    }
+
+    /// When [`tick`](ZeusNode::tick) is to be called at the latest; `None` if only an event can change something.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Time> {
+        let parts = [
+            self.ownership.wakes_at(&self.options),
+            self.pipelines.wakes_at(),
+            self.followed.wakes_at(),
+            self.barrier.wakes_at(self.view.live()).filter(|_| self.followed.replays() == 0),
+            self.copies.wakes_at(),
+        ];
+        parts.into_iter().flatten().min()
+    }
+
+    /// Whether all live nodes have replayed what they had applied of dead coordinators.
+    #[must_use]
+    pub fn has_passed_barrier(&self) -> bool {
+        self.barrier.is_passed(self.view.live())
+    }
+
+    /// The configuration as far as the node has heard.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What the node knows of granules.
+    #[must_use]
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// What its workers have committed and not validated.
+    #[must_use]
+    pub fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
+    }
+
+    /// What it follows.
+    #[must_use]
+    pub fn followed(&self) -> &FollowedPipelines {
+        &self.followed
+    }
+
+    /// The rows of the granules that it holds.
+    #[must_use]
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Whether it is still copying a directory.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        !self.copies.copying().is_empty()
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counters(&self) -> NodeCounters {
+        self.counters
+    }
+}

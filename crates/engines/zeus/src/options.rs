@@ -1,0 +1,66 @@
+//! What can be set, and what a step leaves to be done.
+
+use crate::message::ZeusMessage;
+use shoal_types::NodeId;
+use std::time::Duration;
+
+/// The configuration of a node's protocol; the default fits nodes of one datacenter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZeusOptions {
+    /// For how long an owner keeps a granule for an older transaction of its own, from the arrival of the `Inv`. Less moves
+    /// granules sooner; without any, nodes that swap granules may never both hold what they need. 1 ms.
+    pub hold: Duration,
+    /// After which time without a `Val` an arbiter sends the `Inv` again. 5 ms.
+    pub replay_after: Duration,
+    /// After which time without an answer a request, an `R-INV` or `Replayed` is sent again. 5 ms.
+    pub repeat_after: Duration,
+    /// The first wait after a request was refused; it doubles, with jitter. 200 µs.
+    pub backoff_least: Duration,
+    /// The longest such wait. 2 ms.
+    pub backoff_most: Duration,
+    /// For how long a driver refuses younger requesters of a granule after it has refused an older one, which has to come
+    /// back within that time. 5 ms.
+    pub favour: Duration,
+    /// So many slots of a pipeline may be pending; then its worker commits no more. 4,096.
+    pub slots_pending_max: usize,
+    /// So many records are in one part of a copy of a directory. 1,024.
+    pub copied_records_max: usize,
+}
+
+impl ZeusOptions {
+    /// The default, as a constant.
+    pub const DEFAULT: ZeusOptions = ZeusOptions {
+        hold: Duration::from_millis(1),
+        replay_after: Duration::from_millis(5),
+        repeat_after: Duration::from_millis(5),
+        backoff_least: Duration::from_micros(200),
+        backoff_most: Duration::from_millis(2),
+        favour: Duration::from_millis(5),
+        slots_pending_max: 4096,
+        copied_records_max: 1024,
+    };
+}
+
+impl Default for ZeusOptions {
+    fn default() -> ZeusOptions {
+        ZeusOptions::DEFAULT
+    }
+}
+
+// A refused requester comes back while it is favoured.
+const _: () = {
+    let ZeusOptions { backoff_most, favour, .. } = ZeusOptions::DEFAULT;
+    assert!(2 * backoff_most.as_nanos() < favour.as_nanos());
+};
+
+/// What a step wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Send this to another node. It may be lost.
+    Send {
+        /// The receiver; never the sender itself.
+        to: NodeId,
+        /// What to send, with the epoch of this node.
+        message: ZeusMessage,
+    },
+}

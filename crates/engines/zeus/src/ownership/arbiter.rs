@@ -1,0 +1,198 @@
+//! An arbiter: it is invalid from an `Inv` until a `Val`, and acknowledges what the rules allow.
+
+use super::driver::{addressed, lacks_rows};
+use super::{Holding, Ownership, PendingInv, PendingSlots};
+use crate::granule::GranuleId;
+use crate::message::{CarriedGranule, Inv, MessageBody, OwnershipAck};
+use crate::record::{Level, OwnershipRecord, RequestKind};
+use crate::scope::Scope;
+use shoal_types::{Clock, NodeId};
+
+impl Ownership {
+    /// A record is to be replaced. The greater timestamp wins; an equal one is acknowledged again; a lesser one is told what
+    /// is known.
+    pub(crate) fn on_inv(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slots: &impl PendingSlots,
+        from: NodeId,
+        inv: Inv,
+    ) {
+        let granule = inv.granule.clone();
+        if scope.is_silent(&granule) {
+            return;
+        }
+        let o_ts = inv.record.o_ts;
+        let holding = self.holding_mut(&granule);
+        let record = holding.record.clone();
+        if record.o_ts == o_ts {
+            let answer_to = inv.answer_to;
+            scope.send(answer_to, MessageBody::Ack(OwnershipAck { inv, rows: None }));
+            return;
+        }
+        let nack = MessageBody::Nack { granule: granule.clone(), record: record.clone() };
+        if record.o_ts > o_ts {
+            scope.send(from, MessageBody::Val { granule: granule.clone(), record });
+            scope.send(inv.requested.by.node, nack);
+            return;
+        }
+        let (mut arrived, mut is_acknowledged) = (scope.now, false);
+        if let Some(pending) = &holding.pending {
+            let other = pending.inv.record.o_ts;
+            if other > o_ts {
+                return scope.send(inv.requested.by.node, nack);
+            }
+            // What was acknowledged stays so, for any of the contenders may have won by it (rule Z17).
+            (arrived, is_acknowledged) = (pending.arrived, pending.is_acknowledged);
+            if other < o_ts && other.driver == scope.node {
+                scope.send(pending.inv.requested.by.node, nack);
+            }
+        }
+        // The sender had the replaced record validated (rule Z16).
+        if inv.replaced.o_ts > holding.record.o_ts {
+            holding.set_record(scope.node, inv.replaced.clone());
+        }
+        if inv.requested.kind == RequestKind::Drop(scope.node) {
+            // A reader that is dropped stops serving before it acknowledges.
+            holding.serves = false;
+        }
+        if inv.creates() && inv.record.level_of(scope.node) == Level::Reader && !holding.is_replica
+        {
+            // Writes of the new owner may arrive before its `Val`.
+            (holding.is_replica, holding.begins_empty, holding.clock) = (true, true, Clock::ZERO);
+        }
+        let replay_at = scope.now + scope.options.replay_after;
+        holding.pending =
+            Some(PendingInv { inv, is_answered: false, is_acknowledged, arrived, replay_at });
+        self.note(scope, &granule);
+        self.acknowledge(scope, slots, &granule);
+    }
+
+    /// Acknowledges what is pending, once the rules allow it: an owner has no pending slot that has read or written the
+    /// granule (rule Z4), and holds it for no older transaction of its own; a reader that gives rows in place of a dead
+    /// owner has passed the barrier (rule Z11).
+    pub(super) fn acknowledge(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slots: &impl PendingSlots,
+        granule: &GranuleId,
+    ) {
+        let older = self.wants.oldest_writer(granule);
+        let Some(holding) = self.granules.get_mut(granule) else { return };
+        let Some(pending) = &mut holding.pending else { return };
+        if pending.is_answered || scope.is_silent(granule) {
+            return;
+        }
+        let inv = &pending.inv;
+        let requester = inv.requested.by.node;
+        let is_owner = holding.record.owner == Some(scope.node);
+        if is_owner {
+            let is_held = requester != scope.node
+                && !pending.is_acknowledged
+                && older.is_some_and(|born| pending.yields_to(scope.now, scope.options.hold, born));
+            if slots.touches(granule) || is_held {
+                return;
+            }
+        }
+        let is_source = inv.source == Some(scope.node);
+        if is_source && !scope.has_passed_barrier {
+            return;
+        }
+        let gives = (is_owner || is_source) && requester != scope.node && lacks_rows(inv);
+        let rows = (gives && holding.is_replica).then(|| {
+            let of = scope.rows.granule(granule);
+            let is_valid = of.is_none_or(|of| of.is_valid());
+            assert!(!is_owner || is_valid, "Z4: {granule} moves with pending rows");
+            CarriedGranule { clock: holding.clock, rows: scope.rows.carried(granule) }
+        });
+        let ack = OwnershipAck { inv: inv.clone(), rows };
+        let answer_to = inv.answer_to;
+        (pending.is_answered, pending.is_acknowledged) = (true, true);
+        scope.send(answer_to, MessageBody::Ack(ack));
+    }
+
+    /// A record is known to be validated.
+    pub(crate) fn on_val(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        record: OwnershipRecord,
+    ) {
+        if scope.is_silent(granule) {
+            return;
+        }
+        let known = &self.holding_mut(granule).record;
+        let is_news = record.o_ts > known.o_ts;
+        // A node becomes the owner only by completing its own request (rule Z1).
+        let is_gift = record.owner == Some(scope.node) && known.owner != Some(scope.node);
+        if is_news && !is_gift {
+            self.validate_record(scope, granule, record);
+        }
+        self.note(scope, granule);
+    }
+
+    /// Replaces the validated record.
+    pub(super) fn validate_record(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        record: OwnershipRecord,
+    ) {
+        let holding = self.holding_mut(granule);
+        let o_ts = record.o_ts;
+        assert!(o_ts > holding.record.o_ts, "Z17: {record} replaces {}", holding.record);
+        holding.pending = holding.pending.take().filter(|pending| pending.inv.record.o_ts > o_ts);
+        holding.set_record(scope.node, record);
+        holding.hint = holding.hint.max(o_ts);
+        if holding.record.level_of(scope.node) == Level::None && holding.is_replica {
+            holding.drop_copy();
+            scope.rows.discard(granule);
+        }
+    }
+
+    /// An arbiter that stays invalid sends the `Inv` again, unchanged but for its arbiters and where answers go: to the
+    /// requester while that member lives, and else to this node.
+    pub(super) fn replay_if_due(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
+        let holding = self.granules.get_mut(granule);
+        let Some(pending) = holding.and_then(|holding| holding.pending.as_mut()) else { return };
+        if pending.replay_at > scope.now || scope.is_silent(granule) {
+            return;
+        }
+        pending.replay_at = scope.now + scope.options.replay_after;
+        let mut inv = pending.inv.clone();
+        let lives = scope.view.is_member(inv.requested.by);
+        inv.answer_to = if lives { inv.requested.by.node } else { scope.node };
+        let mut inv = match (addressed(scope, inv.clone()), lives) {
+            (Some(addressed), _) => addressed,
+            (None, true) => return,
+            (None, false) => {
+                // The rows are needed by no live node: the arbiters only have to agree.
+                inv.arbiters = scope.directory(granule).collect();
+                inv
+            }
+        };
+        if !lives {
+            inv.source = None;
+        }
+        self.counters.replays += 1;
+        let arbiters = inv.arbiters.clone();
+        scope.send_to_all(arbiters, &MessageBody::Inv(inv));
+    }
+}
+
+impl Holding {
+    /// The newest record that is validated here; an empty copy serves from the first one on.
+    pub(super) fn set_record(&mut self, node: NodeId, record: OwnershipRecord) {
+        if self.begins_empty && !record.is_uncreated() {
+            self.begins_empty = false;
+            self.serves = record.level_of(node) == Level::Reader;
+        }
+        self.record = record;
+    }
+
+    /// The node is no replica any more.
+    fn drop_copy(&mut self) {
+        (self.is_replica, self.serves, self.begins_empty) = (false, false, false);
+        self.clock = Clock::ZERO;
+    }
+}

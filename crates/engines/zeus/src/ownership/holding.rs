@@ -1,0 +1,88 @@
+//! What a node knows and has of one granule.
+
+use crate::message::Inv;
+use crate::record::{Level, OwnershipRecord, OwnershipTs, RequestKind};
+use shoal_types::{Backoff, Clock, NodeId, Time};
+
+/// What a node knows and has of a granule.
+#[derive(Debug, Clone, Default)]
+pub struct Holding {
+    /// The newest record that is validated here.
+    pub record: OwnershipRecord,
+    /// What arbitrates to replace it.
+    pub pending: Option<PendingInv>,
+    /// The newest timestamp of the granule that the node has heard of.
+    pub hint: OwnershipTs,
+    /// What the node has asked for, until it is granted or given up.
+    pub request: Option<OpenRequest>,
+    /// The number of the last request that was granted here.
+    pub granted: u64,
+    /// Whether the node has a copy of the rows.
+    pub is_replica: bool,
+    /// Whether the copy may be read. A reader that is to leave has a copy, and does not serve.
+    pub serves: bool,
+    /// The copy was made by an `Inv` that creates the granule, and serves once a record is validated.
+    pub begins_empty: bool,
+    /// The greatest clock of all rows that were ever written, deleted ones too.
+    pub clock: Clock,
+}
+
+/// An `Inv` that is not validated. The directory node, or the owner, is invalid: it drives nothing.
+#[derive(Debug, Clone)]
+pub struct PendingInv {
+    /// The `Inv` that came last.
+    pub inv: Inv,
+    /// It was answered; a repeat is answered again.
+    pub is_answered: bool,
+    /// One of the `Inv`s with this record was acknowledged: an owner must not write any more (rule Z17).
+    pub is_acknowledged: bool,
+    /// When the first of them came: an owner holds the granule for older transactions from then on.
+    pub arrived: Time,
+    /// When it is sent again.
+    pub replay_at: Time,
+}
+
+/// A request that is not granted yet.
+#[derive(Debug, Clone)]
+pub struct OpenRequest {
+    /// The change that is asked for.
+    pub kind: RequestKind,
+    /// Its number; repeats have the same.
+    pub number: u64,
+    /// When the transaction that needs it began its first attempt.
+    pub born: Time,
+    /// When it is sent again.
+    pub repeat_at: Time,
+    /// How often it was sent since a directory node has answered.
+    pub attempts: u32,
+    /// How long to wait after the next refusal.
+    pub backoff: Backoff,
+}
+
+impl Holding {
+    /// The level at which the node may use the granule now; ownership includes reading.
+    #[must_use]
+    pub fn level(&self, node: NodeId) -> Level {
+        match self.record.level_of(node) {
+            Level::Owner
+                if self.pending.as_ref().is_none_or(|pending| !pending.is_acknowledged) =>
+            {
+                Level::Owner
+            }
+            // An owner that has acknowledged a move still reads, like the reader that it is about to be.
+            Level::Owner | Level::Reader if self.is_replica && self.serves => Level::Reader,
+            Level::Owner | Level::Reader | Level::None => Level::None,
+        }
+    }
+
+    /// The node must wait for nothing of this granule.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_none() && self.request.is_none()
+    }
+
+    /// It holds nothing that a later message would miss.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.is_settled() && !self.is_replica
+    }
+}

@@ -1,0 +1,292 @@
+//! The ownership protocol: which node owns a granule, and how it changes (Zeus, EuroSys'21, §4).
+//!
+//! ```text
+//!  requester           driver (directory)      other arbiters        owner
+//!     │ Request             │                       │                  │
+//!     ├────────────────────►│ Inv                   │                  │
+//!     │                     ├──────────────────────►│                  │
+//!     │                     ├───────────────────────┼─────────────────►│ waits for its pending slots
+//!     │◄────────────────────┴── Ack ────────────────┤                  │
+//!     │◄────────────────────────────────────────────┼── Ack, rows ─────┤
+//!     │ applies             │                       │                  │
+//!     ├── Val ─────────────►├──────────────────────►├─────────────────►│
+//! ```
+//! The arbiters are the live directory nodes and the owner. A requester that has all acknowledgements applies first and then
+//! tells the arbiters (rule Z2): so at any time at most one node believes that it owns the granule (rule Z1). Contending
+//! drivers are ordered by the timestamps of their records: an arbiter acknowledges a greater one after a lesser one, never
+//! the other way round.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `holding.rs` | what a node knows of a granule |
+//! | `wants.rs` | what its transactions need |
+//! | `requester.rs` | requests, and the collection of acknowledgements |
+//! | `driver.rs` | a directory node that grants requests |
+//! | `favoured.rs` | whose turn is next |
+//! | `arbiter.rs` | invalidation, acknowledgement, validation, replay |
+//! | `degree.rs` | how many readers a granule has |
+
+mod arbiter;
+mod degree;
+mod driver;
+mod favoured;
+mod holding;
+mod requester;
+mod wants;
+
+use favoured::Favoured;
+pub use holding::{Holding, OpenRequest, PendingInv};
+pub use wants::{Ticket, Want, Wants};
+
+use crate::granule::GranuleId;
+use crate::message::{Inv, OwnershipAck};
+use crate::record::{Level, OwnershipTs};
+use crate::scope::Scope;
+use shoal_types::{Clock, NodeId, Random, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// What a node can say of its pending slots: while one has read or written a granule, the granule does not move (rule Z4).
+pub(crate) trait PendingSlots {
+    /// Whether a pending slot of this node has read or written the granule.
+    fn touches(&self, granule: &GranuleId) -> bool;
+}
+
+/// How often things have happened at a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OwnershipCounters {
+    /// Granules that this node has become the owner of.
+    pub moves: u64,
+    /// Granules that this node has become a reader of.
+    pub reads_gained: u64,
+    /// Requests that were refused.
+    pub nacks: u64,
+    /// Invalidations that were sent again.
+    pub replays: u64,
+}
+
+/// The acknowledgements for one invalidation, at the requester or at a node that replays.
+#[derive(Debug, Clone)]
+struct Collected {
+    /// The first of them; the rows of any of them.
+    ack: OwnershipAck,
+    from: BTreeSet<NodeId>,
+    needed: BTreeSet<NodeId>,
+}
+
+/// A node's part of the ownership protocol.
+#[derive(Debug)]
+pub struct Ownership {
+    granules: BTreeMap<GranuleId, Holding>,
+    /// The granules of which something is pending or requested.
+    open: BTreeSet<GranuleId>,
+    collected: BTreeMap<(GranuleId, OwnershipTs), Collected>,
+    wants: Wants,
+    /// Granules of which something has changed since the transactions that wait were looked at.
+    changed: BTreeSet<GranuleId>,
+    /// At a driver, whose turn is next.
+    favoured: BTreeMap<GranuleId, Favoured>,
+    /// Granules of this node that may have too few or too many readers.
+    uneven: BTreeSet<GranuleId>,
+    recruit_at: Time,
+    /// The number of the request made last.
+    requests: u64,
+    random: Random,
+    counters: OwnershipCounters,
+}
+
+impl Ownership {
+    /// A node that knows nothing.
+    pub(crate) fn new(seed: u64) -> Ownership {
+        Ownership {
+            granules: BTreeMap::new(),
+            open: BTreeSet::new(),
+            collected: BTreeMap::new(),
+            wants: Wants::default(),
+            changed: BTreeSet::new(),
+            favoured: BTreeMap::new(),
+            uneven: BTreeSet::new(),
+            recruit_at: Time::ZERO,
+            requests: 0,
+            random: Random::new(seed),
+            counters: OwnershipCounters::default(),
+        }
+    }
+
+    /// What the node knows of a granule; `None` if it knows nothing.
+    #[must_use]
+    pub fn holding(&self, granule: &GranuleId) -> Option<&Holding> {
+        self.granules.get(granule)
+    }
+
+    /// All granules of which the node knows something, ascending.
+    pub fn holdings(&self) -> impl Iterator<Item = (&GranuleId, &Holding)> {
+        self.granules.iter()
+    }
+
+    /// Those after this one.
+    pub(crate) fn holdings_after(
+        &self,
+        after: Option<&GranuleId>,
+    ) -> impl Iterator<Item = (&GranuleId, &Holding)> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.granules.range((start, Bound::Unbounded))
+    }
+
+    /// What the node's transactions need.
+    #[must_use]
+    pub fn wants(&self) -> &Wants {
+        &self.wants
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counters(&self) -> OwnershipCounters {
+        self.counters
+    }
+
+    /// How many granules have something pending or requested.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The level at which the node may use the granule now.
+    #[must_use]
+    pub fn level(&self, node: NodeId, granule: &GranuleId) -> Level {
+        self.granules.get(granule).map_or(Level::None, |holding| holding.level(node))
+    }
+
+    /// The granule's clock, as far as the node has it.
+    pub(crate) fn clock(&self, granule: &GranuleId) -> Clock {
+        self.granules.get(granule).map_or(Clock::ZERO, |holding| holding.clock)
+    }
+
+    /// A version with this clock was installed.
+    pub(crate) fn raise_clock(&mut self, granule: &GranuleId, clock: Clock) {
+        if let Some(holding) = self.granules.get_mut(granule) {
+            holding.clock = holding.clock.max(clock);
+        }
+    }
+
+    /// Whether the node has a copy of the granule, to which writes are applied.
+    pub(crate) fn is_replica(&self, granule: &GranuleId) -> bool {
+        self.granules.get(granule).is_some_and(|holding| holding.is_replica)
+    }
+
+    /// The readers to which a write of the granule goes.
+    pub(crate) fn readers(&self, granule: &GranuleId) -> impl Iterator<Item = NodeId> {
+        let holding = self.granules.get(granule);
+        holding.into_iter().flat_map(|holding| holding.record.readers.iter().copied())
+    }
+
+    /// Whether a transaction born then may write the granule, or read it for a write (rule Z9): the node owns it, and no
+    /// move of it is pending for which it does not hold the granule.
+    pub(crate) fn may_write(
+        &self,
+        node: NodeId,
+        now: Time,
+        hold: Duration,
+        granule: &GranuleId,
+        born: Time,
+    ) -> bool {
+        let Some(holding) = self.granules.get(granule) else { return false };
+        let owns = holding.level(node) == Level::Owner;
+        owns && holding.pending.as_ref().is_none_or(|pending| pending.yields_to(now, hold, born))
+    }
+
+    /// Something has changed about a granule: transactions may need it anew; it is open or not, and forgotten if nothing of
+    /// it is here.
+    fn note(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
+        self.request_needed(scope, granule);
+        self.changed.insert(granule.clone());
+        let Some(holding) = self.granules.get(granule) else { return };
+        match holding.is_settled() {
+            true => self.open.remove(granule),
+            false => self.open.insert(granule.clone()),
+        };
+        if holding.is_forgettable() && !scope.is_directory_node(granule) {
+            self.granules.remove(granule);
+        }
+    }
+
+    fn holding_mut(&mut self, granule: &GranuleId) -> &mut Holding {
+        self.granules.entry(granule.clone()).or_default()
+    }
+
+    /// Looks at all that is open: holds that are over, acknowledgements that wait for the barrier, and what has to be sent
+    /// again.
+    pub(crate) fn tick(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
+        self.favoured.retain(|_, favoured| !favoured.is_over(scope.now));
+        self.settle(scope, slots);
+        for granule in self.open.clone() {
+            self.replay_if_due(scope, &granule);
+            self.repeat_if_due(scope, &granule);
+            self.note(scope, &granule);
+        }
+    }
+
+    /// Acknowledges and completes what no longer has to wait: slots were validated, or the barrier was passed.
+    pub(crate) fn settle(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
+        for granule in self.open.clone() {
+            self.acknowledge(scope, slots, &granule);
+        }
+        let collected: Vec<_> = self.collected.keys().cloned().collect();
+        collected.iter().for_each(|(granule, o_ts)| self.complete(scope, granule, *o_ts));
+    }
+
+    /// When something has to be looked at again, at the latest.
+    pub(crate) fn wakes_at(&self, options: &crate::options::ZeusOptions) -> Option<Time> {
+        let holdings = self.open.iter().filter_map(|granule| self.granules.get(granule));
+        let times = holdings.flat_map(|holding| {
+            let pending = holding.pending.as_ref();
+            let replay = pending.map(|pending| pending.replay_at);
+            let held = pending.filter(|pending| !pending.is_answered);
+            let held = held.map(|pending| pending.arrived + options.hold);
+            replay
+                .into_iter()
+                .chain(held)
+                .chain(holding.request.as_ref().map(|open| open.repeat_at))
+        });
+        let uneven = (!self.uneven.is_empty()).then_some(self.recruit_at);
+        times.chain(uneven).min()
+    }
+
+    /// In a new epoch: the dead are in no record, invalidation or collection, and acknowledgements of the old epoch are
+    /// discarded (rule Z10).
+    pub(crate) fn enter_epoch(
+        &mut self,
+        scope: &Scope<'_>,
+        is_dead: impl Fn(NodeId) -> bool + Copy,
+    ) {
+        self.collected.clear();
+        self.favoured.clear();
+        self.recruit_at = scope.now;
+        for (granule, holding) in &mut self.granules {
+            holding.record.strip(is_dead);
+            if holding.record.owner == Some(scope.node) {
+                self.uneven.insert(granule.clone());
+            }
+            if let Some(pending) = &mut holding.pending {
+                let Inv { record, replaced, arbiters, .. } = &mut pending.inv;
+                record.strip(is_dead);
+                replaced.strip(is_dead);
+                arbiters.retain(|arbiter| !is_dead(*arbiter));
+                pending.replay_at = scope.now;
+            }
+            if let Some(request) = &mut holding.request {
+                request.repeat_at = scope.now;
+            }
+        }
+    }
+}
+
+impl PendingInv {
+    /// An owner holds the granule for a transaction of its own that was born then: it is older than what the granule is
+    /// wanted for elsewhere, and the bound on holds is not reached.
+    fn yields_to(&self, now: Time, hold: Duration, born: Time) -> bool {
+        let other = Time(self.arrived.0.saturating_sub(self.inv.waited.as_nanos() as u64));
+        now - self.arrived < hold && born < other
+    }
+}

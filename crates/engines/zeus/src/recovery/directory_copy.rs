@@ -1,0 +1,198 @@
+//! Copies of the directory, for a directory node that is new or was out.
+//!
+//! Such a node counts as an arbiter from the epoch's beginning, and answers nothing until it has all records (rule Z18). So
+//! no granule of the shard can move while it copies, and what it is given in parts is of one time. Pending records are
+//! copied, too: a record that the other arbiters have acknowledged must not be missed here.
+//!
+//! Where no live node has the directory, it is rebuilt from what all live nodes know of the granules that they hold. Of two
+//! records of a granule the newer one counts: the owner has the newest, and where it is dead, the readers have one that
+//! names them. Nothing is created before that.
+
+use crate::granule::GranuleId;
+use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
+use crate::ownership::{Ownership, PendingSlots};
+use crate::scope::Scope;
+use crate::view::View;
+use shoal_types::{NodeId, ShardId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The copies of directories that a node is making.
+#[derive(Debug, Default)]
+pub(crate) struct DirectoryCopies {
+    /// The shards whose directory is not here yet.
+    copying: BTreeSet<ShardId>,
+    shards: BTreeMap<ShardId, Copying>,
+    repeat_at: Time,
+}
+
+/// The copy of one shard's directory.
+#[derive(Debug, Default)]
+struct Copying {
+    sources: BTreeMap<NodeId, Source>,
+    records: BTreeMap<GranuleId, CopiedRecord>,
+}
+
+/// A node that is asked.
+#[derive(Debug, Default)]
+struct Source {
+    /// The last granule that it has sent.
+    after: Option<GranuleId>,
+    is_done: bool,
+    has_directory: bool,
+}
+
+impl DirectoryCopies {
+    /// The shards whose directory the node is copying.
+    pub(crate) fn copying(&self) -> &BTreeSet<ShardId> {
+        &self.copying
+    }
+
+    /// In a new epoch: a node that was out copies the directories that it keeps; a copy that was begun earlier begins anew,
+    /// with the nodes of this epoch.
+    pub(crate) fn enter_epoch(&mut self, node: NodeId, was_out: bool, view: &View, now: Time) {
+        let shards = (0..view.directories.len() as u32).map(ShardId);
+        let kept = shards.filter(|shard| view.is_directory_node(*shard, node));
+        if was_out {
+            self.copying = kept.collect();
+        }
+        if view.live().all(|other| other == node) {
+            self.copying.clear(); // No other node could know anything.
+        }
+        self.repeat_at = now;
+        self.shards = self.copying.iter().map(|shard| (*shard, Copying::of(node, view))).collect();
+    }
+
+    /// Asks the sources for what is missing.
+    pub(crate) fn repeat(&mut self, scope: &mut Scope<'_>) {
+        if self.shards.is_empty() || self.repeat_at > scope.now {
+            return;
+        }
+        self.repeat_at = scope.now + scope.options.repeat_after;
+        for (shard, copying) in &self.shards {
+            let missing = copying.sources.iter().filter(|(_, source)| !source.is_done);
+            for (node, source) in missing {
+                let body = MessageBody::CopyRequest { shard: *shard, after: source.after.clone() };
+                scope.send(*node, body);
+            }
+        }
+    }
+
+    /// When something has to be sent again.
+    pub(crate) fn wakes_at(&self) -> Option<Time> {
+        (!self.shards.is_empty()).then_some(self.repeat_at)
+    }
+
+    /// Another node asks for what is known here of a shard's granules.
+    pub(crate) fn on_request(
+        &self,
+        scope: &mut Scope<'_>,
+        ownership: &Ownership,
+        from: NodeId,
+        shard: ShardId,
+        after: Option<GranuleId>,
+    ) {
+        let most = scope.options.copied_records_max;
+        let is_directory =
+            scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard);
+        let (records, is_last) = ownership.copied_records(scope, shard, after.as_ref(), most);
+        let copy = DirectoryCopy { shard, after, is_directory, records, is_last };
+        scope.send(from, MessageBody::Copy(copy));
+    }
+
+    /// A part of a copy has come. Gives all records, once the copy is complete.
+    pub(crate) fn on_copy(
+        &mut self,
+        scope: &mut Scope<'_>,
+        from: NodeId,
+        copy: DirectoryCopy,
+    ) -> Option<Vec<CopiedRecord>> {
+        let shard = copy.shard;
+        let copying = self.shards.get_mut(&shard)?;
+        let source = copying.sources.get_mut(&from)?;
+        if source.is_done || source.after != copy.after {
+            return None; // A part that came before.
+        }
+        source.after = copy.records.last().map(|last| last.granule.clone()).or(copy.after);
+        (source.is_done, source.has_directory) = (copy.is_last, copy.is_directory);
+        if !copy.is_last {
+            let body = MessageBody::CopyRequest { shard, after: source.after.clone() };
+            scope.send(from, body);
+        }
+        copy.records.into_iter().for_each(|record| copying.add(record));
+        if !copying.is_complete() {
+            return None;
+        }
+        self.copying.remove(&shard);
+        Some(self.shards.remove(&shard)?.records.into_values().collect())
+    }
+}
+
+impl Copying {
+    fn of(node: NodeId, view: &View) -> Copying {
+        let others = view.live().filter(|other| *other != node);
+        let sources = others.map(|other| (other, Source::default())).collect();
+        Copying { sources, records: BTreeMap::new() }
+    }
+
+    /// A node with the directory has sent all of it, or all nodes have sent what they have.
+    fn is_complete(&self) -> bool {
+        let mut done = self.sources.values().filter(|source| source.is_done);
+        done.any(|source| source.has_directory)
+            || self.sources.values().all(|source| source.is_done)
+    }
+
+    fn add(&mut self, record: CopiedRecord) {
+        let newest = |record: &CopiedRecord| {
+            let pending = record.pending.as_ref().map(|inv| inv.record.o_ts);
+            (record.record.o_ts, pending)
+        };
+        match self.records.get_mut(&record.granule) {
+            Some(known) if newest(known) >= newest(&record) => {}
+            Some(known) => *known = record,
+            None => drop(self.records.insert(record.granule.clone(), record)),
+        }
+    }
+}
+
+impl Ownership {
+    /// What is known here of a shard's granules after one, ascending, at most so many; and whether there are no more.
+    fn copied_records(
+        &self,
+        scope: &Scope<'_>,
+        shard: ShardId,
+        after: Option<&GranuleId>,
+        most: usize,
+    ) -> (Vec<CopiedRecord>, bool) {
+        let of_shard = self.holdings_after(after);
+        let of_shard = of_shard.filter(|(granule, _)| scope.placement.shard_of(granule) == shard);
+        let mut records: Vec<CopiedRecord> = of_shard
+            .take(most + 1)
+            .map(|(granule, holding)| CopiedRecord {
+                granule: granule.clone(),
+                record: holding.record.clone(),
+                pending: holding.pending.as_ref().map(|pending| pending.inv.clone()),
+            })
+            .collect();
+        let is_last = records.len() <= most;
+        records.truncate(most);
+        (records, is_last)
+    }
+
+    /// Takes a copied directory. What is pending is answered as if its `Inv` had come now.
+    pub(crate) fn take_copy(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slots: &impl PendingSlots,
+        from: NodeId,
+        records: Vec<CopiedRecord>,
+    ) {
+        for CopiedRecord { granule, record, pending } in records {
+            if !record.is_uncreated() {
+                self.on_val(scope, &granule, record);
+            }
+            if let Some(inv) = pending {
+                self.on_inv(scope, slots, from, inv);
+            }
+        }
+    }
+}

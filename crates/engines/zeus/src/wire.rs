@@ -1,0 +1,189 @@
+//! Tests of the bytes that nodes send: they are read as they were written, and any bytes are read without a panic.
+
+use crate::granule::GranuleId;
+use crate::message::{
+    CarriedGranule, CopiedRecord, DirectoryCopy, GranuleWrites, Inv, MessageBody, OwnershipAck,
+    OwnershipRequest, ReplicationInv, ZeusMessage,
+};
+use crate::record::{OwnershipRecord, OwnershipTs, RequestKind, Requested};
+use crate::rows::{CarriedRow, RowWrite};
+use crate::version::{PipelineId, Slot, Version};
+use crate::view::Member;
+use bytes::Bytes;
+use proptest::collection::{btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use shoal_types::wire::check::{returns, withstands};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
+use std::time::Duration;
+
+fn short_bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..9).prop_map(Bytes::from)
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64_u32).prop_map(|(number, less)| number >> less)
+}
+
+fn granule() -> impl Strategy<Value = GranuleId> {
+    (any::<u32>(), short_bytes())
+        .prop_map(|(family, prefix)| GranuleId { family: TableId(family), prefix })
+}
+
+fn o_ts() -> impl Strategy<Value = OwnershipTs> {
+    (number(), any::<u32>(), any::<u32>()).prop_map(|(version, epoch, driver)| OwnershipTs {
+        version,
+        epoch: Epoch(epoch),
+        driver: NodeId(driver),
+    })
+}
+
+fn record() -> impl Strategy<Value = OwnershipRecord> {
+    let readers = btree_set((0..9_u32).prop_map(NodeId), 0..4);
+    (o_ts(), option::of(0..9_u32), readers).prop_map(|(o_ts, owner, readers)| {
+        let owner = owner.map(NodeId).filter(|owner| !readers.contains(owner));
+        OwnershipRecord { o_ts, owner, readers }
+    })
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    any::<[u32; 2]>().prop_map(|[node, since]| Member { node: NodeId(node), since: Epoch(since) })
+}
+
+fn pipeline() -> impl Strategy<Value = PipelineId> {
+    (member(), any::<u32>())
+        .prop_map(|(coordinator, worker)| PipelineId { coordinator, worker: WorkerId(worker) })
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    (number(), pipeline(), number()).prop_map(|(clock, pipeline, slot)| Version {
+        clock: Clock(clock),
+        pipeline,
+        slot: Slot(slot),
+    })
+}
+
+fn kind() -> impl Strategy<Value = RequestKind> {
+    (0..4, any::<u32>()).prop_map(|(variant, reader)| match variant {
+        0 => RequestKind::Own,
+        1 => RequestKind::Read,
+        2 => RequestKind::Leave,
+        _ => RequestKind::Drop(NodeId(reader)),
+    })
+}
+
+fn waited() -> impl Strategy<Value = Duration> {
+    (0..1_000_000_u64).prop_map(Duration::from_micros)
+}
+
+fn inv() -> impl Strategy<Value = Inv> {
+    let records = (record(), record(), 1..5_u64);
+    let nodes =
+        (btree_set((0..9_u32).prop_map(NodeId), 0..4), option::of(any::<u32>()), any::<u32>());
+    (granule(), records, kind(), member(), number(), waited(), nodes).prop_map(
+        |(granule, (mut record, mut replaced, more), kind, by, number, waited, nodes)| {
+            replaced.o_ts.version /= 2;
+            record.o_ts.version = replaced.o_ts.version + more;
+            let (arbiters, source, answer_to) = nodes;
+            Inv {
+                granule,
+                record,
+                replaced,
+                requested: Requested { kind, by },
+                number,
+                waited,
+                arbiters,
+                source: source.map(NodeId),
+                answer_to: NodeId(answer_to),
+            }
+        },
+    )
+}
+
+fn carried() -> impl Strategy<Value = CarriedGranule> {
+    let row = (any::<u32>(), short_bytes(), version(), short_bytes()).prop_map(
+        |(table, key, version, value)| CarriedRow { table: TableId(table), key, version, value },
+    );
+    (number(), vec(row, 0..3))
+        .prop_map(|(clock, rows)| CarriedGranule { clock: Clock(clock), rows })
+}
+
+fn writes() -> impl Strategy<Value = GranuleWrites> {
+    let row = (any::<u32>(), short_bytes(), option::of(short_bytes()))
+        .prop_map(|(table, key, value)| RowWrite { table: TableId(table), key, value });
+    (granule(), vec(row, 0..3)).prop_map(|(granule, rows)| GranuleWrites { granule, rows })
+}
+
+fn ownership_body() -> impl Strategy<Value = MessageBody> {
+    prop_oneof![
+        (number(), granule(), kind(), o_ts(), waited()).prop_map(
+            |(number, granule, kind, as_of, waited)| {
+                MessageBody::Request(OwnershipRequest { number, granule, kind, as_of, waited })
+            }
+        ),
+        (granule(), record()).prop_map(|(granule, record)| MessageBody::Nack { granule, record }),
+        inv().prop_map(MessageBody::Inv),
+        (inv(), option::of(carried()))
+            .prop_map(|(inv, rows)| MessageBody::Ack(OwnershipAck { inv, rows })),
+        (granule(), record()).prop_map(|(granule, record)| MessageBody::Val { granule, record }),
+        granule().prop_map(|granule| MessageBody::Recruit { granule }),
+    ]
+}
+
+fn commit_body() -> impl Strategy<Value = MessageBody> {
+    let followers = btree_set((0..9_u32).prop_map(NodeId), 0..4);
+    let inv = (pipeline(), number(), any::<bool>(), followers, number(), vec(writes(), 0..3));
+    let inv = inv.prop_map(|(pipeline, slot, previous_validated, followers, clock, writes)| {
+        let (slot, clock) = (Slot(slot.max(1)), Clock(clock));
+        ReplicationInv { pipeline, slot, previous_validated, followers, clock, writes }
+    });
+    prop_oneof![
+        inv.prop_map(MessageBody::ReplicationInv),
+        (pipeline(), number()).prop_map(|(pipeline, slot)| {
+            MessageBody::ReplicationAck { pipeline, slot: Slot(slot) }
+        }),
+        (pipeline(), number()).prop_map(|(pipeline, slot)| {
+            MessageBody::ReplicationVal { pipeline, slot: Slot(slot) }
+        }),
+    ]
+}
+
+fn recovery_body() -> impl Strategy<Value = MessageBody> {
+    let record = (granule(), record(), option::of(inv()))
+        .prop_map(|(granule, record, pending)| CopiedRecord { granule, record, pending });
+    let copy = (any::<u32>(), option::of(granule()), any::<[bool; 2]>(), vec(record, 0..3));
+    let copy = copy.prop_map(|(shard, after, [is_directory, is_last], records)| DirectoryCopy {
+        shard: ShardId(shard),
+        after,
+        is_directory,
+        records,
+        is_last,
+    });
+    prop_oneof![
+        Just(MessageBody::Replayed),
+        Just(MessageBody::ReplayedHeard),
+        (any::<u32>(), option::of(granule())).prop_map(|(shard, after)| {
+            MessageBody::CopyRequest { shard: ShardId(shard), after }
+        }),
+        copy.prop_map(MessageBody::Copy),
+    ]
+}
+
+fn message() -> impl Strategy<Value = ZeusMessage> {
+    let body = prop_oneof![ownership_body(), commit_body(), recovery_body()];
+    (any::<u32>(), body).prop_map(|(epoch, body)| ZeusMessage { epoch: Epoch(epoch), body })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn messages_return_as_they_were_sent(message in message()) {
+        returns(&message);
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in vec(any::<u8>(), 0..200)) {
+        withstands::<ZeusMessage>(&Bytes::from(bytes));
+    }
+}

@@ -1,0 +1,8 @@
+//! The protocol of several nodes, without sockets: scripts whose traces are kept, and random runs that are judged.
+
+mod checks;
+mod cluster;
+mod history;
+mod random;
+mod scripts;
+mod show;

@@ -1,0 +1,545 @@
+//! Random runs: transactions, moves, loss, reordering, repeats, crashes, false suspicions and returns, then healing, and then
+//! everything has to be answered. What was read is judged as a history.
+
+use crate::cluster::{Cluster, T, granule};
+use crate::history::{Done, TOGGLES, has_second_row, judge};
+use bytes::Bytes;
+use shoal_types::{NodeId, Random, Time, WorkerId};
+use shoal_zeus::message::GranuleWrites;
+use shoal_zeus::rows::RowWrite;
+use shoal_zeus::{
+    CommitRefusal, GranuleId, Level, LocalCommit, ReadOutcome, ReadRow, ReadSet, RequestKind,
+    ScannedGranule, Ticket, Want, ZeusNode,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const NODES: u32 = 5;
+const WORKERS: u32 = 2;
+/// So many of the last messages are shown with a failure.
+const TRACE_LINES: usize = 120;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// How far a transaction is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// Not begun.
+    New,
+    /// It wants granules.
+    Waiting,
+    /// A transaction that writes has read, and has yet to ask to commit.
+    Read {
+        reads: Vec<ReadRow>,
+        scans: Vec<ScannedGranule>,
+        lists: Vec<(usize, Vec<usize>)>,
+    },
+    /// A read-only transaction has read some of its granules.
+    Reading {
+        reads: ReadSet,
+        lists: Vec<(usize, Vec<usize>)>,
+    },
+    /// It is committed locally.
+    Pending,
+    Answered,
+    /// Its node died, or was declared dead.
+    Lost,
+}
+
+struct Transaction {
+    node: NodeId,
+    worker: WorkerId,
+    reads: BTreeSet<usize>,
+    writes: BTreeSet<usize>,
+    born: Time,
+    stage: Stage,
+}
+
+/// A run from one seed.
+struct Run {
+    cluster: Cluster,
+    random: Random,
+    transactions: Vec<Transaction>,
+    history: Vec<Done>,
+    crashes: u32,
+    suspicions: u32,
+}
+
+fn key(of: usize, row: &str) -> Bytes {
+    Bytes::from(format!("{}/{row}", NAMES[of]))
+}
+
+fn list_of(value: Option<&Bytes>) -> Vec<usize> {
+    let text = value.map_or(String::new(), |value| value.escape_ascii().to_string());
+    text.split(',').filter_map(|writer| writer.parse().ok()).collect()
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random::new(seed);
+        let mut cluster = Cluster::new(NODES, WORKERS);
+        (0..NODES).for_each(|node| cluster.hear(NodeId(node)));
+        let count = 12 + random.below(24) as usize;
+        let mut transactions = Vec::new();
+        for _ in 0..count {
+            let pick = |random: &mut Random| -> BTreeSet<usize> {
+                let mut some: BTreeSet<usize> =
+                    (0..NAMES.len()).filter(|_| random.below(3) == 0).collect();
+                some.insert(random.below(NAMES.len() as u64) as usize);
+                some
+            };
+            let reads = pick(&mut random);
+            let writes = if random.below(3) == 0 { BTreeSet::new() } else { pick(&mut random) };
+            transactions.push(Transaction {
+                node: NodeId(random.below(u64::from(NODES)) as u32),
+                worker: WorkerId(random.below(u64::from(WORKERS)) as u32),
+                reads: reads.union(&writes).copied().collect(),
+                writes,
+                born: Time::ZERO,
+                stage: Stage::New,
+            });
+        }
+        let history = vec![Done::default(); count];
+        Run { cluster, random, transactions, history, crashes: 2, suspicions: 2 }
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.random.below(one_in) == 0
+    }
+
+    fn any_node(&mut self) -> NodeId {
+        NodeId(self.random.below(u64::from(NODES)) as u32)
+    }
+
+    fn answered(&self) -> BTreeSet<usize> {
+        let all = (0..).zip(&self.history).filter(|(_, done)| done.is_answered);
+        all.map(|(number, _)| number).collect()
+    }
+
+    /// One thing happens, with faults or without.
+    fn act(&mut self, has_faults: bool) {
+        match self.random.below(20) {
+            0..9 => self.message(has_faults),
+            9..15 => {
+                let number = self.random.below(self.transactions.len() as u64) as usize;
+                self.advance(number);
+            }
+            15 | 16 => {
+                let span = self.random.below(3_000);
+                self.cluster.wait(Duration::from_micros(span));
+            }
+            17 => {
+                let node = self.any_node();
+                if self.cluster.view.is_live(node) {
+                    self.cluster.restart(node);
+                    self.hear(node);
+                }
+            }
+            18 if has_faults && self.chance(6) => self.fail(),
+            18 => self.bring_back(),
+            _ => self.give_up(),
+        }
+        let validated = std::mem::take(&mut self.cluster.validated);
+        for (_, done) in validated {
+            let number = done.tag as usize;
+            self.history[number].is_answered = true;
+            self.transactions[number].stage = Stage::Answered;
+            self.release(number);
+        }
+    }
+
+    fn message(&mut self, has_faults: bool) {
+        let count = self.cluster.deliveries.len();
+        if count == 0 {
+            return;
+        }
+        // Mostly in order, and from anywhere at times.
+        let at = if self.chance(2) { 0 } else { self.random.below(count as u64) as usize };
+        let (loses, repeats) = (has_faults && self.chance(25), has_faults && self.chance(25));
+        let delivery = match repeats {
+            true => self.cluster.deliveries[at].clone(),
+            false => self.cluster.deliveries.remove(at),
+        };
+        if !loses {
+            self.cluster.deliver(delivery);
+        }
+    }
+
+    /// A node crashes, or is declared dead; transactions there are lost.
+    fn fail(&mut self) {
+        let node = self.any_node();
+        // A directory node that has the records stays, and a replica of everything.
+        let others = self.cluster.members();
+        let others = others.iter().filter(|other| **other != node && other.0 < 3);
+        let mut others = others.filter_map(|other| self.cluster.up(*other));
+        if !others.any(|other| !other.is_copying()) || self.cluster.members().len() < 4 {
+            return;
+        }
+        if self.chance(2) && self.suspicions > 0 && self.cluster.view.is_live(node) {
+            self.suspicions -= 1;
+            self.cluster.begin_epoch(&[node], &[]);
+        } else if self.crashes > 0 && self.cluster.up(node).is_some() {
+            self.crashes -= 1;
+            self.cluster.crash(node);
+            if self.cluster.view.is_live(node) {
+                self.cluster.begin_epoch(&[node], &[]);
+            }
+            self.lose(node);
+        }
+    }
+
+    fn bring_back(&mut self) {
+        let out = (0..NODES).map(NodeId).find(|node| !self.cluster.view.is_live(*node));
+        if let Some(node) = out {
+            self.cluster.restart(node);
+            self.cluster.begin_epoch(&[], &[node]);
+        }
+    }
+
+    /// A node hears of the configuration. If it was out it has dropped its transactions.
+    fn hear(&mut self, node: NodeId) {
+        let was = self.cluster.up(node).and_then(|up| up.view().members.get(&node).copied());
+        if was != self.cluster.view.members.get(&node).copied() {
+            self.lose(node);
+        }
+        self.cluster.hear(node);
+    }
+
+    fn lose(&mut self, node: NodeId) {
+        for transaction in self.transactions.iter_mut().filter(|of| of.node == node) {
+            if !matches!(transaction.stage, Stage::New | Stage::Answered) {
+                transaction.stage = Stage::Lost;
+            }
+        }
+    }
+
+    /// Readers leave, and are dropped.
+    fn give_up(&mut self) {
+        let (node, reader) = (self.any_node(), self.any_node());
+        let of = granule(NAMES[self.random.below(NAMES.len() as u64) as usize]);
+        let Some(up) = self.cluster.up(node) else { return };
+        let kind = match up.ownership().level(node, &of) {
+            Level::Owner => RequestKind::Drop(reader),
+            Level::Reader => RequestKind::Leave,
+            Level::None => return,
+        };
+        let is_asking =
+            up.ownership().holding(&of).is_some_and(|holding| holding.request.is_some());
+        if !is_asking && self.cluster.is_member(node) {
+            self.cluster.step(node, |node, now| node.request(now, &of, kind));
+        }
+    }
+
+    fn release(&mut self, number: usize) {
+        let node = self.transactions[number].node;
+        self.cluster.step(node, |node, now| node.release(now, Ticket(number as u64)));
+    }
+
+    /// A transaction takes its next step, if it can.
+    fn advance(&mut self, number: usize) {
+        let node = self.transactions[number].node;
+        // A process that does not know yet that it was declared dead goes on: what it does must have no effect.
+        let Some(up) = self.cluster.up(node) else { return };
+        if up.ownership().lost(Ticket(number as u64)).is_some() {
+            self.transactions[number].stage = Stage::Lost;
+            return self.release(number);
+        }
+        match self.transactions[number].stage.clone() {
+            Stage::New => self.begin(number),
+            Stage::Waiting => self.read(number),
+            Stage::Read { reads, scans, lists } => self.commit(number, reads, scans, lists),
+            Stage::Reading { reads, lists } => self.read_on(number, reads, lists),
+            Stage::Pending | Stage::Answered | Stage::Lost => {}
+        }
+    }
+
+    fn begin(&mut self, number: usize) {
+        let answered = self.answered();
+        let transaction = &mut self.transactions[number];
+        let node = transaction.node;
+        transaction.born = self.cluster.clock_of(node);
+        transaction.stage = Stage::Waiting;
+        self.history[number].after = answered;
+        self.want(number);
+    }
+
+    fn want(&mut self, number: usize) {
+        let Transaction { node, reads, writes, born, .. } = &self.transactions[number];
+        let level = if writes.is_empty() { Level::Reader } else { Level::Owner };
+        let granules = reads.iter().map(|of| (granule(NAMES[*of]), level)).collect();
+        let (node, want) = (*node, Want { granules, born: *born });
+        self.cluster.step(node, |node, now| node.want(now, Ticket(number as u64), want));
+    }
+
+    /// All granules are held: a transaction that writes reads them, a read-only one the first.
+    fn read(&mut self, number: usize) {
+        let node = self.transactions[number].node;
+        let Some(up) = self.cluster.up(node) else { return };
+        let ticket = Ticket(number as u64);
+        if !up.has_all(ticket) {
+            if !up.ownership().wants().is_waiting(ticket) {
+                // It had all, and has lost something before it went on.
+                self.want(number);
+            }
+            return;
+        }
+        if self.transactions[number].writes.is_empty() {
+            return self.read_on(number, ReadSet::default(), Vec::new());
+        }
+        let (mut reads, mut scans, mut lists) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wrong = None;
+        for of in &self.transactions[number].reads {
+            let id = granule(NAMES[*of]);
+            let rows = up.rows().granule(&id);
+            let structure = rows.map_or(0, |rows| rows.structure());
+            scans.push(ScannedGranule { granule: id.clone(), structure });
+            let row = up.rows().get(&id, &(T, key(*of, "x"))).filter(|row| row.value.is_some());
+            let version = row.map(|row| row.version);
+            reads.push(ReadRow { granule: id.clone(), key: (T, key(*of, "x")), version });
+            lists.push((*of, list_of(row.and_then(|row| row.value.as_ref()))));
+            let second = up.rows().get(&id, &(T, key(*of, "y"))).filter(|row| row.value.is_some());
+            wrong = wrong.or(wrong_second(number, &lists, second.is_some()));
+        }
+        self.cluster.violation = self.cluster.violation.take().or(wrong);
+        self.transactions[number].stage = Stage::Read { reads, scans, lists };
+    }
+
+    /// Asks to commit. Commits often come at once, and sometimes after others.
+    fn commit(
+        &mut self,
+        number: usize,
+        reads: Vec<ReadRow>,
+        scans: Vec<ScannedGranule>,
+        lists: Vec<(usize, Vec<usize>)>,
+    ) {
+        let transaction = &self.transactions[number];
+        let node = transaction.node;
+        let writes = transaction.writes.iter().map(|of| {
+            let mut list =
+                lists.iter().find(|(read, _)| read == of).expect("it was read").1.clone();
+            list.push(number);
+            let text: Vec<String> = list.iter().map(usize::to_string).collect();
+            let put = |row, value: Option<String>| {
+                let value = value.map(Bytes::from);
+                RowWrite { table: T, key: key(*of, row), value }
+            };
+            let mut rows = vec![put("x", Some(text.join(",")))];
+            if number.is_multiple_of(TOGGLES) {
+                rows.push(put("y", has_second_row(&list).then(|| number.to_string())));
+            }
+            GranuleWrites { granule: granule(NAMES[*of]), rows }
+        });
+        let (worker, born, tag) = (transaction.worker, transaction.born, number as u64);
+        let commit = LocalCommit { worker, born, tag, reads, scans, writes: writes.collect() };
+        // What is validated within the step has to be known as committed.
+        self.history[number].reads = lists;
+        self.history[number].writes = transaction.writes.clone();
+        self.transactions[number].stage = Stage::Pending;
+        match self.cluster.step(node, |node, now| node.commit(now, commit)) {
+            Some(Ok(_)) => {}
+            Some(Err(why)) => {
+                self.history[number].reads.clear();
+                self.transactions[number].stage = match why {
+                    CommitRefusal::NotMember => Stage::Lost,
+                    CommitRefusal::NotOwned(_)
+                    | CommitRefusal::OtherWorker(_)
+                    | CommitRefusal::Changed(_)
+                    | CommitRefusal::GranuleFull(_)
+                    | CommitRefusal::PipelineFull => Stage::Waiting,
+                };
+                self.want(number);
+            }
+            None => self.transactions[number].stage = Stage::Lost,
+        }
+    }
+
+    /// A read-only transaction reads its next granule, or checks all.
+    fn read_on(&mut self, number: usize, mut reads: ReadSet, mut lists: Vec<(usize, Vec<usize>)>) {
+        let node = self.transactions[number].node;
+        let now = self.cluster.clock_of(node);
+        let next = self.transactions[number].reads.iter().nth(lists.len()).copied();
+        let reader = self.cluster.up(node).expect("it is up").reader(now);
+        let Some(of) = next else {
+            let is_valid = reader.check(&reads);
+            self.transactions[number].stage =
+                if is_valid { Stage::Answered } else { Stage::Waiting };
+            if is_valid {
+                self.history[number].reads = lists;
+                self.history[number].is_answered = true;
+                self.release(number);
+            }
+            return;
+        };
+        let id: GranuleId = granule(NAMES[of]);
+        let first = reader.get(&mut reads, &id, &(T, key(of, "x")));
+        let second = reader.get(&mut reads, &id, &(T, key(of, "y")));
+        match (first, second) {
+            (ReadOutcome::Shown(first), ReadOutcome::Shown(second)) => {
+                lists.push((of, list_of(first.as_ref())));
+                let wrong = wrong_second(number, &lists, second.is_some());
+                self.cluster.violation = self.cluster.violation.take().or(wrong);
+                self.transactions[number].stage = Stage::Reading { reads, lists };
+            }
+            (ReadOutcome::NoLevel, _) | (_, ReadOutcome::NoLevel) => {
+                self.transactions[number].stage = Stage::Waiting;
+                self.want(number);
+            }
+            (ReadOutcome::Pending, _) | (_, ReadOutcome::Pending) => {}
+        }
+    }
+
+    /// What is still to be done, in words.
+    fn unsettled(&self) -> Option<String> {
+        for node in self.cluster.nodes.keys() {
+            let Some(up) = self.cluster.up(*node).filter(|_| self.cluster.is_member(*node)) else {
+                return Some(format!("{node} is not in"));
+            };
+            if let Some(what) = unsettled_at(*node, up) {
+                return Some(format!("{node} {what}"));
+            }
+        }
+        let open = self.transactions.iter().position(|transaction| {
+            !matches!(transaction.stage, Stage::New | Stage::Answered | Stage::Lost)
+        });
+        open.map(|number| format!("T{number} is {:?}", self.transactions[number].stage))
+    }
+
+    /// No more faults: all nodes come back, and everything has to be answered.
+    fn heal(&mut self) -> Result<(), String> {
+        for _ in 0..1_000 {
+            self.bring_back();
+            for node in (0..NODES).map(NodeId) {
+                let known = self.cluster.up(node).map(|up| up.view().epoch);
+                if known != Some(self.cluster.view.epoch) {
+                    self.hear(node);
+                }
+            }
+            for _ in 0..50 {
+                self.message(false);
+                self.advance_begun();
+            }
+            self.cluster.wait(Duration::from_micros(300));
+            self.act(false);
+            self.verdict()?;
+            if self.unsettled().is_none() && self.cluster.deliveries.is_empty() {
+                return Ok(());
+            }
+        }
+        let what = self.unsettled().unwrap_or_else(|| "messages are under way".to_owned());
+        let open = (0..)
+            .zip(&self.transactions)
+            .filter(|(_, of)| !matches!(of.stage, Stage::New | Stage::Answered | Stage::Lost));
+        let open = open.map(|(number, of)| {
+            let (reads, writes) = (&of.reads, &of.writes);
+            format!(
+                "T{number} at {} reads {reads:?}, writes {writes:?}, is {:?}",
+                of.node, of.stage
+            )
+        });
+        let what = format!("{what}\n{}", open.collect::<Vec<_>>().join("\n"));
+        Err(format!("liveness: {what}"))
+    }
+
+    /// All transactions that have begun go on, as engines have them do as soon as they can.
+    fn advance_begun(&mut self) {
+        for number in 0..self.transactions.len() {
+            let mut steps = 0;
+            while steps < 5 && self.transactions[number].stage != Stage::New {
+                self.advance(number);
+                steps += 1;
+            }
+        }
+    }
+
+    fn verdict(&mut self) -> Result<(), String> {
+        self.cluster.violation.take().map_or(Ok(()), Err)
+    }
+}
+
+fn unsettled_at(node: NodeId, up: &ZeusNode) -> Option<String> {
+    if !up.has_passed_barrier() || up.is_copying() || up.followed().replays() > 0 {
+        return Some("has not recovered".to_owned());
+    }
+    if up.pipelines().pending() > 0 {
+        return Some("has slots that are not validated".to_owned());
+    }
+    if up.followed().iter().any(|(_, followed)| !followed.pending.is_empty()) {
+        return Some("follows slots that are not validated".to_owned());
+    }
+    for (granule, holding) in up.ownership().holdings() {
+        if !holding.is_settled() {
+            return Some(format!("waits for {granule}: {holding:?}"));
+        }
+        let rows = up.rows().granule(granule);
+        if up.ownership().level(node, granule) >= Level::Reader
+            && rows.is_some_and(|rows| !rows.is_valid())
+        {
+            return Some(format!("has pending rows of {granule}"));
+        }
+    }
+    None
+}
+
+/// Whether the second row of the granule that was read last is there follows from the transactions that wrote the granule.
+fn wrong_second(number: usize, lists: &[(usize, Vec<usize>)], is_there: bool) -> Option<String> {
+    let (of, list) = lists.last()?;
+    let of = NAMES[*of];
+    let what = format!("T{number} saw {list:?} of {of}, and its second row there: {is_there}");
+    (has_second_row(list) != is_there).then_some(what)
+}
+
+/// Runs a seed.
+fn run(seed: u64, steps: u32) -> Result<(), String> {
+    let mut run = Run::new(seed);
+    for _ in 0..steps {
+        run.act(true);
+        run.verdict()?;
+    }
+    if let Err(what) = run.heal() {
+        let trace = &run.cluster.trace;
+        let last = trace[trace.len().saturating_sub(TRACE_LINES)..].join("\n");
+        return Err(format!("{what}\n{last}"));
+    }
+    judge(&run.history)?;
+    survivors(&run)
+}
+
+/// What was answered, or read by what was, is at all replicas.
+fn survivors(run: &Run) -> Result<(), String> {
+    let mut longest: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for done in run.history.iter().filter(|done| done.is_answered) {
+        for (of, seen) in &done.reads {
+            let own = done.writes.contains(of);
+            let number = run.history.iter().position(|other| std::ptr::eq(other, done));
+            let list: Vec<usize> = seen.iter().copied().chain(number.filter(|_| own)).collect();
+            let longest = longest.entry(*of).or_default();
+            if list.len() > longest.len() {
+                *longest = list;
+            }
+        }
+    }
+    for (of, list) in longest {
+        for node in run.cluster.members() {
+            let up = run.cluster.up(node).expect("a member is up");
+            let id = granule(NAMES[of]);
+            if up.ownership().level(node, &id) >= Level::Reader {
+                let row = up.rows().get(&id, &(T, key(of, "x")));
+                let has = list_of(row.and_then(|row| row.value.as_ref()));
+                if !has.starts_with(&list) {
+                    return Err(format!("Z12: {node} has {has:?} of {id}, and {list:?} was told"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_runs_break_no_rule() {
+    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let count = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
+    for seed in first..first + count {
+        if let Err(what) = run(seed, 1_500) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}

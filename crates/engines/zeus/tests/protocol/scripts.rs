@@ -1,0 +1,265 @@
+//! Runs the scenarios of `scripts/`: commands, a line of dashes, and the trace they make.
+//!
+//! `GOLDEN=refresh cargo test -p shoal-zeus --test protocol scripts` writes the traces anew; read the difference before you
+//! commit it.
+//!
+//! ```text
+//! cluster nodes=N [workers=N]                    directory: n0, n1, n2; the first begins as the driver
+//! want NODE TICKET [own=a,b] [read=c] [born=MS]  release NODE TICKET       got NODE TICKET
+//! commit NODE TAG [put=a/x:1] [delete=a/x] [touch=b] [worker=N] [born=MS]  touch: scans of granules
+//! look NODE NAME KEY…                            check NODE NAME           (a read-only transaction)
+//! leave NODE GRANULE                             drop-reader NODE GRANULE READER
+//! deliver [FILTER…]   lose [FILTER…]   repeat [FILTER…]   (from= to= kind= count=)
+//! settle              reverse          wait MICROSECONDS
+//! epoch [dead=N,…] [back=N,…]          hear NODE…         crash NODE       restart NODE
+//! show GRANULE
+//! ```
+
+use crate::cluster::{Cluster, Delivery, T, granule};
+use crate::show::show;
+use bytes::Bytes;
+use shoal_golden::Words;
+use shoal_types::{NodeId, Time, WorkerId};
+use shoal_zeus::message::GranuleWrites;
+use shoal_zeus::rows::RowWrite;
+use shoal_zeus::{
+    GranuleId, Level, LocalCommit, ReadOutcome, ReadSet, RequestKind, ScannedGranule, Ticket, Want,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A cluster, and the read-only transactions that have read.
+struct Script {
+    cluster: Cluster,
+    reads: BTreeMap<String, ReadSet>,
+}
+
+fn list<'a>(words: &Words<'a>, name: &str) -> Vec<&'a str> {
+    words.text(name).unwrap_or_default().split(',').filter(|item| !item.is_empty()).collect()
+}
+
+fn nodes(words: &Words<'_>, name: &str) -> Vec<NodeId> {
+    list(words, name).iter().map(|node| NodeId(node.parse().expect("a number"))).collect()
+}
+
+fn granule_of(key: &str) -> GranuleId {
+    granule(&key[..1])
+}
+
+impl Script {
+    fn run(&mut self, line: &str) {
+        let words = Words::of(line);
+        let first = words.plain[0];
+        match first {
+            "want" | "release" | "got" => self.transaction(first, &words),
+            "commit" => self.commit(&words),
+            "look" | "check" => self.read_only(first, &words),
+            "leave" => self.request(&words, RequestKind::Leave),
+            "drop-reader" => self.request(&words, RequestKind::Drop(NodeId(words.number(3)))),
+            "deliver" | "lose" | "repeat" => self.messages(first, &words),
+            "settle" => self.cluster.settle(),
+            "reverse" => self.cluster.deliveries.reverse(),
+            "wait" => self.cluster.wait(Duration::from_micros(words.number(1))),
+            "epoch" => self.cluster.begin_epoch(&nodes(&words, "dead"), &nodes(&words, "back")),
+            "hear" => {
+                let nodes = words.numbers::<u32>().into_iter();
+                nodes.for_each(|node| self.cluster.hear(NodeId(node)));
+            }
+            "crash" => self.cluster.crash(NodeId(words.number(1))),
+            "restart" => self.cluster.restart(NodeId(words.number(1))),
+            "show" => self.show(&granule(words.plain[1])),
+            other => panic!("no such command: {other}"),
+        }
+    }
+
+    /// When the transaction of a command was born: now, or so many milliseconds ago.
+    fn born(&self, node: NodeId, words: &Words<'_>) -> Time {
+        let ago = Duration::from_millis(words.named("born").unwrap_or_default());
+        Time(self.cluster.clock_of(node).0 - ago.as_nanos() as u64)
+    }
+
+    fn transaction(&mut self, command: &str, words: &Words<'_>) {
+        let (node, ticket) = (NodeId(words.number(1)), Ticket(words.number(2)));
+        let born = self.born(node, words);
+        match command {
+            "want" => {
+                let levels = [("own", Level::Owner), ("read", Level::Reader)];
+                let granules = levels.iter().flat_map(|(name, level)| {
+                    list(words, name).into_iter().map(|name| (granule(name), *level))
+                });
+                let want = Want { granules: granules.collect(), born };
+                self.cluster.step(node, |node, now| node.want(now, ticket, want));
+            }
+            "release" => drop(self.cluster.step(node, |node, now| node.release(now, ticket))),
+            _ => {
+                let Some(up) = self.cluster.up(node) else { return };
+                let text = match (up.has_all(ticket), up.ownership().lost(ticket)) {
+                    (_, Some(lost)) => format!("finds that all copies of {lost} are lost"),
+                    (true, None) => "has all".to_owned(),
+                    (false, None) => "waits".to_owned(),
+                };
+                self.cluster.trace.push(format!("{node} {text}"));
+            }
+        }
+    }
+
+    fn commit(&mut self, words: &Words<'_>) {
+        let (node, tag) = (NodeId(words.number(1)), words.number(2));
+        let mut writes: BTreeMap<GranuleId, Vec<RowWrite>> = BTreeMap::new();
+        for put in list(words, "put") {
+            let (key, value) = put.split_once(':').expect("a key and a value");
+            let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), value.to_owned());
+            let row = RowWrite { table: T, key, value: Some(Bytes::from(value)) };
+            writes.entry(granule_of(put)).or_default().push(row);
+        }
+        for key in list(words, "delete") {
+            let row =
+                RowWrite { table: T, key: Bytes::copy_from_slice(key.as_bytes()), value: None };
+            writes.entry(granule_of(key)).or_default().push(row);
+        }
+        let writes = writes.into_iter().map(|(granule, rows)| GranuleWrites { granule, rows });
+        let scans = list(words, "touch").into_iter().map(|name| {
+            let up = self.cluster.up(node);
+            let of = up.and_then(|node| node.rows().granule(&granule(name)));
+            ScannedGranule { granule: granule(name), structure: of.map_or(0, |of| of.structure()) }
+        });
+        let commit = LocalCommit {
+            worker: WorkerId(words.named("worker").unwrap_or_default()),
+            born: self.born(node, words),
+            tag,
+            reads: Vec::new(),
+            scans: scans.collect(),
+            writes: writes.collect(),
+        };
+        let done = self.cluster.step(node, |node, now| node.commit(now, commit));
+        self.cluster.trace.push(match done {
+            Some(Ok(slot)) => format!("{node} committed T{tag} locally as {slot}"),
+            Some(Err(why)) => format!("{node} refused T{tag}: {why:?}"),
+            None => format!("{node} is down"),
+        });
+    }
+
+    fn read_only(&mut self, command: &str, words: &Words<'_>) {
+        let (node, name) = (NodeId(words.number(1)), words.plain[2].to_owned());
+        let now = self.cluster.clock_of(node);
+        let Some(up) = self.cluster.up(node) else { return };
+        let reader = up.reader(now);
+        if command == "check" {
+            let valid = reader.check(&self.reads[&name]);
+            let text = if valid { "is valid" } else { "restarts" };
+            return self.cluster.trace.push(format!("{node} {name} {text}"));
+        }
+        let reads = self.reads.entry(name.clone()).or_default();
+        let mut lines = Vec::new();
+        for key in &words.plain[3..] {
+            let place = (T, Bytes::copy_from_slice(key.as_bytes()));
+            let found = match reader.get(reads, &granule_of(key), &place) {
+                ReadOutcome::Shown(Some(value)) => value.escape_ascii().to_string(),
+                ReadOutcome::Shown(None) => "absent".to_owned(),
+                ReadOutcome::Pending => "pending".to_owned(),
+                ReadOutcome::NoLevel => "no level".to_owned(),
+            };
+            lines.push(format!("{node} {name} {key}: {found}"));
+        }
+        self.cluster.trace.append(&mut lines);
+    }
+
+    fn request(&mut self, words: &Words<'_>, kind: RequestKind) {
+        let (node, of) = (NodeId(words.number(1)), granule(words.plain[2]));
+        self.cluster.step(node, |node, now| node.request(now, &of, kind));
+    }
+
+    /// Takes the messages that a command selects, in order, and delivers, loses or repeats them.
+    fn messages(&mut self, command: &str, words: &Words<'_>) {
+        let is_meant = |delivery: &Delivery| {
+            let text = show(&delivery.message);
+            words.named("from").is_none_or(|node| delivery.from == NodeId(node))
+                && words.named("to").is_none_or(|node| delivery.to == NodeId(node))
+                && words.text("kind").is_none_or(|kind| text.split(' ').any(|word| word == kind))
+        };
+        let mut left = words.named("count").unwrap_or(usize::MAX);
+        let (mut taken, mut kept) = (Vec::new(), Vec::new());
+        for delivery in self.cluster.deliveries.drain(..) {
+            let is_taken = left > 0 && is_meant(&delivery);
+            left -= usize::from(is_taken);
+            if is_taken { &mut taken } else { &mut kept }.push(delivery);
+        }
+        self.cluster.deliveries = kept;
+        match command {
+            "deliver" => taken.into_iter().for_each(|delivery| self.cluster.deliver(delivery)),
+            "lose" => {
+                let lost = taken.iter().map(|Delivery { from, to, message }| {
+                    format!("lost: {from} → {to} {}", show(message))
+                });
+                self.cluster.trace.extend(lost);
+            }
+            _ => {
+                self.cluster.deliveries.extend(taken.clone());
+                self.cluster.deliveries.extend(taken);
+            }
+        }
+    }
+
+    fn show(&mut self, of: &GranuleId) {
+        for (id, node) in &self.cluster.nodes {
+            let Some(node) = node else {
+                self.cluster.trace.push(format!("{id} is down"));
+                continue;
+            };
+            let Some(holding) = node.ownership().holding(of) else {
+                self.cluster.trace.push(format!("{id} knows nothing"));
+                continue;
+            };
+            let level = node.ownership().level(*id, of);
+            let pending = holding.pending.as_ref();
+            let pending =
+                pending.map_or(String::new(), |pending| format!(" pending {}", pending.inv.record));
+            let rows = node.rows().granule(of).into_iter().flat_map(|rows| rows.all());
+            let rows = rows.map(|((_, key), row)| {
+                let value = row
+                    .value
+                    .as_ref()
+                    .map_or("deleted".to_owned(), |v| v.escape_ascii().to_string());
+                let valid = if row.is_valid { "" } else { "?" };
+                format!(" {}={value}{valid}", key.escape_ascii())
+            });
+            let (record, clock) = (&holding.record, holding.clock.0);
+            let rows: String = rows.collect();
+            self.cluster
+                .trace
+                .push(format!("{id} {level:?} {record}{pending} clock={clock}{rows}"));
+        }
+    }
+}
+
+/// The trace of the commands.
+fn run(commands: &str) -> String {
+    let mut script = None;
+    shoal_golden::trace_of(commands, |line, trace| {
+        if line.starts_with("cluster") {
+            let words = Words::of(line);
+            let nodes: u32 = words.named("nodes").expect("a number of nodes");
+            let mut cluster = Cluster::new(nodes, words.named("workers").unwrap_or(1));
+            (0..nodes).for_each(|node| cluster.hear(NodeId(node)));
+            cluster.settle();
+            cluster.trace.clear();
+            script = Some(Script { cluster, reads: BTreeMap::new() });
+            return;
+        }
+        let script = script.as_mut().expect("a script begins with a cluster");
+        script.run(line);
+        trace.append(&mut script.cluster.trace);
+        trace.extend(script.cluster.violation.take().map(|what| format!("VIOLATION: {what}")));
+    })
+}
+
+#[test]
+fn scripts_make_their_traces() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    shoal_golden::check_scripts(&folder, 15, |path, commands| {
+        let trace = run(commands);
+        assert!(!trace.contains("VIOLATION"), "{}:\n{trace}", path.display());
+        trace
+    });
+}

@@ -1,0 +1,228 @@
+//! Clients that create, use and drop tables while everything fails.
+//!
+//! ```text
+//!   open "made-1" ──► id ──► put rows that name the id ──► scan: only such rows ──► drop ──► the id is refused
+//! ```
+//! They use few names, so that they meet. Rules, of what a client was answered:
+//!
+//! - An id belongs to one name, for ever.
+//! - A name has one id until a client asks for that to be dropped.
+//! - Once a drop is answered, the id is not given for an opening that begins, and no transaction that begins finds or writes
+//!   anything under it.
+//! - A table has the rows only that were written under its id.
+
+use super::outside::OutsideClient;
+use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
+use shoal_client::{Cluster, Partitioning};
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
+use shoal_types::{Error, Random, Rejected, Result, Scan, TableId};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Name of this group of clients.
+const NAME: &str = "tables";
+
+/// How the tables are partitioned.
+const HASH: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
+
+/// How many names there are.
+const NAMES: u64 = 3;
+
+/// Clients that create, use and drop tables.
+#[derive(Debug, Default)]
+pub struct Tables {
+    lives: RefCell<Lives>,
+}
+
+/// The tables, as far as clients were told.
+#[derive(Debug, Default)]
+struct Lives {
+    /// The name of each id.
+    names: BTreeMap<TableId, String>,
+    /// The last id of each name, until a client asks for it to be dropped.
+    current: BTreeMap<String, TableId>,
+    /// The ids of tables whose drop is answered.
+    gone: BTreeSet<TableId>,
+    /// How many drops were asked for.
+    drops: u64,
+}
+
+impl Lives {
+    /// A client was given this id for a name, for an opening that began when so many drops were asked for, and when these
+    /// tables were gone.
+    fn opened(
+        &mut self,
+        name: &str,
+        table: TableId,
+        (drops, gone): (u64, &BTreeSet<TableId>),
+    ) -> std::result::Result<(), String> {
+        let known = self.names.entry(table).or_insert_with(|| name.to_owned());
+        if known != name {
+            return Err(format!("{table} is {known:?} and {name:?}"));
+        }
+        if gone.contains(&table) {
+            return Err(format!("{name:?} is {table}, which was dropped before it was opened"));
+        }
+        if self.drops > drops || self.gone.contains(&table) {
+            return Ok(()); // It may have been dropped meanwhile, and others of its name.
+        }
+        match self.current.insert(name.to_owned(), table) {
+            Some(before) if before != table => {
+                Err(format!("{name:?} was created as {before} and as {table}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A client asks for a table to be dropped.
+    fn dropping(&mut self, name: &str) {
+        self.drops += 1;
+        self.current.remove(name);
+    }
+}
+
+impl Tables {
+    async fn open(&self, db: &Cluster, name: &str) -> Result<TableId> {
+        let before = {
+            let lives = self.lives.borrow();
+            (lives.drops, lives.gone.clone())
+        };
+        // Not `open_table`, which believes what the client has heard, also of a table that was dropped a moment ago.
+        let table = db.create_table(name, HASH).await?;
+        let verdict = self.lives.borrow_mut().opened(name, table, (before.0, &before.1));
+        verdict.map_err(wrong)?;
+        Ok(table)
+    }
+
+    /// Writes a row, and finds the rows of the table only.
+    async fn work(&self, db: &Cluster, table: TableId, random: &mut Random) -> Result<()> {
+        let was_gone = self.lives.borrow().gone.contains(&table);
+        let (key, value) = ([random.below(16) as u8], table.0.to_le_bytes());
+        let found = db
+            .transact(async |tx| {
+                tx.put(table, &key, &value)?;
+                let rows = tx.scan(table, Scan::all()).await?;
+                Ok(rows.into_iter().map(|(_, value)| value.to_vec()).collect::<Vec<_>>())
+            })
+            .await?;
+        if was_gone {
+            return Err(wrong(format!("{table} was dropped, and is written: {found:?}")));
+        }
+        match found.iter().find(|row| row[..] != value) {
+            Some(row) => Err(wrong(format!("a row of another table in {table}: {row:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    async fn drop(&self, db: &Cluster, name: &str) -> Result<()> {
+        self.lives.borrow_mut().dropping(name);
+        let table = db.drop_table(name).await?;
+        self.lives.borrow_mut().gone.insert(table);
+        Ok(())
+    }
+
+    /// Tries a table that is gone.
+    async fn revisit(&self, db: &Cluster, random: &mut Random) -> Result<()> {
+        let gone: Vec<TableId> = self.lives.borrow().gone.iter().copied().collect();
+        let Some(table) = random.pick(&gone).copied() else { return Ok(()) };
+        match self.work(db, table, random).await {
+            Err(Error::Rejected(Rejected::TableDropped { .. } | Rejected::UnknownTable { .. })) => {
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    async fn act(&self, db: &Cluster, random: &mut Random, known: &mut Vec<TableId>) -> Result<()> {
+        let name = format!("made-{}", random.below(NAMES));
+        match random.below(8) {
+            0 => self.drop(db, &name).await,
+            1 => self.revisit(db, random).await,
+            // By an id of before, which another client may have dropped.
+            2 | 3 if !known.is_empty() => {
+                let table = *random.pick(known).expect("there is one");
+                self.work(db, table, random).await
+            }
+            _ => {
+                let table = self.open(db, &name).await?;
+                known.push(table);
+                self.work(db, table, random).await
+            }
+        }
+    }
+
+    async fn perform(
+        self: Rc<Self>,
+        db: OutsideClient,
+        number: usize,
+        seed: u64,
+        context: ClientContext,
+    ) {
+        let mut random = Random::new(seed).fork(number as u64);
+        let mut pauses = ClientPolicy::new(seed, number, &context);
+        let mut known = Vec::new();
+        while pauses.next(&db).await {
+            let began = context.time.get();
+            match self.act(db.cluster(), &mut random, &mut known).await {
+                Ok(()) => context.ledger.done((NAME, 0), began, context.time.get(), false),
+                Err(Error::Rejected(Rejected::Procedure { reason })) => {
+                    context.ledger.report_error(context.time.get(), format!("{NAME}: {reason}"));
+                }
+                // Another client has dropped it, there is none to drop, or it is being moved.
+                Err(Error::Rejected(
+                    Rejected::TableDropped { .. }
+                    | Rejected::UnknownTable { .. }
+                    | Rejected::UnknownTableName { .. }
+                    | Rejected::TableMoving { .. },
+                )) => context.ledger.done((NAME, 1), began, context.time.get(), true),
+                Err(error) => context.ledger.failed(NAME, context.time.get(), &error),
+            }
+        }
+    }
+}
+
+/// A rule is broken.
+fn wrong(what: String) -> Error {
+    Error::reject(what)
+}
+
+impl ScenarioClients for Tables {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parts(&self) -> usize {
+        0
+    }
+
+    fn load(self: Rc<Self>, _: LocalDatabase, _: usize, _: u64, context: ClientContext) -> Task {
+        task(&context, NAME, async {})
+    }
+
+    fn resident(
+        self: Rc<Self>,
+        _: LocalDatabase,
+        _: usize,
+        _: u64,
+        context: ClientContext,
+    ) -> Task {
+        // Only clients outside create tables.
+        task(&context, NAME, async {})
+    }
+
+    fn outside(
+        self: Rc<Self>,
+        db: OutsideClient,
+        number: usize,
+        seed: u64,
+        context: ClientContext,
+    ) -> Task {
+        task(&context.clone(), NAME, self.perform(db, number, seed, context))
+    }
+
+    fn check(self: Rc<Self>, _: LocalDatabase, context: ClientContext) -> Task {
+        task(&context, NAME, async {})
+    }
+}

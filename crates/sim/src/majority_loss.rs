@@ -1,0 +1,45 @@
+//! The loss of a majority of a shard's voters at once.
+
+use crate::draw::one_of;
+use shoal_types::{Random, ShardId};
+
+/// A shard that loses a majority of its voters at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MajorityLoss {
+    /// The shard that loses its majority.
+    pub shard: ShardId,
+    /// Time from the start of the clients, in nanoseconds.
+    pub after_ns: u64,
+    /// What happens to the voters.
+    pub fate: Fate,
+}
+
+/// What happens to a majority of voters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// They restart without memory: the shard is lost for good.
+    Emptied,
+    /// They stay crashed until the end of the run.
+    Gone,
+    /// They are cut off until all faults are healed, with their memory intact.
+    CutOff,
+}
+
+impl MajorityLoss {
+    /// Draws a loss within the `span_ns` for which clients run.
+    pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> MajorityLoss {
+        MajorityLoss {
+            shard: ShardId(random.below(shards.into()) as u32),
+            after_ns: span_ns * random.range_inclusive(5, 50) / 100,
+            fate: one_of(random, &[Fate::Emptied, Fate::Emptied, Fate::Gone, Fate::CutOff]),
+        }
+    }
+
+    /// Whether the shard's contents are lost for good.
+    pub fn is_final(&self) -> bool {
+        match self.fate {
+            Fate::Emptied | Fate::Gone => true,
+            Fate::CutOff => false,
+        }
+    }
+}
