@@ -30,7 +30,7 @@ mod transaction;
 
 pub use db::{Db, Options};
 pub use remote::environment;
-pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError};
+pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
 pub use shoal_cluster::topology::Partitioning;
 pub use shoal_net::Secret;
 pub use shoal_net::client::Access;

@@ -1,7 +1,8 @@
 //! A client's end of a connection to one worker of a node: frames out, frames in.
 //!
-//! Two tasks on the runtime of the caller move the frames. Both directions are bounded: a client that sends faster than
-//! the node reads has to wait, and a client that does not receive is not sent more.
+//! Two tasks on the runtime of the caller move the frames, but for those that a sender can write to a plain socket at
+//! once (`direct_writes.rs`). Both directions are bounded: a client that sends faster than the node reads has to wait,
+//! and a client that does not receive is not sent more.
 //!
 //! A client that is to be far from the node has two more tasks, which delay the frames of each direction
 //! ([`ClientConnection::at_distance`]). Nodes do not know of it. The runtime's timers are exact to a millisecond, and
@@ -9,6 +10,7 @@
 
 use crate::config::NetworkLimits;
 use crate::dial::{DialedConnection, Dialer};
+use crate::direct_writes::{DirectWrites, Unwritten};
 use crate::distance::DelayedPath;
 use crate::frame::{FrameKind, FrameReader};
 use crate::handshake::{DialOutcome, DialingEnd, HandshakeError, broken, ended};
@@ -22,8 +24,9 @@ use shoal_types::wire::{CLIENT_MESSAGES, MessageVersion, MessageVersions};
 use shoal_types::{ClusterId, Distance, NodeId, Random, Time, WorkerId};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -163,8 +166,17 @@ pub enum Closed {
 /// Sends frames. Cheap to clone; when the last is dropped, the connection ends.
 #[derive(Debug, Clone)]
 pub struct Sender {
-    frames: mpsc::Sender<Bytes>,
+    /// To the writer.
+    frames: mpsc::Sender<Unwritten>,
+    /// To a plain socket, past the writer.
+    direct: Option<Arc<DirectWrites>>,
     frame_bytes_max: usize,
+}
+
+/// The sending half of a socket, as its writer has it.
+enum WriteEnd {
+    Plain(Arc<DirectWrites>),
+    Secured(WriteHalf<SocketStream>),
 }
 
 /// The receiving half of a connection: frames in order, and then why it was closed.
@@ -225,18 +237,30 @@ pub async fn connect(
     let DialedConnection { stream, mut reader, outcome } = dialing.dial(address).await?;
     let DialOutcome { host, identity, version } = outcome;
     reader.allow(access.limits.frame_bytes_max);
-    let (near, far) = tokio::io::split(stream);
     let (sender, outgoing) = mpsc::channel(SENDING_MAX);
     let (incoming, receiver) = mpsc::channel(RECEIVED_MAX);
-    tokio::spawn(write(far, outgoing));
-    tokio::spawn(read(near, reader, incoming));
+    let direct = match stream {
+        SocketStream::Plain(stream) => {
+            let (near, far) = stream.into_split();
+            let direct = Arc::new(DirectWrites::new(far));
+            tokio::spawn(write(WriteEnd::Plain(Arc::clone(&direct)), outgoing));
+            tokio::spawn(read(near, Some(Arc::clone(&direct)), reader, incoming));
+            Some(direct)
+        }
+        secured @ SocketStream::Secured(_) => {
+            let (near, far) = tokio::io::split(secured);
+            tokio::spawn(write(WriteEnd::Secured(far), outgoing));
+            tokio::spawn(read(near, None, reader, incoming));
+            None
+        }
+    };
     Ok(ClientConnection {
         node: host.node,
         worker: host.worker,
         instance: host.instance,
         identity,
         version,
-        sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
+        sender: Sender { frames: sender, direct, frame_bytes_max: access.limits.frame_bytes_max },
         receiver: Receiver(receiver),
     })
 }
@@ -255,7 +279,7 @@ impl ClientConnection {
         let way = DelayedPath::new(back, node, &random.fork(1));
         tokio::spawn(hold(receiver.0, arrived, way));
         ClientConnection {
-            sender: Sender { frames, ..sender },
+            sender: Sender { frames, direct: None, ..sender },
             receiver: Receiver(received),
             ..self
         }
@@ -297,7 +321,13 @@ impl Sender {
         if frame.len() > self.frame_bytes_max {
             return Err(SendError::TooLong(frame.len()));
         }
-        self.frames.send(frame).await.map_err(|_| SendError::Ended)
+        match &self.direct {
+            Some(direct) => direct.send(frame, &self.frames).await.map_err(|_| SendError::Ended),
+            None => {
+                let sent = self.frames.send(Unwritten::Frame(frame)).await;
+                sent.map_err(|_| SendError::Ended)
+            }
+        }
     }
 
     /// Sends a frame if there is room for it now, and gives it back if there is none, or it is too long, or the
@@ -309,7 +339,14 @@ impl Sender {
         if frame.len() > self.frame_bytes_max {
             return Err(frame);
         }
-        self.frames.try_send(frame).map_err(|refused| refused.into_inner())
+        match &self.direct {
+            Some(direct) => direct.try_send(frame, &self.frames),
+            None => {
+                let Ok(room) = self.frames.try_reserve() else { return Err(frame) };
+                room.send(Unwritten::Frame(frame));
+                Ok(())
+            }
+        }
     }
 }
 
@@ -323,37 +360,58 @@ impl Receiver {
 
 /// Writes frames, as many as there are in one system call, until there are no more or the connection has
 /// ended, which the reader reports.
-async fn write(mut stream: WriteHalf<SocketStream>, mut outgoing: mpsc::Receiver<Bytes>) {
+async fn write(mut end: WriteEnd, mut outgoing: mpsc::Receiver<Unwritten>) {
     let mut frames = Vec::new();
     let mut queue = OutQueue::new();
     while outgoing.recv_many(&mut frames, SENDING_MAX).await > 0 {
-        frames.drain(..).for_each(|frame| queue.push(FrameKind::Data, frame));
-        if write_all(&mut stream, &mut queue).await.is_err() {
+        for unwritten in frames.drain(..) {
+            match unwritten {
+                Unwritten::Frame(frame) => queue.push(FrameKind::Data, frame),
+                Unwritten::Rest(rest) => queue.push_rest(rest),
+            }
+        }
+        if end.write_all(&mut queue).await.is_err() {
             return;
+        }
+        if let WriteEnd::Plain(direct) = &end {
+            direct.note_written(&outgoing);
         }
     }
     // The other end reads the end of the stream, and ends the connection.
-    let _ = stream.shutdown().await;
+    let _ = match end {
+        WriteEnd::Plain(direct) => direct.shut_down(),
+        WriteEnd::Secured(mut stream) => stream.shutdown().await,
+    };
 }
 
-async fn write_all(stream: &mut WriteHalf<SocketStream>, queue: &mut OutQueue) -> io::Result<()> {
-    while !queue.is_empty() {
-        let written = {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = queue.slices(&mut slices);
-            stream.write_vectored(&slices[..count]).await?
-        };
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+impl WriteEnd {
+    async fn write_all(&mut self, queue: &mut OutQueue) -> io::Result<()> {
+        while !queue.is_empty() {
+            let written = {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = queue.slices(&mut slices);
+                match self {
+                    WriteEnd::Plain(direct) => direct.write_some(&slices[..count]).await?,
+                    WriteEnd::Secured(stream) => stream.write_vectored(&slices[..count]).await?,
+                }
+            };
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            queue.advance(written);
         }
-        queue.advance(written);
+        match self {
+            WriteEnd::Plain(_) => Ok(()),
+            // TLS may hold back what it was given.
+            WriteEnd::Secured(stream) => stream.flush().await,
+        }
     }
-    stream.flush().await
 }
 
 /// Reads frames until the connection ends, or the receiver was dropped.
 async fn read(
-    mut stream: ReadHalf<SocketStream>,
+    mut stream: impl AsyncRead + Unpin,
+    direct: Option<Arc<DirectWrites>>,
     mut reader: FrameReader,
     incoming: mpsc::Sender<Result<Bytes, Closed>>,
 ) {
@@ -390,7 +448,12 @@ async fn read(
         };
         match read {
             Ok(0) => break Closed::Ended(ended(&reader)),
-            Ok(count) => reader.note_read(count, room),
+            Ok(count) => {
+                reader.note_read(count, room);
+                if let Some(direct) = &direct {
+                    direct.note_received();
+                }
+            }
             Err(error) => break Closed::Ended(broken(&error)),
         }
     };

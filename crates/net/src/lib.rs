@@ -49,6 +49,7 @@ mod connection;
 mod connection_queue;
 mod counters;
 mod dial;
+mod direct_writes;
 mod distance;
 mod event_loop;
 mod frame;

@@ -87,6 +87,15 @@ impl OutQueue {
         self.push_with(FrameHeader::new(kind, payload.len()), payload);
     }
 
+    /// Adds the end of a frame whose beginning was written.
+    pub fn push_rest(&mut self, bytes: Bytes) {
+        self.seal(true);
+        self.bytes += bytes.len();
+        self.frames += 1;
+        let (frames, ends_frame, is_urgent) = (1, true, false);
+        self.sealed.push_back(Segment { bytes, frames, ends_frame, is_urgent });
+    }
+
     fn push_with(&mut self, header: FrameHeader, payload: Bytes) {
         let is_large = payload.len() >= LARGE_BYTES;
         let copied = HEADER_BYTES + if is_large { 0 } else { payload.len() };

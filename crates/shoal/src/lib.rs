@@ -6,9 +6,9 @@
 pub use bytes::Bytes;
 pub use shoal_client::{
     Aborted, Access, BlockingTransaction, ClientTls, Cluster, ClusterOptions, ClusterTransaction,
-    Conflict, ConnectError, Db, Error, Options, Procedure, ProcedureTransaction, Procedures,
-    Rejected, RequestId, Result, Rows, Scan, Secret, ShardId, TableId, Transaction, Unknown,
-    limits,
+    Conflict, ConnectError, Db, Error, Options, OptionsError, Procedure, ProcedureTransaction,
+    Procedures, Rejected, RequestId, Result, Rows, Scan, Secret, ShardId, TableId, Transaction,
+    Unknown, limits,
 };
 pub use shoal_types::{KeyExcerpt, tuple};
 

@@ -1,4 +1,8 @@
-//! A cluster as a database for threads that are not those of a runtime.
+//! A cluster as a database for threads that are not those of a runtime, and clients with a connection of their own.
+//!
+//! A client that waits on its own thread for what a connection on another thread receives is woken twice for each answer:
+//! first that thread, then its own. Where each client has a runtime and a connection to itself ([`ConnectedClients`]), the
+//! thread that waits for an answer reads it from the socket.
 
 use crate::local::InProcessCluster;
 use crate::report;
@@ -6,10 +10,13 @@ use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
 use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
+use shoal_workloads::bench::{BenchPlace, Who, Work};
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::runtime::Runtime;
+use std::thread;
+use tokio::runtime::{Builder, Runtime};
 
 /// A client, the runtime of its connections, and, if it has one to itself, the cluster.
 #[derive(Clone)]
@@ -36,12 +43,9 @@ impl RemoteDatabase {
         options: ClusterOptions,
         own: Option<Arc<InProcessCluster>>,
     ) -> std::result::Result<RemoteDatabase, String> {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
         let access = options.access.clone();
-        let cluster = runtime.block_on(Db::connect_with(addresses, options));
-        let cluster = cluster.map_err(|error| error.to_string())?;
+        let (cluster, runtime) =
+            connect(Builder::new_multi_thread().worker_threads(1), addresses, options)?;
         Ok(RemoteDatabase {
             cluster,
             runtime: Arc::new(runtime),
@@ -106,6 +110,78 @@ impl RemoteDatabase {
     /// The datacenters of the cluster, and how far they are from each other.
     pub fn regions(&self) -> Regions {
         Regions::of(&self.cluster.topology())
+    }
+}
+
+/// A client of the cluster at these addresses, and the runtime of its connections.
+fn connect(
+    runtime: &mut Builder,
+    addresses: &[String],
+    options: ClusterOptions,
+) -> std::result::Result<(Cluster, Runtime), String> {
+    let runtime = runtime.enable_all().build().map_err(|error| error.to_string())?;
+    let cluster = runtime.block_on(Db::connect_with(addresses, options));
+    Ok((cluster.map_err(|error| error.to_string())?, runtime))
+}
+
+/// A client, and a runtime that runs only while that client does.
+struct ConnectedClient {
+    cluster: Cluster,
+    runtime: Runtime,
+}
+
+/// Clients of a bench outside the cluster: a thread, a runtime and a connection to each worker in use for each of them.
+pub struct ConnectedClients {
+    judge: RemoteDatabase,
+    /// By the number of the client; a loader uses those of the client of the same number, before that begins.
+    clients: Vec<Arc<Mutex<ConnectedClient>>>,
+}
+
+impl ConnectedClients {
+    /// So many clients of the cluster that `judge` is connected to, from where the data is judged.
+    ///
+    /// # Errors
+    /// A sentence, if one cannot connect.
+    pub fn connect(
+        judge: RemoteDatabase,
+        options: &ClusterOptions,
+        clients: usize,
+    ) -> std::result::Result<ConnectedClients, String> {
+        let client = |_| {
+            let mut runtime = Builder::new_current_thread();
+            let (cluster, runtime) = connect(&mut runtime, &judge.addresses, options.clone())?;
+            Ok(Arc::new(Mutex::new(ConnectedClient { cluster, runtime })))
+        };
+        let clients: std::result::Result<Vec<_>, String> = (0..clients).map(client).collect();
+        Ok(ConnectedClients { clients: clients?, judge })
+    }
+}
+
+impl fmt::Debug for ConnectedClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} connected clients", self.clients.len())
+    }
+}
+
+impl BenchPlace for ConnectedClients {
+    type Database = RemoteDatabase;
+
+    fn database(&self) -> &RemoteDatabase {
+        &self.judge
+    }
+
+    fn crew(&self, _client: usize) -> Option<usize> {
+        None
+    }
+
+    fn spawn(&self, who: Who, work: impl Work) {
+        let (Who::Client(number) | Who::Loader(number)) = who;
+        let client = Arc::clone(&self.clients[number]);
+        thread::spawn(move || {
+            // A loader that has said that it is done may not have left yet.
+            let client = client.lock().unwrap_or_else(PoisonError::into_inner);
+            client.runtime.block_on(work.run(client.cluster.clone()));
+        });
     }
 }
 

@@ -3,15 +3,13 @@
 
 use crate::inside::InsideClients;
 use crate::local::{ClusterPlan, InProcessCluster};
-use crate::remote::RemoteDatabase;
+use crate::remote::{ConnectedClients, RemoteDatabase};
 use shoal_client::ClusterOptions;
 use shoal_cluster::topology::{Partitioning, Regions};
 use shoal_sim::catalog::Catalog;
 use shoal_types::{Database, Error};
 use shoal_workloads::bench::measurement::Parameter;
-use shoal_workloads::bench::{
-    self, BenchPlace, BenchProgress, BenchSettings, Build, Measurement, Threads,
-};
+use shoal_workloads::bench::{self, BenchPlace, BenchProgress, BenchSettings, Build, Measurement};
 use shoal_workloads::placed::{Division, Placed};
 use shoal_workloads::workload::Workload;
 use std::sync::Arc;
@@ -75,7 +73,8 @@ impl Trial {
         } else {
             let make = || {
                 let (_, db, workload) = start(&plan, region, asked)?;
-                Ok((Threads(db), workload))
+                let (options, clients) = (client_options(region), self.settings.workers);
+                Ok((ConnectedClients::connect(db, &options, clients)?, workload))
             };
             measure(&self.settings, &words, make, progress)
         };
@@ -166,6 +165,7 @@ fn build(target: &str) -> Build {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_workloads::bench::Threads;
     use shoal_workloads::micro::Micro;
     use shoal_workloads::model::Model;
 

@@ -423,11 +423,14 @@ impl<E: Subject> PreparedRun<E> {
         let seed = self.random.next_u64();
         let fails = scenario.failures.fails;
         let patience = Duration::from_nanos(scenario.patience_ns);
+        let patience = if fails { patience.min(ASK_AFTER_MAX) } else { patience };
+        let options = ClusterOptions::default();
         let options = ClusterOptions {
-            patience: if fails { patience.min(ASK_AFTER_MAX) } else { patience },
+            patience,
+            silence_max: options.silence_max.max(patience),
             attempts_max: ATTEMPTS_MAX,
             deadline: scenario.loss.map_or(Duration::MAX, |_| DEADLINE),
-            ..ClusterOptions::default()
+            ..options
         };
         let topology = Arc::clone(self.simulation.topology());
         let heard = Directory { topology, configuration: None };

@@ -67,7 +67,8 @@ impl Db {
     /// The same for a cluster with a name, a secret or TLS, and with deadlines and limits of your own.
     ///
     /// # Errors
-    /// As for [`connect`](Db::connect), and where the cluster has no such [region](ClusterOptions::region).
+    /// As for [`connect`](Db::connect), and where the cluster has no such [region](ClusterOptions::region) or the options
+    /// are not [valid](ClusterOptions::validate).
     ///
     /// # Panics
     /// If the system has no randomness.
@@ -75,14 +76,15 @@ impl Db {
         addresses: &[A],
         options: ClusterOptions,
     ) -> Result<Cluster, ConnectError> {
-        let mut options = options.checked();
+        options.validate()?;
+        let mut options = options.with_least_patience();
         let addresses: Vec<Arc<str>> =
             addresses.iter().map(|address| address.as_ref().into()).collect();
         let random = chance();
         let FirstNode { address, connection, directory, region } =
             first(&options, &addresses, &random).await?;
         if let Some(region) = &region {
-            options.patience = options.patience.max(2 * region.round_trip_max());
+            options = options.at_distance(region.round_trip_max());
         }
         let own = options.access.identity.or(connection.identity);
         let world = Arc::new(Sockets::new(options.access.clone(), region));
@@ -106,14 +108,18 @@ fn chance() -> Random {
 impl Cluster {
     /// A client in an environment of the caller, such as a simulator, with an initial directory. All that it
     /// does is determined by them and by `random`.
+    ///
+    /// # Panics
+    /// If the options are not [valid](ClusterOptions::validate).
     pub fn in_world(
         world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
         heard: Directory,
         random: Random,
     ) -> Cluster {
+        options.validate().expect("the caller has valid options");
         let own = options.access.identity;
-        Cluster::new(world, options.checked(), Vec::new(), heard, own, random)
+        Cluster::new(world, options.with_least_patience(), Vec::new(), heard, own, random)
     }
 
     fn new(

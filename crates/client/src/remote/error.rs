@@ -1,21 +1,47 @@
 //! Why a client could not connect to a cluster.
 
-use std::fmt;
+use std::fmt::{self, Display};
+use std::time::Duration;
 
-/// No node was reached at any of these addresses.
+/// Why a client could not connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct ConnectError {
-    /// The addresses, and the error at each.
-    pub tried: Vec<(String, String)>,
+pub enum ConnectError {
+    /// No node was reached at any of these addresses.
+    #[error("cannot connect to the cluster{}", Tried(.tried))]
+    Unreached {
+        /// The addresses, and the error at each.
+        tried: Vec<(String, String)>,
+    },
+    /// The client's options contradict each other.
+    #[error("the options of the client: {0}")]
+    Options(#[from] OptionsError),
 }
 
-impl fmt::Display for ConnectError {
+/// What is wrong with the options of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A node would be given up before it is asked a second time.
+    #[error(
+        "`silence_max` is {silence_max:?}, less than `patience`, {patience:?}: a node would be given up before it is asked \
+         again; make it several times as long"
+    )]
+    SilenceBelowPatience {
+        /// [`ClusterOptions::silence_max`](crate::ClusterOptions::silence_max).
+        silence_max: Duration,
+        /// [`ClusterOptions::patience`](crate::ClusterOptions::patience).
+        patience: Duration,
+    },
+}
+
+/// Addresses and what happened there, behind the sentence that nothing came of them.
+struct Tried<'a>(&'a [(String, String)]);
+
+impl Display for Tried<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.tried.is_empty() {
-            return f.write_str("cannot connect to the cluster: no address was given");
+        if self.0.is_empty() {
+            return f.write_str(": no address was given");
         }
-        f.write_str("cannot connect to the cluster")?;
-        for (at, (address, what)) in self.tried.iter().enumerate() {
+        for (at, (address, what)) in self.0.iter().enumerate() {
             let mark = if at == 0 { ':' } else { ';' };
             write!(f, "{mark} {address}: {what}")?;
         }
@@ -30,12 +56,12 @@ mod tests {
     #[test]
     fn it_says_what_happened_at_each_address() {
         assert_eq!(
-            ConnectError { tried: Vec::new() }.to_string(),
+            ConnectError::Unreached { tried: Vec::new() }.to_string(),
             "cannot connect to the cluster: no address was given"
         );
         let tried = vec![("a:1".into(), "left".into()), ("b:2".into(), "unreachable".into())];
         assert_eq!(
-            ConnectError { tried }.to_string(),
+            ConnectError::Unreached { tried }.to_string(),
             "cannot connect to the cluster: a:1: left; b:2: unreachable"
         );
     }

@@ -28,6 +28,7 @@
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `client_shared.rs`, `shared.rs` | what connections share; what all of these share |
 //! | `environment.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
+//! | `timers.rs` | the deadlines of all waits, on machines |
 //!
 //! What always holds:
 //!
@@ -59,10 +60,11 @@ mod session;
 mod shared;
 mod sockets;
 mod tables;
+mod timers;
 mod transaction;
 
 pub use cluster::Cluster;
-pub use error::ConnectError;
+pub use error::{ConnectError, OptionsError};
 pub use options::ClusterOptions;
 pub use transaction::ClusterTransaction;
 

@@ -1,5 +1,6 @@
 //! The options of a cluster's client.
 
+use super::error::OptionsError;
 use shoal_net::client::Access;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ pub struct ClusterOptions {
     /// `shoal`, no secret, no TLS.
     pub access: Access,
     /// Where the client is: a datacenter of the cluster's topology, by its name. Its frames then take as long to each node
-    /// and back as the topology says (`[[distance]]`), and [`patience`](ClusterOptions::patience) is at least twice the
-    /// longest round trip. Emulated, to measure what a distance costs; one more task for each way of a connection. Default: none, and no delay.
+    /// and back as the topology says (`[[distance]]`), and [`patience`](ClusterOptions::patience) and
+    /// [`silence_max`](ClusterOptions::silence_max) are at least twice the longest round trip. Emulated, to measure what a distance costs; one more task for each way of a connection. Default: none, and no delay.
     pub region: Option<String>,
     /// Longest time of a transaction with all its attempts, of a call, or of an operation of a transaction
     /// that the caller began. Then it is given up, with an error that says what it waited for. Longer
@@ -34,7 +35,8 @@ pub struct ClusterOptions {
     /// Default 100 ms.
     pub patience: Duration,
     /// A node that has sent nothing for so long after a request is given up: transactions that were not asked
-    /// to commit there are aborted, and run elsewhere. Default 2 s.
+    /// to commit there are aborted, and run elsewhere. At least [`patience`](ClusterOptions::patience), or a node would be
+    /// given up before it is asked again. Default 2 s.
     pub silence_max: Duration,
     /// Most transactions and calls in progress at once. More make the next one fail, with an error that says
     /// so. Default 1024.
@@ -59,14 +61,60 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// Whether a client can work with them.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let ClusterOptions { patience, silence_max, .. } = *self;
+        if silence_max < patience {
+            return Err(OptionsError::SilenceBelowPatience { silence_max, patience });
+        }
+        Ok(())
+    }
+
     /// Without a pause a client would only send requests.
-    pub(super) fn checked(self) -> ClusterOptions {
+    pub(super) fn with_least_patience(self) -> ClusterOptions {
         let patience = self.patience.max(Duration::from_millis(1));
-        ClusterOptions { patience, ..self }
+        ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }
+    }
+
+    /// Those of a client from which nodes are as far away as this, there and back.
+    pub(super) fn at_distance(self, round_trip: Duration) -> ClusterOptions {
+        let patience = self.patience.max(2 * round_trip);
+        ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }
     }
 
     /// Longest time between two requests.
     pub(super) fn patience_max(&self) -> Duration {
         self.patience.saturating_mul(16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_not_given_up_before_it_is_asked_again() {
+        let ms = Duration::from_millis;
+        let options = |patience, silence_max| ClusterOptions {
+            patience,
+            silence_max,
+            ..ClusterOptions::default()
+        };
+        assert_eq!(ClusterOptions::default().validate(), Ok(()));
+        assert_eq!(options(ms(300), ms(300)).validate(), Ok(()));
+        let wrong = options(ms(300), ms(299)).validate().expect_err("it is given up too early");
+        let (patience, silence_max) = (ms(300), ms(299));
+        assert_eq!(wrong, OptionsError::SilenceBelowPatience { silence_max, patience });
+        assert_eq!(
+            wrong.to_string(),
+            "`silence_max` is 299ms, less than `patience`, 300ms: a node would be given up before it is asked again; make \
+             it several times as long"
+        );
+        // Nor where it is far away, and patience is longer than was said.
+        let far = options(ms(100), ms(150)).at_distance(ms(400));
+        assert_eq!((far.patience, far.silence_max, far.validate()), (ms(800), ms(800), Ok(())));
     }
 }

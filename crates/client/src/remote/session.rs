@@ -17,7 +17,11 @@
 //!   are late.
 //! - All answers are of one transaction: the other side begins none twice under a registration and a number.
 //! - A session that the other side does not know begins anew, under another number, only while nothing of it was
-//!   answered and no commit was sent. If a commit was sent, its outcome is unknown.
+//!   answered.
+//! - If its commit was sent a second time, the outcome is unknown then: the first may have been done, and forgotten. One
+//!   that was sent once was not done, and never will be. Messages arrive in order, each once, and of a session that the
+//!   other side does not know it does nothing any more; so the only message that commits has come before that was said,
+//!   and was not known then, or comes later, and is not known either.
 
 use shoal_engine::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
 use shoal_engine::operation::{Operation, OperationResult};
@@ -105,6 +109,8 @@ pub(super) struct ClientSession {
     /// The longest answer so far.
     longest: Option<usize>,
     restarts: u32,
+    /// Its commit was sent more than once.
+    commit_repeated: bool,
     over: bool,
     /// What ended it, if it did not come to its own end.
     ended_by: Option<StepError>,
@@ -121,6 +127,7 @@ impl ClientSession {
             sent: 0,
             longest: None,
             restarts: 0,
+            commit_repeated: false,
             over: false,
             ended_by: None,
             message_bytes_max: MESSAGE_BYTES_MAX.min(frame_bytes_max / 2),
@@ -250,6 +257,7 @@ impl ClientSession {
 
     /// All that may not have been heard, once more.
     pub(super) fn send_again(&mut self, out: &mut Vec<ClientRequest>) {
+        self.commit_repeated |= self.name.is_some() && self.is_committing();
         self.ask(0..self.sent, out);
     }
 
@@ -302,8 +310,12 @@ impl ClientSession {
         if before >= self.sent {
             return AfterReply::Nonsense;
         }
-        if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = result {
-            return self.not_there(error);
+        if let Err(
+            Error::Aborted(Aborted::UnknownSession { session })
+            | Error::Unknown(Unknown::Session { session }),
+        ) = result
+        {
+            return self.not_there(session);
         }
         let fits = |answer: &OperationResult| self.steps[before].what.fits(answer);
         if self.wants_answers(before) || result.as_ref().is_ok_and(|answer| !fits(answer)) {
@@ -336,21 +348,21 @@ impl ClientSession {
     }
 
     /// The other side does not know it: so it has done none of the steps, or has forgotten how it ended.
-    fn not_there(&mut self, error: Error) -> AfterReply {
-        if let Some(session) = self.number().filter(|_| self.is_committing()) {
+    fn not_there(&mut self, session: u64) -> AfterReply {
+        if self.commit_repeated {
             self.finish(&StepError::Error(Unknown::Session { session }.into()));
             return AfterReply::Over;
         }
         if self.next == 0 && !self.is_given_up() && self.restarts < RESTARTS_MAX {
             return AfterReply::Anew;
         }
-        self.finish(&StepError::Error(error));
+        self.finish(&StepError::Error(Aborted::UnknownSession { session }.into()));
         AfterReply::Over
     }
 
     /// It has not begun: from the first step, under a name that is yet to be given.
     pub(super) fn restart(&mut self) {
-        assert!(self.next == 0 && !self.is_committing(), "{self:?} had begun");
+        assert!(self.next == 0 && !self.commit_repeated, "{self:?} may have been done");
         self.name = None;
         self.restarts += 1;
         self.sent = 0;

@@ -16,6 +16,7 @@ use super::environment::{
 use super::error::ConnectError;
 use super::options::ClusterOptions;
 use super::region::ClientRegion;
+use super::timers::Timers;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// The time after which the next address is asked.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
@@ -46,12 +47,15 @@ pub(super) struct Sockets {
     began: Instant,
     /// The runtime of the tasks of connections.
     runtime: Handle,
+    timers: Arc<Timers>,
 }
 
 impl Sockets {
     /// To be called on the runtime that runs the tasks of connections.
     pub(super) fn new(access: Access, region: Option<ClientRegion>) -> Sockets {
-        Sockets { access, region, began: Instant::now(), runtime: Handle::current() }
+        let runtime = Handle::current();
+        let timers = Timers::start(&runtime);
+        Sockets { access, region, began: Instant::now(), runtime, timers }
     }
 }
 
@@ -61,7 +65,7 @@ impl ClientEnvironment for Sockets {
     }
 
     fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {
-        Box::pin(sleep_until(self.began + Duration::from_nanos(at.0)))
+        Box::pin(self.timers.sleep_until(self.began + Duration::from_nanos(at.0)))
     }
 
     fn spawn(&self, task: EnvironmentFuture<()>) {
@@ -293,7 +297,7 @@ pub(super) async fn first(
             Err(what) => tried.push((address.as_ref().to_owned(), what)),
         }
     }
-    Err(ConnectError { tried })
+    Err(ConnectError::Unreached { tried })
 }
 
 /// Why a node could not be asked.

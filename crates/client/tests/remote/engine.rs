@@ -346,7 +346,7 @@ fn one_address_that_answers_is_enough() {
         assert!(what.contains("wrong_cluster") && what.contains(&addresses[1]), "{what}");
         let none: [&str; 0] = [];
         let nobody = Db::connect(&none).await.expect_err("no address");
-        assert_eq!(nobody, ConnectError { tried: Vec::new() });
+        assert_eq!(nobody, ConnectError::Unreached { tried: Vec::new() });
     });
 }
 
@@ -356,7 +356,9 @@ fn a_client_in_a_region_is_as_far_from_the_nodes_as_the_topology_says() {
     let from = |region: &str| ClusterOptions { region: Some(region.to_owned()), ..options() };
     block_on(async {
         let unknown = Db::connect_with(&reef.addresses(), from("mars")).await;
-        let ConnectError { tried } = unknown.expect_err("no such region");
+        let ConnectError::Unreached { tried } = unknown.expect_err("no such region") else {
+            panic!("the options are valid")
+        };
         let why = "the cluster has no region 'mars'; its regions are here, far";
         assert!(tried.len() == 3 && tried.iter().all(|(_, what)| what == why), "{tried:?}");
 

@@ -224,7 +224,8 @@ impl Scripted {
 
     /// A client that never asks again for lack of patience.
     pub async fn connect(&self) -> Cluster {
-        self.connect_with(ClusterOptions { patience: crate::PATIENCE, ..options() }).await
+        let (patience, silence_max) = (crate::PATIENCE, crate::PATIENCE);
+        self.connect_with(ClusterOptions { patience, silence_max, ..options() }).await
     }
 
     pub async fn connect_with(&self, options: ClusterOptions) -> Cluster {

@@ -189,9 +189,10 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
 }
 
 #[test]
-fn a_commit_that_a_node_does_not_know_is_unknown_and_not_run_again() {
+fn a_commit_that_a_node_does_not_know_is_sent_once_more_under_another_name() {
+    // It has forgotten the connection when it is asked for the first time.
     let cluster = Scripted::start(1, |asked| match asked.what {
-        ClientRequest::Steps { session, ending: Some(_), .. } => {
+        ClientRequest::Steps { session: session @ 1, .. } => {
             refuse(asked, Unknown::Session { session })
         }
         _ => Do::Naturally,
@@ -199,12 +200,38 @@ fn a_commit_that_a_node_does_not_know_is_unknown_and_not_run_again() {
     block_on(async {
         let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
-        for session in 1..3 {
-            let outcome = db.transact(async |tx| tx.put(people, b"a", b"1")).await;
-            assert_eq!(outcome, Err(Unknown::Session { session }.into()));
+        let mut runs = 0;
+        let outcome = db.transact(async |tx| {
+            runs += 1;
+            tx.put(people, b"a", b"1")
+        });
+        assert_eq!(outcome.await, Ok(()));
+        assert_eq!(runs, 1);
+    });
+    assert_eq!(short(&cluster.asked()), ["0: put a, Commit"; 2]);
+}
+
+#[test]
+fn a_commit_that_was_sent_again_and_is_not_known_is_unknown_and_not_run_again() {
+    // It has passed over the first message, or has committed and forgotten that.
+    let mut times = 0;
+    let cluster = Scripted::start(1, move |asked| {
+        times += 1;
+        match asked.what {
+            ClientRequest::Steps { session, .. } if times > 1 => {
+                refuse(asked, Unknown::Session { session })
+            }
+            _ => Do::Nothing,
         }
     });
-    assert_eq!(cluster.asked().len(), 2);
+    block_on(async {
+        let db = cluster.connect_with(quick()).await;
+        let people = db.table("people").expect("a table");
+        let outcome = db.transact(async |tx| tx.put(people, b"a", b"1")).await;
+        assert_eq!(outcome, Err(Unknown::Session { session: 1 }.into()));
+    });
+    let is_first = |asked: &Asked| matches!(asked.what, ClientRequest::Steps { session: 1, .. });
+    assert!(cluster.asked().iter().all(is_first), "nothing is asked for anew");
 }
 
 #[test]

@@ -23,9 +23,10 @@
 //! at most. Its steps are done in their order, each once.
 //!
 //! **Why a client that was told *aborted* has changed nothing.** It gives a session up for another one when this worker
-//! says that it does not know the session. The answer is *aborted* only to a message that does not commit, and a client
-//! that has sent a commit takes no such answer for definite: it is *unknown* to it. Where none was sent, no copy can
-//! commit. All other answers come from the transaction itself.
+//! says that it does not know the session, which so will not begin any more. Where the client has sent no commit, no copy
+//! can commit. Where it has sent one, once, that message either came before this was said, and was not known then, or comes
+//! after it, and is not known either. Where it has sent it again, the first may have committed and be forgotten: to that
+//! client the outcome is *unknown*. All other answers come from the transaction itself.
 //!
 //! **Why a put that failed is not left out of a commit.** A client sends a commit with puts that are not answered. A
 //! put or a delete that fails ends the transaction, with its error for an answer, and a commit that waits behind it is

@@ -4,7 +4,7 @@ use super::shape::{Shape, engine};
 use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
-use crate::remote::RemoteDatabase;
+use crate::remote::{ConnectedClients, RemoteDatabase};
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
@@ -420,7 +420,8 @@ impl Common {
                     "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
                 ));
             }
-            Ok((Threads(db), Arc::new(workload)))
+            let clients = ConnectedClients::connect(db, &options, self.workers().into())?;
+            Ok((clients, Arc::new(workload)))
         })?;
         let regions = regions.expect("it was measured on a cluster");
         self.report(&trial::told(measured, &regions, region))

@@ -33,8 +33,10 @@ struct World {
     here: Vec<ClientSession>,
     /// The names that each has had.
     names: Vec<Vec<u64>>,
-    /// Sessions that never begin.
+    /// Sessions that never begin, or not again.
     refused: BTreeSet<u64>,
+    /// Those of them that were over when the other side forgot them.
+    forgotten: BTreeMap<u64, There>,
     asks: VecDeque<ClientRequest>,
     replies: VecDeque<ClientReply>,
     last_number: u64,
@@ -49,6 +51,7 @@ impl World {
             here: (0..sessions).map(|_| session()).collect(),
             names: vec![Vec::new(); sessions],
             refused: BTreeSet::new(),
+            forgotten: BTreeMap::new(),
             asks: VecDeque::new(),
             replies: VecDeque::new(),
             last_number: 0,
@@ -90,14 +93,22 @@ impl World {
             unreachable!("a session asks for steps only: {ask:?}");
         };
         assert_eq!(registration, name(session).registration);
+        let over = |there: &There| there.over && there.busy.is_none();
+        if self.lossy && self.there.get(&session).is_some_and(over) && self.random.chance(1, 4) {
+            let there = self.there.remove(&session).expect("it is over");
+            self.forgotten.insert(session, there);
+            self.refused.insert(session);
+        }
         if !self.there.contains_key(&session) {
-            // As if the connection were forgotten. Where no step wants an answer, a commit may be sent ahead, and would be unknown.
-            let reads = operations.iter().any(Operation::reads);
-            if self.lossy && reads && self.random.chance(1, 10) {
+            // As if the connection were forgotten.
+            if self.lossy && self.random.chance(1, 10) {
                 self.refused.insert(session);
             }
             if self.refused.contains(&session) {
-                let result = Err(Aborted::UnknownSession { session }.into());
+                let result = Err(match ending {
+                    Some(SessionEnd::Commit) => Unknown::Session { session }.into(),
+                    _ => Aborted::UnknownSession { session }.into(),
+                });
                 self.replies.push_back(ClientReply::Done { session, number, result });
                 return;
             }
@@ -295,6 +306,39 @@ proptest! {
             prop_assert!(world.here[at].is_over());
         }
     }
+
+    /// Whatever is lost, sent again and forgotten: an outcome that is told is the outcome.
+    #[test]
+    fn an_outcome_that_is_told_is_true(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
+        let mut world = World::new(seed, sessions);
+        let mut ends: Vec<Option<oneshot::Receiver<StepReply>>> = (0..sessions).map(|_| None).collect();
+        for number in 0..u64::from(moves) {
+            let at = world.random.below(sessions as u64) as usize;
+            match world.random.below(8) {
+                0 if ends[at].is_none() => drop(world.act(at, |session| session.perform(get(number)))),
+                1 if ends[at].is_none() => world.here[at].write(put(number)),
+                2 if ends[at].is_none() => {
+                    ends[at] = Some(world.act(at, |session| session.end(SessionEnd::Commit)));
+                }
+                0..=3 => world.hear(),
+                4 | 5 => drop(world.take()),
+                6 => drop(world.work()),
+                _ => world.ask_again(at),
+            }
+        }
+        world.settle();
+        for (at, end) in ends.iter_mut().enumerate() {
+            let Some(end) = end else { continue };
+            let known = |name| world.there.get(name).or_else(|| world.forgotten.get(name));
+            let commits = world.names[at].iter().filter_map(known);
+            let commits = commits.filter(|there| there.ended == Some(SessionEnd::Commit)).count();
+            match end.try_recv().expect("it has ended") {
+                Ok(_) => prop_assert_eq!(commits, 1),
+                Err(StepError::Error(Error::Unknown(_))) => prop_assert!(commits <= 1),
+                Err(_) => prop_assert_eq!(commits, 0),
+            }
+        }
+    }
 }
 
 #[test]
@@ -404,26 +448,49 @@ fn nothing_commits_behind_a_write_that_failed() {
 }
 
 #[test]
-fn a_commit_that_the_other_side_does_not_know_is_unknown() {
+fn a_commit_that_was_sent_twice_and_is_not_known_is_unknown() {
     let unknown_there = Error::from(Aborted::UnknownSession { session: 1 });
-    let unknown = StepError::Error(shoal_types::Unknown::Session { session: 1 }.into());
+    let unknown = Error::from(shoal_types::Unknown::Session { session: 1 });
+    // What the other side says to a message without a commit, and to one with it.
+    for said in [unknown_there, unknown.clone()] {
+        let mut session = session();
+        session.name(name(1));
+        session.write(put(1));
+        let mut end = session.end(SessionEnd::Commit);
+        session.send(&mut Vec::new());
+        session.send_again(&mut Vec::new());
+        assert_eq!(session.done(0, Err(said)), AfterReply::Over);
+        assert_eq!(end.try_recv(), Ok(Err(StepError::Error(unknown.clone()))));
+    }
+}
+
+#[test]
+fn a_commit_that_was_sent_once_and_is_not_known_has_not_happened() {
+    let unknown = || Err(shoal_types::Unknown::Session { session: 1 }.into());
     let mut session = session();
     session.name(name(1));
     session.write(put(1));
-    let mut end = session.end(SessionEnd::Commit);
-    session.send(&mut Vec::new());
-    // An answer to a copy of an earlier message, which did not commit.
-    assert_eq!(session.done(0, Err(unknown_there)), AfterReply::Over);
-    assert_eq!(end.try_recv(), Ok(Err(unknown.clone())));
+    let (mut end, mut out) = (session.end(SessionEnd::Commit), Vec::new());
+    session.send(&mut out);
+    assert_eq!(session.done(0, unknown()), AfterReply::Anew, "nothing of it was answered");
+    session.restart();
+    session.name(name(2));
+    out.clear();
+    session.send(&mut out);
+    assert_eq!(message(&out), (0, 1, Some(SessionEnd::Commit)), "all of it, under another name");
+    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 
     let mut session = self::session();
     session.name(name(1));
-    session.write(put(1));
+    drop(session.perform(get(1)));
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
     let mut end = session.end(SessionEnd::Commit);
     session.send(&mut Vec::new());
-    let StepError::Error(error) = unknown.clone() else { unreachable!("made above") };
-    assert_eq!(session.done(0, Err(error)), AfterReply::Over);
-    assert_eq!(end.try_recv(), Ok(Err(unknown)));
+    assert_eq!(session.done(1, unknown()), AfterReply::Over);
+    let aborted = Aborted::UnknownSession { session: 1 };
+    assert_eq!(end.try_recv(), Ok(Err(StepError::Error(aborted.into()))), "what it read is gone");
 }
 
 #[test]
