@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 /// What the writer is given.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
-    /// A frame.
+    /// All of a frame, of which nothing was written.
     Frame(Bytes),
     /// The end of a frame whose beginning was written.
     Rest(Bytes),

@@ -26,9 +26,9 @@ pub enum OptionsError {
          again; make it several times as long"
     )]
     SilenceBelowPatience {
-        /// [`ClusterOptions::silence_max`](crate::ClusterOptions::silence_max).
+        /// The value of [`ClusterOptions::silence_max`](crate::ClusterOptions::silence_max).
         silence_max: Duration,
-        /// [`ClusterOptions::patience`](crate::ClusterOptions::patience).
+        /// The value of [`ClusterOptions::patience`](crate::ClusterOptions::patience).
         patience: Duration,
     },
 }

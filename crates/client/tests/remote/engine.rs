@@ -135,8 +135,7 @@ fn what_is_wrong_is_refused_by_name() {
     block_on(async {
         let db = reef.connect().await;
         let people = db.table("people").expect("a table");
-        let nowhere = Rejected::UnknownTableName { name: "places".into() };
-        assert_eq!(db.table("places"), Err(nowhere.into()));
+        assert_eq!(db.table("places"), Err(Rejected::TablesFixed.into()));
         let tx = db.begin().expect("room");
         let unknown = Err(Rejected::UnknownTable { table: TableId(9) }.into());
         assert_eq!(tx.put(TableId(9), b"k", b""), unknown);

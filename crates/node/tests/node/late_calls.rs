@@ -14,8 +14,8 @@ use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
-    Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
-    Unknown, WorkerId,
+    Aborted, CallSession, Conflict, Error, NodeId, RequestId, Result, ShardId, TableId, Time,
+    Transaction, Unknown, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -295,7 +295,8 @@ fn a_write_that_fails_fails_the_commit_behind_it<E: Engine>(options: E::Options)
     let wrong = Operation::Put { table: TableId(9), key: "k".into(), value: Some("1".into()) };
     let operations = vec![put("1"), wrong, put("2")];
     let message = steps((registration, 1), 0, operations, Some(SessionEnd::Commit));
-    let refused = (1, Err(shoal_types::Rejected::UnknownTable { table: TableId(9) }.into()));
+    let not_known = Conflict::TableNotKnown { table: TableId(9) };
+    let refused = (1, Err(Aborted::from(not_known).into()));
     assert_eq!(alone.take(client, message.clone()), refused);
     assert_eq!(alone.take(client, message), refused, "asked for again");
     assert_eq!(alone.stock(client, registration, 2), None);

@@ -69,7 +69,7 @@ fn samples(page: &str) -> Vec<(&str, &str)> {
             let suffix = name.strip_prefix(family);
             match is_histogram {
                 true => {
-                    assert!(["_bucket", "_sum", "_count"].map(Some).contains(&suffix), "{line}")
+                    assert!(["_bucket", "_sum", "_count"].map(Some).contains(&suffix), "{line}");
                 }
                 false => assert_eq!(suffix, Some(""), "{line}"),
             }
@@ -107,12 +107,11 @@ async fn metrics_say_what_status_says() {
     }
 }
 
-/// Each histogram: its labels, its buckets in order, and its count.
-fn histograms<'p>(
-    samples: &[(&'p str, &'p str)],
-    family: &str,
-) -> Vec<(String, Vec<(String, u64)>, u64)> {
-    let mut found: Vec<(String, Vec<(String, u64)>, u64)> = Vec::new();
+/// The labels of a histogram, its buckets in order, and its count.
+type Histogram = (String, Vec<(String, u64)>, u64);
+
+fn histograms<'p>(samples: &[(&'p str, &'p str)], family: &str) -> Vec<Histogram> {
+    let mut found: Vec<Histogram> = Vec::new();
     for (sample, value) in samples {
         let Some((suffix, labels)) = sample.strip_prefix(family).and_then(|it| it.split_once('{'))
         else {

@@ -307,7 +307,7 @@ proptest! {
         }
     }
 
-    /// Whatever is lost, sent again and forgotten: an outcome that is told is the outcome.
+    /// An outcome that is told is the outcome, with any messages lost, sent again and forgotten.
     #[test]
     fn an_outcome_that_is_told_is_true(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
         let mut world = World::new(seed, sessions);
