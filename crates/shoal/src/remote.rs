@@ -10,7 +10,7 @@ use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
 use shoal_cluster::topology::Regions;
 use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
-use shoal_workloads::bench::{BenchPlace, Who, Work};
+use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -170,12 +170,12 @@ impl BenchPlace for ConnectedClients {
         &self.judge
     }
 
-    fn crew(&self, _client: usize) -> Option<usize> {
+    fn thread_group(&self, _client: usize) -> Option<usize> {
         None
     }
 
-    fn spawn(&self, who: Who, work: impl Work) {
-        let (Who::Client(number) | Who::Loader(number)) = who;
+    fn spawn(&self, who: BenchRole, work: impl Work) {
+        let (BenchRole::Client(number) | BenchRole::Loader(number)) = who;
         let client = Arc::clone(&self.clients[number]);
         thread::spawn(move || {
             // A loader that has said that it is done may not have left yet.
