@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_leader_serves_once_an_entry_of_its_own_is_durable() {
-        let mut durable = Durable::new(&Topology::symmetric(1, 3, 1, 0, 1));
+        let mut durable = Durable::new(&Topology::symmetric(1, 1, 3, 0, 1));
         let mut seals = Seals::default();
         let (first, second) = (ballot(1, 0), ballot(2, 1));
         assert!(seals.serves(S, first, &durable).is_err(), "it has appended nothing");
