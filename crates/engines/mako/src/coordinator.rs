@@ -15,13 +15,13 @@ use super::slices::PausedCertification;
 use super::{Mako, MakoEffects, dependencies};
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use crate::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::PlantedBug;
 use shoal_engine::execution::coordinated_transactions::{
     CommitState, CoordinatedTransactions, unless_committed,
 };
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
+use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use shoal_engine::interleave;
 use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Time};

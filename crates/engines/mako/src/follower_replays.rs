@@ -8,7 +8,7 @@
 
 use super::follower_replay::FollowerReplay;
 use super::piece::StreamEntry;
-use super::replay_budget::{ReplayBudget, replays, replays_kept};
+use super::piece_replay::{replays, replays_kept};
 use super::rollback_collection::LOCKED_PAUSE;
 use super::shared::MakoShared;
 use super::stable_prefix::{EntryContents, StreamExtent};
@@ -17,6 +17,7 @@ use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::replication::codec::StreamWrite;
+use shoal_engine::replication::replay_budget::ReplayBudget;
 use shoal_types::{Epoch, ShardId, Stamp, Time, WorkerId};
 
 /// Where replay leaves what a checker may want to know.

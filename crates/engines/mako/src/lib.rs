@@ -40,10 +40,9 @@
 //! | `rollback_collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
-//! | `follower_replay.rs`, `follower_replays.rs`, `replay_budget.rs` | a shard that is followed, and all of them: replay | M6 |
+//! | `follower_replay.rs`, `follower_replays.rs`, `piece_replay.rs` | a shard that is followed, and all of them: replay | M6 |
 //! | `watermarks.rs` | what a worker knows to be durable, and how epochs ended | M9, M12 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
-//! | `staged_certification.rs` | a branch on its way through certification | |
 //!
 //! [`Mako`] is these parts and a step that lets each have what the event brings; then, what is due (`due.rs`). A part keeps its
 //! fields to itself, says when there is something for it to do, and asserts its invariants after each step. The invariants of the
@@ -73,9 +72,9 @@ mod observation;
 mod options;
 mod participant;
 mod piece;
+mod piece_replay;
 mod planted_bugs;
 mod plausibility;
-mod replay_budget;
 mod rollback_collection;
 mod shared;
 mod sizes;
@@ -83,7 +82,6 @@ mod slices;
 mod snapshot;
 mod snapshot_chunk;
 mod stable_prefix;
-mod staged_certification;
 mod unanswered;
 mod undecided;
 mod watermark;

@@ -14,9 +14,9 @@
 use super::message::{BranchHeader, MakoReply};
 use super::participant::MakoBranch;
 use super::{Mako, MakoEffects, MakoMessage};
-use crate::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;

@@ -30,15 +30,13 @@
 
 use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
 use super::decisions::Telling;
-use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::participant::{BranchOutcome, TwoPhaseCommitBranch, ended};
+use super::message::{DecisionHome, TwoPhaseCommitRequest};
+use super::participant::{TwoPhaseCommitBranch, ended};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Locked;
-use shoal_types::{Clock, Error, ShardId};
+use shoal_types::{Error, ShardId};
 
 /// The home of a transaction whose decision the participant of `shard` keeps.
 pub(super) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> DecisionHome {
@@ -83,23 +81,6 @@ impl TwoPhaseCommit {
 
 /// At the last agent.
 impl TwoPhaseCommit {
-    /// All locks are held, everywhere: checks what the branch has read. It stays locked, and may be asked to decide.
-    pub(super) fn validate_locked(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
-        effects: &mut TwoPhaseCommitEffects,
-    ) -> BranchOutcome {
-        if let Err(error) = self.validate(|| locked.validate()) {
-            self.drop_locked(at, transaction, (locked, clock), false, effects);
-            return (None, Some(TwoPhaseCommitReply::Refused { error }));
-        }
-        let (since, valid) = (self.runtime.worker_context.now.get(), true);
-        let context = TwoPhaseCommitBranch::Locked { locked, clock, since, valid };
-        (Some(context), Some(TwoPhaseCommitReply::Validated))
-    }
-
     /// Are these shards that can take part in a transaction which is decided on `home`?
     pub(super) fn can_take_part(&self, home: ShardId, participants: &[ShardId]) -> bool {
         let can = |shard: &ShardId| *shard != home && self.has_shard(*shard);
@@ -135,9 +116,11 @@ impl TwoPhaseCommit {
         let shard = self.leader_logs[at].lead.shard;
         let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortUnended);
         match self.branches.context_mut(transaction, shard) {
-            Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
-                ignores
-            }
+            Some(
+                TwoPhaseCommitBranch::Open { .. }
+                | TwoPhaseCommitBranch::Locked { .. }
+                | TwoPhaseCommitBranch::Slicing(_),
+            ) => ignores,
             Some(_) => false,
             None => {
                 if !ignores {

@@ -96,6 +96,7 @@ impl TwoPhaseCommit {
         let shard = self.leader_logs[at].lead.shard;
         self.runtime.worker_context.serve(at, false);
         self.deferred.forget(shard);
+        self.install_rest(at, effects);
         self.leave_home(at, effects);
         let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
         for (transaction, context) in over {

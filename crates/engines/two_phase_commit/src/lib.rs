@@ -101,6 +101,7 @@
 //! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
 //! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
+//! | `slices.rs`, `installing.rs` | what is too large for one step | P1, P4 |
 //! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
 //! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
 //! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
@@ -118,6 +119,7 @@ mod decisions;
 mod failures;
 mod in_doubt;
 mod in_doubt_keys;
+mod installing;
 mod last_agent;
 mod leader_log;
 mod leadership;
@@ -130,6 +132,7 @@ mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
+mod slices;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -147,6 +150,7 @@ use bytes::Bytes;
 use coordinator::Coordinator;
 use decisions::Decisions;
 use in_doubt::InDoubt;
+use installing::Installing;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use participant::TwoPhaseCommitBranch;
@@ -158,19 +162,22 @@ use shoal_engine::engine::{
 };
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
+use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
+use shoal_engine::replication::replay_budget::{ReplayBudget, bytes_of};
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use std::collections::{BTreeMap, BTreeSet};
+use slices::PausedCommit;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,6 +221,11 @@ pub struct TwoPhaseCommit {
     receivers: SnapshotReceivers<SnapshotPart>,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
+    /// What is locked, validated or installed in slices.
+    paused: VecDeque<PausedCommit>,
+    installing: VecDeque<Installing>,
+    /// How much may still be replayed in this step.
+    budget: ReplayBudget,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -258,7 +270,9 @@ impl Engine for TwoPhaseCommit {
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
             deferred: DeferredRequests::default(),
-            leader_logs: replicas().map(|replica| LeaderLog::new(replica.shard)).collect(),
+            leader_logs: replicas()
+                .map(|replica| LeaderLog::new(replica.shard, options.part()))
+                .collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
@@ -271,6 +285,9 @@ impl Engine for TwoPhaseCommit {
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
             copied_writes: CopiedWrites::default(),
+            paused: VecDeque::new(),
+            installing: VecDeque::new(),
+            budget: ReplayBudget::default(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -283,6 +300,7 @@ impl Engine for TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         self.runtime.begin_step(now, &event);
+        self.budget.begin(now, self.options().replay_bytes_max);
         let holds_lease = self.holds_lease(now);
         match event {
             EngineEvent::Received { from, message }
@@ -313,12 +331,14 @@ impl Engine for TwoPhaseCommit {
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
+        self.install_more(effects);
         self.replay_all(effects);
         self.give(now, effects);
         self.recover_all(effects);
         if holds_lease {
             self.serve_deferred(now, effects);
             self.expire(now, effects);
+            self.go_on_paused(effects);
             self.run(now, effects);
         }
         self.expire_branches(now, effects);
@@ -345,7 +365,8 @@ impl Engine for TwoPhaseCommit {
 
     fn held(&self) -> usize {
         let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
-        self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt
+        let sliced = self.paused.len() + self.installing.len();
+        self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
 
     fn pending(&self) -> usize {
@@ -378,6 +399,7 @@ impl Engine for TwoPhaseCommit {
             ("transactions that commit", self.coordinator.len()),
             ("branches", self.branches.len()),
             ("requests that wait for recovery", self.deferred.len()),
+            ("what goes on in another step", self.paused.len() + self.installing.len()),
             ("coordinators", coordinators),
             ("branches that are over", over),
             ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
@@ -395,7 +417,10 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn counters(&self) -> EngineCounters {
-        EngineCounters { slow: self.runtime.worker_context.slows.count(), ..self.runtime.counters }
+        let slow = self.runtime.worker_context.slows.count();
+        let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
+        let replayed_bytes = self.budget.total();
+        EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
     }
 
     fn describe_entry(_: ShardId, entry: &Bytes) -> String {
@@ -552,8 +577,8 @@ impl TwoPhaseCommit {
             let applied = replayed.advance(|sessions, (transaction, clock), writes| {
                 let stamp = Stamp::local(FIRST_EPOCH, clock);
                 let before = observations.as_ref().map_or(0, Vec::len);
-                let is_done =
-                    replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
+                let is_done = self.budget.take(bytes_of(writes))
+                    && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
                 if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
                 {
                     observe_inherited(transaction, writes, before, observations);
@@ -612,7 +637,9 @@ impl TwoPhaseCommit {
             self.coordinator.durable_due.filter(|_| runs),
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
-            is_blocked.then(|| now + BLOCKED_FOR),
+            is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
+            (!self.installing.is_empty()).then(|| now + TURN),
+            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
             asked,
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {

@@ -34,7 +34,8 @@ impl TwoPhaseCommitBranch {
         match self {
             TwoPhaseCommitBranch::Open { since, .. } => Some(*since + executes_max(limits)),
             TwoPhaseCommitBranch::Locked { since, .. } => Some(*since + locked_max(limits)),
-            TwoPhaseCommitBranch::Prepared { .. }
+            TwoPhaseCommitBranch::Slicing(_)
+            | TwoPhaseCommitBranch::Prepared { .. }
             | TwoPhaseCommitBranch::Committing { .. }
             | TwoPhaseCommitBranch::Ended { .. } => None,
         }
@@ -61,7 +62,9 @@ impl TwoPhaseCommit {
                     continue;
                 }
                 match context {
-                    TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }
+                    TwoPhaseCommitBranch::Open { .. }
+                    | TwoPhaseCommitBranch::Locked { .. }
+                    | TwoPhaseCommitBranch::Slicing(_)
                         if self.is_gone(transaction) =>
                     {
                         orphans.push(transaction);
@@ -74,6 +77,7 @@ impl TwoPhaseCommit {
                     }
                     TwoPhaseCommitBranch::Open { .. }
                     | TwoPhaseCommitBranch::Locked { .. }
+                    | TwoPhaseCommitBranch::Slicing(_)
                     | TwoPhaseCommitBranch::Committing { .. }
                     | TwoPhaseCommitBranch::Ended { .. } => {}
                 }
@@ -149,7 +153,9 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let clock = match &context {
-            TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Ended { .. } => return,
+            TwoPhaseCommitBranch::Open { .. }
+            | TwoPhaseCommitBranch::Slicing(_)
+            | TwoPhaseCommitBranch::Ended { .. } => return,
             TwoPhaseCommitBranch::Locked { clock, .. }
             | TwoPhaseCommitBranch::Prepared { clock, .. }
             | TwoPhaseCommitBranch::Committing { clock, .. } => *clock,

@@ -29,7 +29,7 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ("mako", 26, "one worker is one type, and each of its responsibilities adds methods to it"),
     (
         "two_phase_commit",
-        6,
+        8,
         "one worker is one type, and each of its responsibilities adds methods to it",
     ),
     ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
