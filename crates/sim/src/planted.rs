@@ -119,12 +119,20 @@ const BOUNDS: &[CatchBound] = &[
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.
 const RECOVERY: &[&str] =
-    &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once"];
+    &["P2", "P8", "assertion", "lost acknowledgement", "client", "replicas", "exactly once"];
 
 /// As [`RECOVERY`]; or a transaction has taken a lock that belongs to one in doubt, and both wait for ever; or a home shard
 /// announces for ever a commit that a participant has aborted and does not confirm.
-const UNLOCKED: &[&str] =
-    &["P2", "assertion", "lost acknowledgement", "client", "replicas", "exactly once", "liveness"];
+const UNLOCKED: &[&str] = &[
+    "P2",
+    "P8",
+    "assertion",
+    "lost acknowledgement",
+    "client",
+    "replicas",
+    "exactly once",
+    "liveness",
+];
 
 /// The end of an epoch covers too much: more than was reported, or more than its loss allows.
 const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];

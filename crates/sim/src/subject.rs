@@ -382,6 +382,7 @@ impl Subject for TwoPhaseCommit {
         ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
         ("presume-abort-unended", TwoPhaseCommitPlantedBug::PresumeAbortUnended),
         ("abort-while-deciding", TwoPhaseCommitPlantedBug::AbortWhileDeciding),
+        ("leave-last-agent", TwoPhaseCommitPlantedBug::LeaveLastAgent),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),

@@ -134,6 +134,9 @@ impl TwoPhaseCommit {
         let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
         let waiter = committed.then_some(RecordWaiter::Outcome(transaction, home.shard));
         self.append_outcome(at, transaction, committed, waiter);
+        if !committed {
+            effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
+        }
         self.leader_logs[at].lead.end_in_flight(clock);
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,

@@ -26,6 +26,8 @@
 //!   named only where that branch is over, or never came; it is refused then, however late it comes.
 //! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another
 //!   leader, the client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
+//!   The last agent itself is told to undo its branch, in case the request was lost: its locks are free as soon as that
+//!   arrives. What it has decided it does not undo.
 //! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
 
 use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
@@ -68,14 +70,35 @@ impl TwoPhaseCommit {
     ) {
         let is_asked =
             matches!((it.phase, it.plan), (CommitPhase::Deciding, CommitPlan::LastAgent(_)));
-        match is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding) {
-            true => {
+        match (
+            is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding),
+            it.plan,
+        ) {
+            (true, CommitPlan::LastAgent(shard)) => {
                 // Whether it is committed only the home shard knows, and those that are prepared ask there.
-                self.runtime.expect_resolved(it.remote_branches.id.sequence, 0);
+                self.release_last_agent(&it.remote_branches, shard, effects);
                 self.runtime.finish(&it.remote_branches, Err(error));
             }
-            false => self.abort(it, error, effects),
+            _ => self.abort(it, error, effects),
         }
+    }
+
+    /// The last agent does not answer the request to decide. If that was lost, its locks need not be held until it takes the
+    /// coordinator for silent: it is told to undo its branch, again and again like everything that is asked. Where it has
+    /// decided, that changes nothing.
+    fn release_last_agent(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::LeaveLastAgent);
+        let is_open = remote_branches.open_branches().contains(&shard) && !ignores;
+        if is_open {
+            let abort = |_| TwoPhaseCommitRequest::Abort;
+            self.runtime.send_next(remote_branches, shard, abort, effects);
+        }
+        self.runtime.expect_resolved(remote_branches.id.sequence, usize::from(is_open));
     }
 }
 

@@ -545,11 +545,12 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         drop(locked);
+        let shard = self.leader_logs[at].lead.shard;
         if is_prepared {
             self.append_outcome(at, transaction, false, None);
+            effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
         }
         self.leader_logs[at].lead.end_in_flight(clock);
-        let shard = self.leader_logs[at].lead.shard;
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
             shard,

@@ -32,6 +32,7 @@ mod finals;
 mod installed;
 mod leases;
 mod mako;
+mod outcomes;
 mod records;
 mod replay;
 pub mod replicas;
