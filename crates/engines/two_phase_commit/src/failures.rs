@@ -1,8 +1,8 @@
 //! What becomes of a coordinator's transactions where a shard that they need has another leader, or none (rule P8): nothing
 //! that is not decided outlasts that, and nothing that is decided depends on it.
 
-use super::coordinator::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
-use super::in_doubt::InDoubt;
+use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
+use super::in_doubt_branch::InDoubt;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::coordinated_transactions::unless_committed;
 use shoal_engine::execution::request_retransmission::BranchKey;

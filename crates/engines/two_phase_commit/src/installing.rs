@@ -9,6 +9,7 @@
 //! that lays its lead down installs the rest at once: its store must have what its stream has committed.
 
 use super::leader_log::RecordWaiter;
+use super::sliced_work::Installing;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -16,19 +17,6 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Stamp};
 use std::collections::VecDeque;
-
-/// A committed transaction on a shard that this node leads, some of whose writes may be installed.
-pub(super) struct Installing {
-    /// The place of the shard.
-    at: usize,
-    transaction: TransactionId,
-    locked: Locked<PooledSession>,
-    clock: Clock,
-    /// What waits for its outcome to be durable, if it was prepared.
-    outcome: Option<RecordWaiter>,
-    /// The writes before are installed.
-    next: usize,
-}
 
 impl TwoPhaseCommit {
     /// Installs what is committed, and releases its locks; or begins to. If it was prepared, its outcome follows, for which

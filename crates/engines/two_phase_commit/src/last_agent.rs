@@ -30,10 +30,10 @@
 //!   arrives. What it has decided it does not undo.
 //! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
 
-use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
-use super::decisions::Telling;
+use super::branch::{TwoPhaseCommitBranch, ended};
+use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress};
 use super::message::{DecisionHome, TwoPhaseCommitRequest};
-use super::participant::{TwoPhaseCommitBranch, ended};
+use super::open_decisions::Telling;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;

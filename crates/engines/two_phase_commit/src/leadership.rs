@@ -4,8 +4,8 @@
 //! leadership is in the store by then, what is prepared and not decided is locked, and what is neither never happens: an
 //! entry of the new leadership is durable in every stream, which no later leader can do without.
 
+use super::branch::ended;
 use super::leader_log::LeaderState;
-use super::participant::ended;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;

@@ -90,13 +90,15 @@
 //! - **P10** A snapshot has all that the entries have committed for which it stands, or what came in its place, and what they
 //!   have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
-//! Each is asserted where it is kept.
+//! Each is asserted where it is kept. A worker is one type, [`TwoPhaseCommit`]; its state is of types that know nothing of it,
+//! and each of its responsibilities adds methods to it, in a file that imports them.
 //!
 //! | file | holds | rules |
 //! |---|---|---|
 //! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `shared.rs` | what the workers of a node share | |
+//! | `commit_progress.rs`, `branch.rs`, `open_decisions.rs`, `in_doubt_branch.rs`, `sliced_work.rs` | what the files below work on | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
 //! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
@@ -113,11 +115,14 @@
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
+mod branch;
 mod branch_writes;
+mod commit_progress;
 mod coordinator;
 mod decisions;
 mod failures;
 mod in_doubt;
+mod in_doubt_branch;
 mod in_doubt_keys;
 mod installing;
 mod last_agent;
@@ -125,6 +130,7 @@ mod leader_log;
 mod leadership;
 pub mod message;
 mod observation;
+mod open_decisions;
 mod options;
 mod orphans;
 mod participant;
@@ -132,6 +138,7 @@ mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
+mod sliced_work;
 mod slices;
 mod snapshot;
 #[cfg(test)]
@@ -145,15 +152,14 @@ pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
+use branch::TwoPhaseCommitBranch;
 use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
-use coordinator::Coordinator;
-use decisions::Decisions;
-use in_doubt::InDoubt;
-use installing::Installing;
+use commit_progress::Coordinator;
+use in_doubt_branch::InDoubt;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use participant::TwoPhaseCommitBranch;
+use open_decisions::Decisions;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
 use shoal_cluster::manager::{Configuration, HeardEpochs};
@@ -176,7 +182,7 @@ use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use slices::PausedCommit;
+use sliced_work::{Installing, PausedCommit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,9 +9,9 @@
 //!              └ Validate, Abort, or any refusal ──► over
 //! ```
 
+use super::branch::{BranchGoal, BranchOutcome, ReplyTarget, TwoPhaseCommitBranch, ended};
 use super::leader_log::RecordWaiter;
 use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::slices::{BranchGoal, SlicedBranch};
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
 use shoal_engine::engine::EngineEffect;
@@ -25,59 +25,6 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, ShardId, Time, WorkerPlace};
 use std::rc::Rc;
-
-/// What an open branch holds. Who `asked` is answered when a record is durable.
-pub(super) enum TwoPhaseCommitBranch {
-    /// It executes.
-    Open {
-        branch: StoreBranch,
-        /// When its coordinator asked last for something.
-        since: Time,
-    },
-    /// It holds its locks, has validated, and waits for the others to.
-    Locked {
-        locked: Locked<PooledSession>,
-        clock: Clock,
-        /// When it was locked, or validated after that.
-        since: Time,
-        /// What it read was checked with the locks of all shards held.
-        valid: bool,
-        /// The place of the next read that is checked so.
-        validates: usize,
-    },
-    /// It is locked or validated in slices, and holds no clock.
-    Slicing(SlicedBranch),
-    /// It holds its locks and is in the stream.
-    Prepared {
-        locked: Locked<PooledSession>,
-        clock: Clock,
-        /// Where the decision will be.
-        home: DecisionHome,
-        /// When it was prepared.
-        since: Time,
-        /// Its record is durable.
-        durable: bool,
-        /// What it read was checked with all locks held.
-        valid: bool,
-        /// The place of the next read that is checked so.
-        validates: usize,
-        asked: Option<ReplyTarget>,
-    },
-    /// Its commit record is in the stream.
-    Committing { locked: Locked<PooledSession>, clock: Clock, asked: ReplyTarget },
-    /// It is installed; that it is, is in the stream.
-    Ended {
-        asked: ReplyTarget,
-        /// Where the decision is.
-        home: ShardId,
-    },
-}
-
-/// Who waits for an answer, and to what.
-pub(super) type ReplyTarget = (NodeId, BranchHeader);
-
-/// What becomes of a branch, and what is said now. `None`: that comes later.
-pub(super) type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
@@ -558,12 +505,6 @@ impl TwoPhaseCommit {
             installed: false,
         });
     }
-}
-
-/// The reply to what is still asked of a branch that ended without a request: its shard has another leader, or its
-/// coordinator was taken for gone.
-pub(super) fn ended(shard: ShardId) -> TwoPhaseCommitReply {
-    TwoPhaseCommitReply::Refused { error: recovering(shard) }
 }
 
 /// Is the request legal of a branch in this state?

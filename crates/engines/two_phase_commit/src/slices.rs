@@ -10,47 +10,18 @@
 //! shard (P2). What counts is the validation that begins once all locks are held, everywhere (P1): what is still so at
 //! any of its slices was so when the last lock was taken. A branch that is given up in between loses its locks in slices, too.
 
-use super::coordinator::{CommitPhase, CommitProgress};
-use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply};
-use super::participant::{BranchOutcome, ReplyTarget, TwoPhaseCommitBranch, say};
+use super::branch::{BranchGoal, BranchOutcome, ReplyTarget, SlicedBranch, TwoPhaseCommitBranch};
+use super::commit_progress::{CommitPhase, CommitProgress};
+use super::message::TwoPhaseCommitReply;
+use super::participant::say;
+use super::sliced_work::PausedCommit;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::staged_certification::StagedCertification;
 use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_store::Locked;
-use shoal_types::{NodeId, Result};
-
-/// What goes on in another step.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum PausedCommit {
-    /// The transaction of this worker with this sequence.
-    Own(u64),
-    /// A branch of another node's, which waits for the answer to this request.
-    Branch(NodeId, BranchHeader),
-}
-
-/// A branch that is locked or validated in slices.
-pub(super) struct SlicedBranch {
-    staged: StagedCertification,
-    goal: BranchGoal,
-}
-
-/// What a branch that has executed is to come to.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum BranchGoal {
-    /// Its locks, and a clock.
-    Lock,
-    /// The same, and its prepare record.
-    Prepare(DecisionHome),
-    /// To be valid; then it is over.
-    Validate,
-    /// Its end: it is the whole transaction.
-    Commit {
-        /// What it wrote is installed.
-        install: bool,
-    },
-}
+use shoal_types::Result;
 
 impl TwoPhaseCommit {
     /// Goes on with what was paused first, by one slice.

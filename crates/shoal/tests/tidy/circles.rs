@@ -27,11 +27,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "the registry lists the scenarios of each model, which are made of the model's rules",
     ),
     ("mako", 26, "one worker is one type, and each of its responsibilities adds methods to it"),
-    (
-        "two_phase_commit",
-        8,
-        "one worker is one type, and each of its responsibilities adds methods to it",
-    ),
     ("raft", 5, "a replica and its handle make each other, and share counters with the network"),
     ("net", 8, "a connection and the event loop that drives it know each other"),
     ("client", 5, "connections, their pool and the view of the cluster share one state"),
