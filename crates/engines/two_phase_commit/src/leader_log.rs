@@ -382,7 +382,9 @@ mod tests {
             });
         });
         let closed: Vec<Vec<Clock>> = (0..3)
-            .map(|_| led.close(LATE, &replica, &options).expect("it is due").clocks)
+            .map(|_| {
+                led.close(LATE + options.batch_delay, &replica, &options).expect("it is due").clocks
+            })
             .collect();
         assert_eq!(closed, [vec![Clock(10)], vec![], vec![Clock(11)]]);
         assert_eq!(waiters(led.durable(LATE, 1)), [RecordWaiter::Branch(id(10))]);
