@@ -165,6 +165,7 @@ impl Subject for TwoPhaseCommit {
         ("presume-abort-early", TwoPhaseCommitPlantedBug::PresumeAbortEarly),
         ("presume-abort-unended", TwoPhaseCommitPlantedBug::PresumeAbortUnended),
         ("abort-while-deciding", TwoPhaseCommitPlantedBug::AbortWhileDeciding),
+        ("leave-last-agent", TwoPhaseCommitPlantedBug::LeaveLastAgent),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
@@ -196,6 +197,14 @@ impl Subject for TwoPhaseCommit {
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
         not_tiny(&mut options.snapshot_part, round_trip);
+        let mut parts = random.fork(2);
+        options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
+        options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
+        options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
+        // In most seeds no transaction is long enough to need slices.
+        if parts.below(16) == 0 {
+            options.limits.step_keys_max = one_of(&mut parts, &[1, 3]);
+        }
         options
     }
 

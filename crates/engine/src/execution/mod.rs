@@ -31,6 +31,7 @@
 //! | `request_retransmission.rs`, `participant_table.rs`, `deferred_requests.rs` | both ends of a request, and requests that wait for their shard |
 //! | `admission.rs`, `stage_times.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
+//! | `staged_certification.rs` | a branch that is locked and validated in as many steps as its size takes |
 //! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
 //! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs` | clients from outside |
 //! | `runtime.rs`, `task_driver.rs` | a worker: all of it together |
@@ -56,6 +57,7 @@ pub mod sequences;
 pub mod session_pool;
 pub mod slot;
 pub mod stage_times;
+pub mod staged_certification;
 pub mod tables;
 pub mod task_driver;
 pub mod tasks;

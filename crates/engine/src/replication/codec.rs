@@ -13,6 +13,16 @@ use std::fmt;
 
 const TOMBSTONE: u32 = u32::MAX;
 
+/// Entries of a stream that are not durable, beyond which no more parts of a long transaction are appended: what does not
+/// fit on the way to the replicas stays where it is.
+pub const PARTS_AHEAD_MAX: usize = 16;
+
+/// Longest part by default, but for one write, in bytes of keys and values. Longer ones cost fewer steps.
+pub const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Most writes of a part by default.
+pub const PART_WRITES_MAX: usize = 1 << 12;
+
 /// One key's new value, or `None` for a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct StreamWrite {

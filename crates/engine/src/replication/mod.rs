@@ -6,12 +6,13 @@
 //! | `replay_floor.rs` | what a copy from another replica has brought |
 //! | `in_flight_clocks.rs` | a stream that is led: clocks in flight, safe clocks, pace |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
-//! | `replay.rs` | Thomas's rule |
+//! | `replay.rs`, `replay_budget.rs` | Thomas's rule; how much a step replays |
 //! | `snapshot_transfer.rs` | how the parts of a copy travel |
 
 pub mod codec;
 pub mod in_flight_clocks;
 pub mod replay;
+pub mod replay_budget;
 pub mod replay_floor;
 pub mod replica;
 pub mod snapshot_transfer;

@@ -1,9 +1,9 @@
 //! The transactions that a worker coordinates and that have something to do with other nodes, and how far each is.
 
-use super::staged_certification::StagedCertification;
 use shoal_engine::execution::coordinated_transactions::{CommitState, CoordinatedTransactions};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
+use shoal_engine::execution::staged_certification::StagedCertification;
 use shoal_engine::execution::worker_context::BodyEnd;
 use shoal_types::{Clock, ShardId, Time};
 use std::rc::Rc;

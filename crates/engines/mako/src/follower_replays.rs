@@ -8,13 +8,14 @@
 
 use super::follower_replay::FollowerReplay;
 use super::piece::StreamEntry;
-use super::replay_budget::{ReplayBudget, replays, replays_kept};
+use super::piece_replay::{replays, replays_kept};
 use super::rollback_collections::LOCKED_PAUSE;
 use super::shared::MakoShared;
 use super::stable_prefix::{EntryContents, StreamExtent};
 use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
 use shoal_engine::replication::codec::StreamWrite;
+use shoal_engine::replication::replay_budget::ReplayBudget;
 use shoal_types::{Epoch, Stamp, Time, WorkerId};
 
 /// Where replay leaves what a checker may want to know.

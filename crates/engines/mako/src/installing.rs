@@ -12,17 +12,14 @@
 //! installed of them depends on the clock (M1, M2), and is covered or rejected with them; what is not installed is
 //! locked, so a transaction that meets some versions of before and some of after gives up.
 //!
-//! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
-//! replicas stays where it is.
+//! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`](shoal_engine::replication::codec::PARTS_AHEAD_MAX)
+//! entries.
 
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::Stamp;
 use std::fmt;
-
-/// Entries of a stream that are not durable, beyond which no more parts are appended.
-pub(super) const PARTS_AHEAD_MAX: usize = 16;
 
 /// A certified transaction on a shard that this node leads, some parts of which may be in the stream.
 pub(super) struct Installing {

@@ -1,7 +1,7 @@
 //! A shard as its leader's worker sees it: the open batch, and which safe clocks are durable (rules M2
 //! and M3; the clocks in flight are in [`shoal_engine::replication::in_flight_clocks`]).
 
-use super::installing::{Installing, PARTS_AHEAD_MAX};
+use super::installing::Installing;
 use super::leader_state::LeaderState;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
@@ -12,6 +12,7 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::replication::codec::PARTS_AHEAD_MAX;
 use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;

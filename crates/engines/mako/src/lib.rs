@@ -23,7 +23,7 @@
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs`, `mako_replica.rs` | what the workers of a node share: of all epochs, and of each copy of a shard | |
-//! | `certification.rs`, `staged_certification.rs` | transactions that are certified; a branch on its way through certification | M1 |
+//! | `certification.rs` | transactions that are certified | M1 |
 //! | `branch.rs` | branches of other nodes' transactions | M2 |
 //! | `installing.rs` | what is installed in slices | M2, M3 |
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
@@ -38,7 +38,7 @@
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | M10 |
 //! | `rollback_collections.rs` | passes over stores that look for what was rolled back | M9 |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
-//! | `follower_replay.rs`, `follower_replays.rs`, `replay_budget.rs` | a shard that is followed, and all of them: replay | M6 |
+//! | `follower_replay.rs`, `follower_replays.rs`, `piece_replay.rs` | a shard that is followed, and all of them: replay | M6 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //!
 //! What a worker does with them is in `steps/`, a file for each responsibility.
@@ -70,16 +70,15 @@ mod metrics;
 mod observation;
 mod options;
 mod piece;
+mod piece_replay;
 mod planted_bugs;
 mod plausibility;
-mod replay_budget;
 mod rollback_collections;
 mod shared;
 mod shared_undecided;
 mod shared_watermark;
 mod snapshot_chunk;
 mod stable_prefix;
-mod staged_certification;
 mod steps;
 mod undecided_versions;
 mod watermarks;

@@ -3,20 +3,13 @@
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::limits::{Limits, at_least_one, not_zero};
+use shoal_engine::replication::codec::{PART_BYTES_MAX, PART_WRITES_MAX};
+use shoal_engine::replication::replay_budget::REPLAY_BYTES_MAX;
 use shoal_types::REMOTE_CLOCKS_MAX;
 use std::time::Duration;
 
 /// A version counts the entries of its stamp in seven bits.
 pub(super) const ENTRIES_MAX: usize = 127;
-
-/// Longest part by default, but for one write, in bytes of keys and values. Longer ones cost fewer steps.
-const PART_BYTES_MAX: usize = 1 << 20;
-
-/// Most writes of a part by default.
-const PART_WRITES_MAX: usize = 1 << 12;
-
-/// Bytes that one step replays by default, and one piece. More per step costs fewer steps.
-const REPLAY_BYTES_MAX: usize = 1 << 20;
 
 /// How `mako` behaves. The default does the right thing.
 #[derive(Debug, Clone)]

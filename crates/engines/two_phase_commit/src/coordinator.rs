@@ -8,123 +8,24 @@
 //!     └── anything goes wrong before it is decided: abort, everywhere ──► told
 //! ```
 
-use super::decisions::Telling;
+use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
 use super::last_agent::last_agent;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::metrics::{LOCKING, VALIDATING};
+use super::open_decisions::Telling;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::WorkerPlace;
-use shoal_engine::execution::coordinated_transactions::{CommitState, CoordinatedTransactions};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
-use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
+use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
+use shoal_engine::execution::worker_context::{BodyEnd, Submission, recovering};
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Locked;
 use shoal_types::{Clock, Error, Result, ShardId, Stamp, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// The transactions of this worker that wait for something.
-#[derive(Default)]
-pub(super) struct Coordinator {
-    pub(super) transactions: CoordinatedTransactions<CommitProgress>,
-    /// No record has been on its way for too long before this.
-    pub(super) durable_due: Option<Time>,
-}
-
-impl Coordinator {
-    /// Is the transaction with this number under way here, without a durable decision?
-    pub(super) fn knows(&self, sequence: u64) -> bool {
-        self.transactions.remote_branches(sequence).is_some()
-    }
-
-    /// How many transactions wait for something.
-    pub(super) fn len(&self) -> usize {
-        self.transactions.len()
-    }
-}
-
-/// A transaction whose body is done.
-pub(super) struct CommitProgress {
-    pub(super) remote_branches: Rc<RemoteBranches>,
-    ending: BodyEnd,
-    pub(super) phase: CommitPhase,
-    pub(super) plan: CommitPlan,
-    /// Where the decision will be, if that is on a shard of this node: its place, and under which leadership.
-    pub(super) home: Option<(usize, DecisionHome)>,
-    /// Since when it validates, or the decision is on its way.
-    pub(super) phase_since: Time,
-    /// Its branches on own shards, by their place in [`TwoPhaseCommit::leader_logs`].
-    pub(super) own: Vec<(usize, OwnBranch)>,
-    /// How many shards it writes, and the clocks that they have drawn.
-    writers: usize,
-    pub(super) drawn: Vec<(ShardId, Clock)>,
-    /// Answers that are still to come in this phase.
-    waiting: usize,
-    /// Prepare records of own shards that are not durable yet.
-    pub(super) undurable: usize,
-    pub(super) told: bool,
-    /// Its decision took too long: participants hear of it like those with a new leader, and nothing else is said to them.
-    pub(super) handed_over: bool,
-}
-
-impl CommitState for CommitProgress {
-    fn remote_branches(&self) -> &Rc<RemoteBranches> {
-        &self.remote_branches
-    }
-
-    /// Can the participant of `shard` have decided it, so that its answer is all that is missing? One that has only read has
-    /// done nothing.
-    fn may_be_committed(&self, shard: ShardId) -> bool {
-        let is_decided_there = match self.phase {
-            CommitPhase::Delegated => true,
-            CommitPhase::Deciding => {
-                matches!(self.plan, CommitPlan::Other(by) | CommitPlan::LastAgent(by) if by == shard)
-            }
-            CommitPhase::Draining | CommitPhase::Locking | CommitPhase::Validating => false,
-        };
-        is_decided_there
-            && self.ending == BodyEnd::Commit
-            && self.remote_branches.with_remote(shard, |remote| remote.writes)
-    }
-}
-
-pub(super) enum OwnBranch {
-    Reading(StoreBranch),
-    Locked { locked: Locked<PooledSession>, clock: Clock, prepared: bool },
-}
-
-/// Which shards it writes, and so who decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommitPlan {
-    /// None: once it is validated it is over.
-    ReadOnly,
-    /// One of this node's, by its place in [`TwoPhaseCommit::leader_logs`].
-    Own(usize),
-    /// One of another node's.
-    Other(ShardId),
-    /// Several shards wrote: they prepare, and the decision follows, on a shard of this node.
-    TwoPhase,
-    /// Several shards wrote, and this node serves none: they prepare, but for this one, which decides last.
-    LastAgent(ShardId),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommitPhase {
-    /// Reads are under way that no task waits for any more.
-    Draining,
-    /// The one participant does everything.
-    Delegated,
-    Locking,
-    /// Validating, and preparing.
-    Validating,
-    /// The commit record is on its way: here, at the only shard that is written, or at the last agent.
-    Deciding,
-}
 
 impl TwoPhaseCommit {
     /// Sends the operations that have gathered in the remote branches.
@@ -246,7 +147,9 @@ impl TwoPhaseCommit {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
         self.coordinator.transactions.remove(remote_branches.id.sequence);
-        let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
+        remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
+        let reading = |branch| OwnBranch::Reading(StagedCertification::reading(branch, 0));
+        let own = branches.into_iter().map(|(at, branch)| (at, reading(branch)));
         let it = CommitProgress {
             remote_branches,
             ending,
@@ -291,7 +194,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Takes the locks: own ones at once, others by messages.
+    /// Takes the locks: own ones first, others by messages.
     fn lock_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         let install = it.ending == BodyEnd::Commit;
@@ -303,17 +206,13 @@ impl TwoPhaseCommit {
             self.runtime.send_next(&remote_branches, *shard, request, effects);
             return self.coordinator.transactions.keep(it);
         }
-        let others: Vec<ShardId> = remotes
+        let others = it.written_elsewhere();
+        let own: Vec<usize> = it
+            .own
             .iter()
-            .filter(|(_, writes)| install && *writes)
-            .map(|(shard, _)| *shard)
+            .filter(|(_, branch)| install && branch.writes())
+            .map(|(at, _)| *at)
             .collect();
-        let writes = |branch: &OwnBranch| match branch {
-            OwnBranch::Reading(branch) => install && !branch.is_read_only(),
-            OwnBranch::Locked { .. } => true,
-        };
-        let own: Vec<usize> =
-            it.own.iter().filter(|(_, branch)| writes(branch)).map(|(at, _)| *at).collect();
         it.writers = own.len() + others.len();
         it.plan = match (&own[..], &others[..]) {
             ([], []) => CommitPlan::ReadOnly,
@@ -329,13 +228,27 @@ impl TwoPhaseCommit {
             CommitPlan::TwoPhase => own.first().copied().or_else(|| self.served()),
         }
         .map(|at| (at, self.home_at(at)));
-        let locked = self.lock_own(&mut it, &own, effects);
+        self.lock_rest(it, effects);
+    }
+
+    /// Takes the own locks that it has not, and then those of other nodes' shards.
+    pub(super) fn lock_rest(
+        &mut self,
+        mut it: CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let (remote_branches, others) = (Rc::clone(&it.remote_branches), it.written_elsewhere());
+        match self.lock_own(&mut it, effects) {
+            Ok(true) => {}
+            Ok(false) => return self.pause(it, CommitPhase::LockingOwn),
+            Err(error) => return self.abort(it, error, effects),
+        }
         let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
-        if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
-            (true, _) => self.validate_own(&mut it, effects),
-            (false, false) => check_own(&it),
+        if let Err(error) = match (too_early, others.is_empty()) {
+            (true, _) => self.validate_own(&mut it, effects).map(drop),
+            (false, false) => self.check_own(&it),
             (false, true) => Ok(()),
-        }) {
+        } {
             return self.abort(it, error, effects);
         }
         if others.is_empty() {
@@ -360,28 +273,53 @@ impl TwoPhaseCommit {
         self.coordinator.transactions.keep(it);
     }
 
+    /// Locks what it writes here, as much as a step may. Says whether that was the last.
     fn lock_own(
         &mut self,
         it: &mut CommitProgress,
-        writers: &[usize],
         effects: &mut TwoPhaseCommitEffects,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let transaction = it.remote_branches.id;
+        let install = it.ending == BodyEnd::Commit;
+        let mut is_over = true;
         for (at, branch) in std::mem::take(&mut it.own) {
-            let branch = match branch {
-                OwnBranch::Reading(branch) if writers.contains(&at) => branch,
+            let mut staged = match branch {
+                OwnBranch::Reading(staged) if is_over && install && !staged.is_read_only() => {
+                    staged
+                }
                 other => {
                     it.own.push((at, other));
                     continue;
                 }
             };
-            self.observe_reads(at, transaction, &branch, effects);
-            let locked = branch.lock()?;
+            self.observe_staged(at, transaction, &mut staged, effects);
+            let staged = staged.lock_some(&self.runtime.worker_context)?;
+            is_over = staged.is_locked();
+            let CertificationStage::Locked(locked) = staged.stage else {
+                it.own.push((at, OwnBranch::Reading(staged)));
+                continue;
+            };
             let clock = self.draw(at, transaction, &locked, effects);
             it.drawn.push((self.leader_logs[at].lead.shard, clock));
-            it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
+            let (prepared, validates) = (false, Some(0));
+            it.own.push((at, OwnBranch::Locked { locked, clock, prepared, validates }));
         }
-        Ok(())
+        Ok(is_over)
+    }
+
+    /// Shows what an own branch has read, once.
+    fn observe_staged(
+        &self,
+        at: usize,
+        transaction: TransactionId,
+        staged: &mut StagedCertification,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        if let (Some(_), CertificationStage::Reading(branch)) =
+            (staged.gathers.take(), &staged.stage)
+        {
+            self.observe_reads(at, transaction, branch, effects);
+        }
     }
 
     /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
@@ -392,8 +330,9 @@ impl TwoPhaseCommit {
             return;
         };
         for (at, branch) in &mut it.own {
-            if let OwnBranch::Locked { locked, clock, prepared } = branch
+            if let OwnBranch::Locked { locked, clock, prepared, .. } = branch
                 && *at != home_at
+                && !*prepared
             {
                 *prepared = true;
                 it.undurable += 1;
@@ -410,39 +349,71 @@ impl TwoPhaseCommit {
         }
     }
 
+    /// Checks what it read here, as much as a step may. Says whether that was the last.
     fn validate_own(
         &mut self,
         it: &mut CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         it.own.iter().for_each(|(at, _)| self.act_as_leader(*at, effects));
-        it.own.iter().try_for_each(|(at, branch)| match branch {
-            OwnBranch::Locked { locked, .. } => locked.validate(),
-            OwnBranch::Reading(branch) => {
-                self.observe_reads(*at, it.remote_branches.id, branch, effects);
-                branch.validate()
+        for (at, branch) in &mut it.own {
+            let is_over = match branch {
+                OwnBranch::Locked { locked, validates, .. } => {
+                    if let Some(from) = *validates {
+                        *validates = self.validate_locks(locked, from)?;
+                    }
+                    validates.is_none()
+                }
+                OwnBranch::Reading(staged) => {
+                    self.observe_staged(*at, it.remote_branches.id, staged, effects);
+                    staged.validate_some(&self.runtime.worker_context)?
+                }
+            };
+            if !is_over {
+                return Ok(false);
             }
-        })?;
+        }
         // What was only read has nothing more to do.
         it.own.retain(|(_, branch)| matches!(branch, OwnBranch::Locked { .. }));
-        Ok(())
+        Ok(true)
+    }
+
+    /// All is checked when all locks are held (rule P1). But what fails now already need not be kept from others for as
+    /// long as locks on other shards take; where that takes more than a step, it is not worth it.
+    fn check_own(&self, it: &CommitProgress) -> Result<()> {
+        let worker_context = &self.runtime.worker_context;
+        it.own.iter().try_for_each(|(_, branch)| match branch {
+            OwnBranch::Locked { locked, .. } if worker_context.is_short(locked.size()) => {
+                locked.validate()
+            }
+            OwnBranch::Reading(StagedCertification {
+                stage: CertificationStage::Reading(branch),
+                ..
+            }) if worker_context.is_short(branch.size()) => branch.validate(),
+            OwnBranch::Locked { .. } | OwnBranch::Reading(_) => Ok(()),
+        })
     }
 
     /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
-    fn validate_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+    pub(super) fn validate_all(
+        &mut self,
+        mut it: CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         let id = it.remote_branches.id;
         assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
         let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
-        if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
-            return self.abort(it, error, effects);
+        let validated = if too_early { Ok(true) } else { self.validate_own(&mut it, effects) };
+        match validated {
+            Ok(true) => {}
+            Ok(false) => return self.pause(it, CommitPhase::ValidatingOwn),
+            Err(error) => return self.abort(it, error, effects),
         }
-        if it.phase != CommitPhase::Locking {
-            self.prepare_own(&mut it);
-        }
+        self.prepare_own(&mut it);
         it.phase = CommitPhase::Validating;
         it.phase_since = self.runtime.worker_context.now.get();
         if it.undurable > 0 {
-            self.expect_durable(it.phase_since);
+            self.expect_durable(&it);
         }
         it.remote_branches.marks.end_stage(LOCKING, self.runtime.worker_context.now.get());
         let others = others_to_validate(&it);
@@ -514,13 +485,13 @@ impl TwoPhaseCommit {
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
         let waiter = RecordWaiter::Decided(transaction.sequence);
-        self.expect_durable(it.phase_since);
+        self.expect_durable(it);
         self.append_commit(at, transaction, &participants, own, waiter);
     }
 
-    /// A record that a transaction waits for is on its way since then, or will be at once.
-    fn expect_durable(&mut self, since: Time) {
-        let due = since + self.runtime.worker_context.limits.shard_wait_max;
+    /// A record that a transaction waits for is on its way, or will be at once.
+    fn expect_durable(&mut self, it: &CommitProgress) {
+        let due = it.durable_due(&self.runtime.worker_context);
         self.coordinator.durable_due.get_or_insert(due);
     }
 
@@ -542,15 +513,13 @@ impl TwoPhaseCommit {
         let mut told: BTreeMap<ShardId, Telling> =
             it.drawn.iter().map(|(shard, _)| (*shard, Telling::From(Time::ZERO))).collect();
         for (at, branch) in std::mem::take(&mut it.own) {
-            if let OwnBranch::Locked { locked, clock, prepared } = branch {
-                self.install(at, transaction, locked, clock, effects);
-                if prepared {
+            if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
+                let outcome = prepared.then(|| {
                     let (log, (_, home)) = (&self.leader_logs[at], home.expect("two phases"));
                     told.insert(log.lead.shard, Telling::Coordinated(log.since()));
-                    self.prepared_replays[at].note_installed(transaction);
-                    let waiter = Some(RecordWaiter::Outcome(transaction, home.shard));
-                    self.append_outcome(at, transaction, true, waiter);
-                }
+                    RecordWaiter::Outcome(transaction, home.shard)
+                });
+                self.install(at, transaction, (locked, clock), outcome, effects);
             }
         }
         let mut asked = 0;
@@ -620,7 +589,7 @@ impl TwoPhaseCommit {
     ) {
         let CommitProgress { remote_branches, own, .. } = it;
         for (at, branch) in own {
-            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+            if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
                 self.drop_locked(at, remote_branches.id, (locked, clock), prepared, effects);
             }
         }
@@ -664,15 +633,6 @@ impl TwoPhaseCommit {
         });
         moved.next().map(|remote| recovering(remote.shard))
     }
-}
-
-/// All is checked when all locks are held (rule P1). But what fails now already need not be kept from others for as
-/// long as locks on other shards take.
-fn check_own(it: &CommitProgress) -> Result<()> {
-    it.own.iter().try_for_each(|(_, branch)| match branch {
-        OwnBranch::Locked { locked, .. } => locked.validate(),
-        OwnBranch::Reading(branch) => branch.validate(),
-    })
 }
 
 /// The branches on other nodes' shards that have something to check, or to be prepared.

@@ -1,8 +1,8 @@
 //! What becomes of a coordinator's transactions where a shard that they need has another leader, or none (rule P8): nothing
 //! that is not decided outlasts that, and nothing that is decided depends on it.
 
-use super::coordinator::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
-use super::in_doubt::InDoubt;
+use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
+use super::in_doubt_branch::InDoubt;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::coordinated_transactions::unless_committed;
 use shoal_engine::execution::request_retransmission::BranchKey;
@@ -76,7 +76,7 @@ impl TwoPhaseCommit {
         let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
         self.drop_own(transaction, gone, effects);
         for (at, branch) in kept {
-            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+            if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
                 assert!(prepared, "P3: {transaction} is decided, and not prepared");
                 self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
             }
@@ -123,10 +123,10 @@ impl TwoPhaseCommit {
 
     /// Ends what has waited too long for records in streams of this node.
     fn expire_records(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let wait_max = self.runtime.worker_context.limits.shard_wait_max;
+        let worker_context = Rc::clone(&self.runtime.worker_context);
         let (mut next, mut undecided, mut unprepared) = (None::<Time>, Vec::new(), Vec::new());
         for it in self.coordinator.transactions.commits_mut() {
-            let due = it.phase_since + wait_max;
+            let due = it.durable_due(&worker_context);
             match (it.phase, it.home) {
                 (CommitPhase::Deciding, Some((_, home))) if !it.told => {
                     if due <= now {

@@ -8,11 +8,11 @@
 //!                                        └─ also told without being asked
 //! ```
 
+use super::branch::{TwoPhaseCommitBranch, ended};
 use super::branch_writes::BranchWrites;
+use super::in_doubt_branch::InDoubt;
 use super::leader_log::RecordWaiter;
-use super::message::{DecisionHome, Participant};
-use super::participant::TwoPhaseCommitBranch;
-use super::prepared_replay::PreparedBranch;
+use super::message::Participant;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
@@ -22,36 +22,6 @@ use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time};
-
-/// A prepared branch whose outcome is not known here.
-pub(super) struct InDoubt {
-    pub(super) clock: Clock,
-    pub(super) home: DecisionHome,
-    /// What it writes, where a former leader has prepared it.
-    writes: BranchWrites,
-    /// `None` until its turn comes, where a former leader has prepared it.
-    pub(super) locked: Option<Locked<PooledSession>>,
-    /// The decision, once it is known.
-    committed: Option<bool>,
-    /// When to ask next.
-    ask_at: Time,
-}
-
-impl InDoubt {
-    /// A branch that this leader has prepared itself.
-    pub(super) fn left(locked: Locked<PooledSession>, clock: Clock, home: DecisionHome) -> InDoubt {
-        let (writes, locked, ask_at) = (BranchWrites::default(), Some(locked), Time::ZERO);
-        InDoubt { clock, home, writes, locked, committed: None, ask_at }
-    }
-
-    /// A branch that a former leader has prepared.
-    fn recovered(branch: &PreparedBranch) -> InDoubt {
-        let PreparedBranch { clock, home, ref writes, is_installed } = *branch;
-        let writes = if is_installed { BranchWrites::default() } else { writes.clone() };
-        let ask_at = Time::ZERO;
-        InDoubt { clock, home, writes, locked: None, committed: None, ask_at }
-    }
-}
 
 impl TwoPhaseCommit {
     /// All that was inherited of the stream at this place is decided: what is prepared there is in doubt.
@@ -134,6 +104,9 @@ impl TwoPhaseCommit {
         let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
         let waiter = committed.then_some(RecordWaiter::Outcome(transaction, home.shard));
         self.append_outcome(at, transaction, committed, waiter);
+        if !committed {
+            effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
+        }
         self.leader_logs[at].lead.end_in_flight(clock);
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
@@ -249,7 +222,7 @@ impl TwoPhaseCommit {
     /// Prepared branches on the shard at this place of which that holds are without a coordinator from now on.
     pub(super) fn leave_prepared(&mut self, at: usize, left: impl Fn(TransactionId) -> bool) {
         let shard = self.leader_logs[at].lead.shard;
-        let ended = Some(super::participant::ended(shard));
+        let ended = Some(ended(shard));
         let over = self.branches.end(shard, &ended, |id, _, context| {
             matches!(context, TwoPhaseCommitBranch::Prepared { .. }) && left(id)
         });

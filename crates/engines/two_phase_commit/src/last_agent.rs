@@ -26,19 +26,19 @@
 //!   named only where that branch is over, or never came; it is refused then, however late it comes.
 //! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another
 //!   leader, the client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
+//!   The last agent itself is told to undo its branch, in case the request was lost: its locks are free as soon as that
+//!   arrives. What it has decided it does not undo.
 //! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
 
-use super::coordinator::{CommitPhase, CommitPlan, CommitProgress};
-use super::decisions::Telling;
-use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::participant::{BranchOutcome, TwoPhaseCommitBranch, ended};
+use super::branch::{TwoPhaseCommitBranch, ended};
+use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress};
+use super::message::{DecisionHome, TwoPhaseCommitRequest};
+use super::open_decisions::Telling;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Locked;
-use shoal_types::{Clock, Error, ShardId};
+use shoal_types::{Error, ShardId};
 
 /// The home of a transaction whose decision the participant of `shard` keeps.
 pub(super) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> DecisionHome {
@@ -70,36 +70,40 @@ impl TwoPhaseCommit {
     ) {
         let is_asked =
             matches!((it.phase, it.plan), (CommitPhase::Deciding, CommitPlan::LastAgent(_)));
-        match is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding) {
-            true => {
+        match (
+            is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding),
+            it.plan,
+        ) {
+            (true, CommitPlan::LastAgent(shard)) => {
                 // Whether it is committed only the home shard knows, and those that are prepared ask there.
-                self.runtime.expect_resolved(it.remote_branches.id.sequence, 0);
+                self.release_last_agent(&it.remote_branches, shard, effects);
                 self.runtime.finish(&it.remote_branches, Err(error));
             }
-            false => self.abort(it, error, effects),
+            _ => self.abort(it, error, effects),
         }
+    }
+
+    /// The last agent does not answer the request to decide. If that was lost, its locks need not be held until it takes the
+    /// coordinator for silent: it is told to undo its branch, again and again like everything that is asked. Where it has
+    /// decided, that changes nothing.
+    fn release_last_agent(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::LeaveLastAgent);
+        let is_open = remote_branches.open_branches().contains(&shard) && !ignores;
+        if is_open {
+            let abort = |_| TwoPhaseCommitRequest::Abort;
+            self.runtime.send_next(remote_branches, shard, abort, effects);
+        }
+        self.runtime.expect_resolved(remote_branches.id.sequence, usize::from(is_open));
     }
 }
 
 /// At the last agent.
 impl TwoPhaseCommit {
-    /// All locks are held, everywhere: checks what the branch has read. It stays locked, and may be asked to decide.
-    pub(super) fn validate_locked(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
-        effects: &mut TwoPhaseCommitEffects,
-    ) -> BranchOutcome {
-        if let Err(error) = self.validate(|| locked.validate()) {
-            self.drop_locked(at, transaction, (locked, clock), false, effects);
-            return (None, Some(TwoPhaseCommitReply::Refused { error }));
-        }
-        let (since, valid) = (self.runtime.worker_context.now.get(), true);
-        let context = TwoPhaseCommitBranch::Locked { locked, clock, since, valid };
-        (Some(context), Some(TwoPhaseCommitReply::Validated))
-    }
-
     /// Are these shards that can take part in a transaction which is decided on `home`?
     pub(super) fn can_take_part(&self, home: ShardId, participants: &[ShardId]) -> bool {
         let can = |shard: &ShardId| *shard != home && self.has_shard(*shard);
@@ -135,9 +139,11 @@ impl TwoPhaseCommit {
         let shard = self.leader_logs[at].lead.shard;
         let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortUnended);
         match self.branches.context_mut(transaction, shard) {
-            Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
-                ignores
-            }
+            Some(
+                TwoPhaseCommitBranch::Open { .. }
+                | TwoPhaseCommitBranch::Locked { .. }
+                | TwoPhaseCommitBranch::Slicing(_),
+            ) => ignores,
             Some(_) => false,
             None => {
                 if !ignores {

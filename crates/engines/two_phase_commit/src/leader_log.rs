@@ -13,8 +13,9 @@
 //! ```
 
 use super::options::TwoPhaseCommitOptions;
-use super::record::OpenRecords;
+use super::record::{OpenRecords, PartSize};
 use bytes::Bytes;
+use shoal_engine::replication::codec::PARTS_AHEAD_MAX;
 use shoal_engine::replication::in_flight_clocks::InFlightClocks;
 use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
@@ -28,10 +29,10 @@ pub(super) struct LeaderLog {
     /// The leadership, once the stream is prepared.
     pub(super) leader_state: Option<LeaderState>,
     batch: OpenRecords,
-    /// Clocks whose writes are in the batch.
-    batched: Vec<Clock>,
-    /// Who waits for the batch.
-    waiting: Vec<RecordWaiter>,
+    /// What the last of the entries that are ready has.
+    batched: BatchedRecords,
+    /// What each of the entries before it has.
+    full: VecDeque<BatchedRecords>,
     /// Each proposed entry that is not decided, and who waits for it.
     undecided: VecDeque<DurableRecords>,
 }
@@ -56,6 +57,15 @@ pub(super) struct LeaderState {
     pub(super) sealed: bool,
     /// So it is of all streams of the shard.
     pub(super) serves: bool,
+}
+
+/// The transactions of which an entry has the last record, or all.
+#[derive(Debug, Default)]
+struct BatchedRecords {
+    /// The clocks of their writes.
+    clocks: Vec<Clock>,
+    /// Who waits for the entry.
+    waiters: Vec<RecordWaiter>,
 }
 
 /// An entry of this leader, and who waits for it to be durable.
@@ -88,13 +98,13 @@ pub(super) struct ClosedRecords {
 }
 
 impl LeaderLog {
-    pub(super) fn new(shard: ShardId) -> LeaderLog {
+    pub(super) fn new(shard: ShardId, part: PartSize) -> LeaderLog {
         LeaderLog {
             lead: InFlightClocks::new(shard),
             leader_state: None,
-            batch: OpenRecords::default(),
-            batched: Vec::new(),
-            waiting: Vec::new(),
+            batch: OpenRecords::new(part),
+            batched: BatchedRecords::default(),
+            full: VecDeque::new(),
             undecided: VecDeque::new(),
         }
     }
@@ -108,9 +118,13 @@ impl LeaderLog {
         add: impl FnOnce(&mut OpenRecords),
     ) {
         add(&mut self.batch);
+        // What was gathered before ends with the first entry that this record has filled, if there is one.
+        while self.full.len() < self.batch.full() {
+            self.full.push_back(std::mem::take(&mut self.batched));
+        }
         self.lead.transit.gather(now);
-        self.batched.extend(clock);
-        self.waiting.extend(waiter);
+        self.batched.clocks.extend(clock);
+        self.batched.waiters.extend(waiter);
     }
 
     /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
@@ -124,8 +138,8 @@ impl LeaderLog {
         if !self.is_due(now, replica, options) {
             return None;
         }
-        // What is waited for, each clock, and what became of others is in the last of the entries that are ready: the others
-        // say nothing new of what is safe (rule P5).
+        // What became of clocks that are in flight no more may be in the last of the entries that are ready: the others say
+        // nothing new of what is safe (rule P5).
         let is_part = self.batch.has_full();
         let safe = match is_part {
             true => self.lead.safe_appended(),
@@ -135,9 +149,9 @@ impl LeaderLog {
         if let Some(state) = &mut self.leader_state {
             state.seal.get_or_insert(index);
         }
-        let waiters = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
         let is_heartbeat = !is_part && self.batch.len() == 0;
-        let clocks = if is_part { Vec::new() } else { std::mem::take(&mut self.batched) };
+        let last = || std::mem::take(&mut self.batched);
+        let BatchedRecords { clocks, waiters } = self.full.pop_front().unwrap_or_else(last);
         let entry = self.batch.close(self.since(), safe);
         self.undecided.push_back(DurableRecords { entry: entry.clone(), waiters });
         Some(ClosedRecords { entry, index, safe, clocks, is_heartbeat })
@@ -165,14 +179,20 @@ impl LeaderLog {
     pub(super) fn resign(&mut self) {
         let shard = self.lead.shard;
         assert!(self.lead.is_over(Epoch(u32::MAX)), "P5: {shard} is left with clocks in flight");
-        *self = LeaderLog::new(shard);
+        *self = LeaderLog::new(shard, self.batch.part());
     }
 
     fn is_due(&self, now: Time, replica: &ShardReplica, options: &TwoPhaseCommitOptions) -> bool {
         let is_full = self.batch.len() >= options.batch_records_max
             || self.batch.bytes() >= options.batch_bytes_max;
         self.lead.is_leading()
+            && self.has_room()
             && (is_full || self.next_due(replica, options).is_some_and(|at| at <= now))
+    }
+
+    /// Has the stream room for another part, if one is next?
+    fn has_room(&self) -> bool {
+        !self.batch.has_full() || self.lead.undecided() < PARTS_AHEAD_MAX
     }
 
     /// When the next entry is due, unless it is full before.
@@ -185,6 +205,9 @@ impl LeaderLog {
             return None;
         }
         let is_unsealed = self.leader_state.is_some_and(|state| state.seal.is_none());
+        if !self.has_room() {
+            return None;
+        }
         if self.batch.has_full() || is_unsealed {
             return Some(Time::ZERO);
         }
@@ -252,7 +275,7 @@ mod tests {
     #[test]
     fn a_safe_clock_is_below_what_is_in_flight() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
-        let mut led = LeaderLog::new(ShardId(0));
+        let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());
         led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
         led.lead.begin_in_flight(Clock(7), FLIGHT);
@@ -274,7 +297,7 @@ mod tests {
     #[should_panic(expected = "P5")]
     fn nothing_is_drawn_below_a_safe_clock() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
-        let mut led = LeaderLog::new(ShardId(0));
+        let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());
         led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
@@ -289,7 +312,7 @@ mod tests {
     #[test]
     fn who_waits_hears_in_the_order_of_the_stream() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
-        let mut led = LeaderLog::new(ShardId(0));
+        let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());
         led.lead.begin(3, Clock::ZERO);
         add(&mut led, 1);
         led.close(LATE, &replica, &options).expect("nothing before it");
@@ -311,7 +334,7 @@ mod tests {
     #[test]
     fn parts_do_not_say_that_a_clock_is_safe_whose_outcome_comes_after_them() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
-        let mut led = LeaderLog::new(ShardId(0));
+        let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());
         led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(11));
         led.lead.begin_in_flight(Clock(10), FLIGHT);
@@ -343,9 +366,38 @@ mod tests {
     }
 
     #[test]
+    fn a_record_before_parts_is_in_the_first_of_their_entries() {
+        let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
+        let mut led = LeaderLog::new(ShardId(0), PartSize { bytes_max: 1, writes_max: 1 });
+        led.lead.begin(0, Clock::ZERO);
+        replica.store.raise_clock(Clock(11));
+        [10, 11].iter().for_each(|clock| led.lead.begin_in_flight(Clock(*clock), FLIGHT));
+        add(&mut led, 10);
+        let waiter = Some(RecordWaiter::Branch(id(11)));
+        led.append(LATE, Some(Clock(11)), waiter, |batch| {
+            batch.prepare(id(11), Clock(11), HOME, |write| {
+                [b"a", b"b", b"c"]
+                    .iter()
+                    .for_each(|key| write(shoal_types::TableId(0), *key, None));
+            });
+        });
+        let closed: Vec<Vec<Clock>> = (0..3)
+            .map(|entry| {
+                // The last one has no part behind it, and follows like any batch.
+                let at = LATE + options.batch_delay * entry;
+                led.close(at, &replica, &options).expect("it is due").clocks
+            })
+            .collect();
+        assert_eq!(closed, [vec![Clock(10)], vec![], vec![Clock(11)]]);
+        assert_eq!(waiters(led.durable(LATE, 1)), [RecordWaiter::Branch(id(10))]);
+        assert_eq!(waiters(led.durable(LATE, 2)), []);
+        assert_eq!(waiters(led.durable(LATE, 3)), [RecordWaiter::Branch(id(11))]);
+    }
+
+    #[test]
     fn a_stream_that_is_not_prepared_gathers() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
-        let mut led = LeaderLog::new(ShardId(0));
+        let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());
         add(&mut led, 1);
         assert!(led.close(LATE, &replica, &options).is_none());
         led.lead.begin(0, Clock::ZERO);

@@ -4,8 +4,8 @@
 //! leadership is in the store by then, what is prepared and not decided is locked, and what is neither never happens: an
 //! entry of the new leadership is durable in every stream, which no later leader can do without.
 
+use super::branch::ended;
 use super::leader_log::LeaderState;
-use super::participant::ended;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
@@ -96,6 +96,7 @@ impl TwoPhaseCommit {
         let shard = self.leader_logs[at].lead.shard;
         self.runtime.worker_context.serve(at, false);
         self.deferred.forget(shard);
+        self.install_rest(at, effects);
         self.leave_home(at, effects);
         let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
         for (transaction, context) in over {

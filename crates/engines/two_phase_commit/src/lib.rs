@@ -90,7 +90,8 @@
 //! - **P10** A snapshot has all that the entries have committed for which it stands, or what came in its place, and what they
 //!   have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
-//! Each is asserted where it is kept.
+//! Each is asserted where it is kept. A worker is one type, [`TwoPhaseCommit`]; its state is of types that know nothing of it,
+//! and each of its responsibilities adds methods to it, in a file that imports them.
 //!
 //! | file | holds | rules |
 //! |---|---|---|
@@ -98,10 +99,12 @@
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs` | what the workers of a node share | |
+//! | `commit_progress.rs`, `branch.rs`, `open_decisions.rs`, `in_doubt_branch.rs`, `sliced_work.rs` | what the files below work on | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
 //! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
 //! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
+//! | `slices.rs`, `installing.rs` | what is too large for one step | P1, P4 |
 //! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
 //! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
 //! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
@@ -113,18 +116,23 @@
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
+mod branch;
 mod branch_writes;
+mod commit_progress;
 mod coordinator;
 mod decisions;
 mod failures;
 mod in_doubt;
+mod in_doubt_branch;
 mod in_doubt_keys;
+mod installing;
 mod last_agent;
 mod leader_log;
 mod leadership;
 pub mod message;
 mod metrics;
 mod observation;
+mod open_decisions;
 mod options;
 mod orphans;
 mod participant;
@@ -132,6 +140,8 @@ mod planted_bugs;
 mod prepared_replay;
 mod record;
 mod shared;
+mod sliced_work;
+mod slices;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -145,20 +155,21 @@ pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
+use branch::TwoPhaseCommitBranch;
 use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
-use coordinator::Coordinator;
-use decisions::Decisions;
-use in_doubt::InDoubt;
+use commit_progress::Coordinator;
+use in_doubt_branch::InDoubt;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use participant::TwoPhaseCommitBranch;
+use open_decisions::Decisions;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
 use shoal_cluster::manager::{Configuration, HeardEpochs};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
+use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -166,12 +177,14 @@ use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, Work
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
+use shoal_engine::replication::replay_budget::{ReplayBudget, bytes_of};
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use std::collections::{BTreeMap, BTreeSet};
+use sliced_work::{Installing, PausedCommit};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -216,6 +229,11 @@ pub struct TwoPhaseCommit {
     receivers: SnapshotReceivers<SnapshotPart>,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
+    /// What is locked, validated or installed in slices.
+    paused: VecDeque<PausedCommit>,
+    installing: VecDeque<Installing>,
+    /// How much may still be replayed in this step.
+    budget: ReplayBudget,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
@@ -265,7 +283,9 @@ impl Engine for TwoPhaseCommit {
             coordinator: Coordinator::default(),
             branches: ParticipantTable::default(),
             deferred: DeferredRequests::default(),
-            leader_logs: replicas().map(|replica| LeaderLog::new(replica.shard)).collect(),
+            leader_logs: replicas()
+                .map(|replica| LeaderLog::new(replica.shard, options.part()))
+                .collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
@@ -278,6 +298,9 @@ impl Engine for TwoPhaseCommit {
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
             copied_writes: CopiedWrites::default(),
+            paused: VecDeque::new(),
+            installing: VecDeque::new(),
+            budget: ReplayBudget::default(),
             nudged_at: Time::ZERO,
             shared,
         }
@@ -290,6 +313,7 @@ impl Engine for TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         self.runtime.begin_step(now, &event);
+        self.budget.begin(now, self.options().replay_bytes_max);
         let holds_lease = self.holds_lease(now);
         match event {
             EngineEvent::Received { from, message }
@@ -320,12 +344,14 @@ impl Engine for TwoPhaseCommit {
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
+        self.install_more(effects);
         self.replay_all(effects);
         self.give(now, effects);
         self.recover_all(effects);
         if holds_lease {
             self.serve_deferred(now, effects);
             self.expire(now, effects);
+            self.go_on_paused(effects);
             self.run(now, effects);
         }
         self.expire_branches(now, effects);
@@ -352,7 +378,8 @@ impl Engine for TwoPhaseCommit {
 
     fn held(&self) -> usize {
         let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
-        self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt
+        let sliced = self.paused.len() + self.installing.len();
+        self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
 
     fn pending(&self) -> usize {
@@ -385,6 +412,7 @@ impl Engine for TwoPhaseCommit {
             ("transactions that commit", self.coordinator.len()),
             ("branches", self.branches.len()),
             ("requests that wait for recovery", self.deferred.len()),
+            ("what goes on in another step", self.paused.len() + self.installing.len()),
             ("coordinators", coordinators),
             ("branches that are over", over),
             ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
@@ -402,7 +430,9 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn counters(&self) -> EngineCounters<TwoPhaseCommitCounters> {
-        self.runtime.counted(self.counters)
+        let mut counted = self.runtime.counted(self.counters);
+        counted.runtime.replayed_bytes = self.budget.total();
+        counted
     }
 
     fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
@@ -558,8 +588,8 @@ impl TwoPhaseCommit {
             let applied = replayed.advance(|sessions, (transaction, clock), writes| {
                 let stamp = Stamp::local(FIRST_EPOCH, clock);
                 let before = observations.as_ref().map_or(0, Vec::len);
-                let is_done =
-                    replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
+                let is_done = self.budget.take(bytes_of(writes))
+                    && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
                 if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
                 {
                     observe_inherited(transaction, writes, before, observations);
@@ -617,7 +647,9 @@ impl TwoPhaseCommit {
             self.coordinator.durable_due.filter(|_| runs),
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
-            is_blocked.then(|| now + BLOCKED_FOR),
+            is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
+            (!self.installing.is_empty()).then(|| now + TURN),
+            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
             asked,
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {

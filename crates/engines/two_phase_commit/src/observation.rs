@@ -39,6 +39,13 @@ pub enum TwoPhaseCommitObservation {
         /// Its piece was installed; otherwise its coordinator gave it up.
         installed: bool,
     },
+    /// A leader appends that a transaction which is prepared on its shard is aborted.
+    GaveUp {
+        /// Whose branch.
+        transaction: TransactionId,
+        /// Where it was prepared.
+        shard: ShardId,
+    },
     /// The coordinator has decided to commit a transaction.
     Certified {
         /// The transaction.

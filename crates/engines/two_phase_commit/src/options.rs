@@ -1,8 +1,11 @@
 //! The configuration of `two_phase_commit`.
 
+use super::record::PartSize;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::limits::{Limits, at_least_one, not_zero};
+use shoal_engine::replication::codec::{PART_BYTES_MAX, PART_WRITES_MAX};
+use shoal_engine::replication::replay_budget::REPLAY_BYTES_MAX;
 use std::time::Duration;
 
 /// How `two_phase_commit` behaves. The default does the right thing.
@@ -15,6 +18,13 @@ pub struct TwoPhaseCommitOptions {
     pub batch_records_max: usize,
     /// A batch closes with this many bytes. Default 64 KiB.
     pub batch_bytes_max: usize,
+    /// A transaction that writes more bytes of keys and values on a shard is appended in parts of about so many, an entry
+    /// each. More costs fewer entries, which are longer on their way. Default 1 MiB.
+    pub part_bytes_max: usize,
+    /// The same for the keys that it writes. Default 4096.
+    pub part_writes_max: usize,
+    /// A step replays no more bytes than so, and one part: the rest is left for the next ones. Default 1 MiB.
+    pub replay_bytes_max: usize,
     /// Between two batches lies at least this, unless the first was full. Less would send more messages
     /// with less in them where replicas are near. Default 50 µs.
     pub batch_gap: Duration,
@@ -38,6 +48,11 @@ pub struct TwoPhaseCommitOptions {
 }
 
 impl TwoPhaseCommitOptions {
+    /// How much of a transaction one entry takes.
+    pub(super) fn part(&self) -> PartSize {
+        PartSize { bytes_max: self.part_bytes_max, writes_max: self.part_writes_max }
+    }
+
     /// Checks them.
     ///
     /// # Panics
@@ -47,6 +62,9 @@ impl TwoPhaseCommitOptions {
         at_least_one([
             ("batch_records_max", self.batch_records_max),
             ("batch_bytes_max", self.batch_bytes_max),
+            ("part_bytes_max", self.part_bytes_max),
+            ("part_writes_max", self.part_writes_max),
+            ("replay_bytes_max", self.replay_bytes_max),
             ("snapshot_part", self.snapshot_part.records_max),
         ]);
         not_zero([
@@ -63,6 +81,9 @@ impl Default for TwoPhaseCommitOptions {
             limits: Limits { sessions_max: 1 << 15, ..Limits::default() },
             batch_records_max: 400,
             batch_bytes_max: 64 << 10,
+            part_bytes_max: PART_BYTES_MAX,
+            part_writes_max: PART_WRITES_MAX,
+            replay_bytes_max: REPLAY_BYTES_MAX,
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             heartbeat: Duration::from_millis(100),

@@ -6,40 +6,13 @@
 //! that finds the branch ended, and gives the transaction up. A branch that is prepared stays until its home shard says
 //! what was decided.
 
-use super::participant::{TwoPhaseCommitBranch, ended};
+use super::branch::{TwoPhaseCommitBranch, ended};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
-use shoal_engine::execution::Limits;
 use shoal_engine::execution::sequences;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{ShardId, Time};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// A coordinator that is at work asks something of a branch that executes before so long: no transaction of a client is open
-/// for longer, nor waits longer for another shard.
-fn executes_max(limits: &Limits) -> Duration {
-    limits.session_open_max + limits.shard_wait_max
-}
-
-/// A coordinator that is at work asks something of a branch that is locked before so long: it only waits for what was read on
-/// other shards to be validated.
-fn locked_max(limits: &Limits) -> Duration {
-    limits.shard_wait_max * 2
-}
-
-impl TwoPhaseCommitBranch {
-    /// When it is undone, unless its coordinator asks for something before.
-    fn expires_at(&self, limits: &Limits) -> Option<Time> {
-        match self {
-            TwoPhaseCommitBranch::Open { since, .. } => Some(*since + executes_max(limits)),
-            TwoPhaseCommitBranch::Locked { since, .. } => Some(*since + locked_max(limits)),
-            TwoPhaseCommitBranch::Prepared { .. }
-            | TwoPhaseCommitBranch::Committing { .. }
-            | TwoPhaseCommitBranch::Ended { .. } => None,
-        }
-    }
-}
 
 impl TwoPhaseCommit {
     /// Is the process gone that coordinated the transaction, as far as the configuration tells?
@@ -61,7 +34,9 @@ impl TwoPhaseCommit {
                     continue;
                 }
                 match context {
-                    TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }
+                    TwoPhaseCommitBranch::Open { .. }
+                    | TwoPhaseCommitBranch::Locked { .. }
+                    | TwoPhaseCommitBranch::Slicing(_)
                         if self.is_gone(transaction) =>
                     {
                         orphans.push(transaction);
@@ -74,6 +49,7 @@ impl TwoPhaseCommit {
                     }
                     TwoPhaseCommitBranch::Open { .. }
                     | TwoPhaseCommitBranch::Locked { .. }
+                    | TwoPhaseCommitBranch::Slicing(_)
                     | TwoPhaseCommitBranch::Committing { .. }
                     | TwoPhaseCommitBranch::Ended { .. } => {}
                 }
@@ -149,7 +125,9 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let clock = match &context {
-            TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Ended { .. } => return,
+            TwoPhaseCommitBranch::Open { .. }
+            | TwoPhaseCommitBranch::Slicing(_)
+            | TwoPhaseCommitBranch::Ended { .. } => return,
             TwoPhaseCommitBranch::Locked { clock, .. }
             | TwoPhaseCommitBranch::Prepared { clock, .. }
             | TwoPhaseCommitBranch::Committing { clock, .. } => *clock,

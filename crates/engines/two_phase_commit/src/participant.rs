@@ -9,11 +9,11 @@
 //!              └ Validate, Abort, or any refusal ──► over
 //! ```
 
+use super::branch::{BranchGoal, BranchOutcome, ReplyTarget, TwoPhaseCommitBranch, ended};
 use super::leader_log::RecordWaiter;
 use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
-use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::RequestArrival;
@@ -23,55 +23,8 @@ use shoal_engine::operation::Operation;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time, WorkerPlace};
+use shoal_types::{Clock, NodeId, Result, ShardId, Time, WorkerPlace};
 use std::rc::Rc;
-
-/// What an open branch holds. Who `asked` is answered when a record is durable.
-pub(super) enum TwoPhaseCommitBranch {
-    /// It executes.
-    Open {
-        branch: StoreBranch,
-        /// When its coordinator asked last for something.
-        since: Time,
-    },
-    /// It holds its locks, has validated, and waits for the others to.
-    Locked {
-        locked: Locked<PooledSession>,
-        clock: Clock,
-        /// When it was locked, or validated after that.
-        since: Time,
-        /// What it read was checked with the locks of all shards held.
-        valid: bool,
-    },
-    /// It holds its locks and is in the stream.
-    Prepared {
-        locked: Locked<PooledSession>,
-        clock: Clock,
-        /// Where the decision will be.
-        home: DecisionHome,
-        /// When it was prepared.
-        since: Time,
-        /// Its record is durable.
-        durable: bool,
-        /// What it read was checked with all locks held.
-        valid: bool,
-        asked: Option<ReplyTarget>,
-    },
-    /// Its commit record is in the stream.
-    Committing { locked: Locked<PooledSession>, clock: Clock, asked: ReplyTarget },
-    /// It is installed; that it is, is in the stream.
-    Ended {
-        asked: ReplyTarget,
-        /// Where the decision is.
-        home: ShardId,
-    },
-}
-
-/// Who waits for an answer, and to what.
-pub(super) type ReplyTarget = (NodeId, BranchHeader);
-
-/// What becomes of a branch, and what is said now. `None`: that comes later.
-pub(super) type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
@@ -226,12 +179,16 @@ impl TwoPhaseCommit {
             Some(TwoPhaseCommitBranch::Open { branch, .. }) => {
                 self.act_open(at, asked, request, branch, effects)
             }
+            Some(
+                held
+                @ (TwoPhaseCommitBranch::Locked { .. } | TwoPhaseCommitBranch::Prepared { .. }),
+            ) if request == TwoPhaseCommitRequest::Validate => {
+                self.validate_held(at, asked, held, effects)
+            }
+            Some(TwoPhaseCommitBranch::Slicing(_)) => (None, Some(TwoPhaseCommitReply::Resolved)),
             Some(TwoPhaseCommitBranch::Locked { locked, clock, valid, .. }) => match request {
                 TwoPhaseCommitRequest::OnePhase { .. } => {
                     self.commit_branch(at, asked, (locked, clock), &[])
-                }
-                TwoPhaseCommitRequest::Validate => {
-                    self.validate_locked(at, transaction, (locked, clock), effects)
                 }
                 TwoPhaseCommitRequest::DecideLast { participants } => {
                     assert!(
@@ -247,24 +204,12 @@ impl TwoPhaseCommit {
                 }
             },
             Some(TwoPhaseCommitBranch::Prepared {
-                locked,
-                clock,
-                home,
-                since,
-                durable,
-                valid,
-                ..
+                locked, clock, home, durable, valid, ..
             }) => match request {
-                TwoPhaseCommitRequest::Validate => {
-                    let prepared = PreparedLocks { locked, clock, home, since, durable };
-                    self.validate_prepared(at, asked, prepared, effects)
-                }
                 TwoPhaseCommitRequest::Commit => {
                     assert!(durable && valid, "P4: {transaction} is committed, and not prepared");
-                    self.install(at, transaction, locked, clock, effects);
-                    self.prepared_replays[at].note_installed(transaction);
-                    let waiter = Some(RecordWaiter::Branch(transaction));
-                    self.append_outcome(at, transaction, true, waiter);
+                    let outcome = Some(RecordWaiter::Branch(transaction));
+                    self.install(at, transaction, (locked, clock), outcome, effects);
                     (Some(TwoPhaseCommitBranch::Ended { asked, home: home.shard }), None)
                 }
                 _ => {
@@ -276,14 +221,24 @@ impl TwoPhaseCommit {
                 unreachable!("nothing fits a branch that is committed")
             }
         };
+        self.keep_or_close(&header, context, reply.clone());
+        reply
+    }
+
+    /// A branch holds that after a request, or is over; this is the answer, if there is one already.
+    pub(super) fn keep_or_close(
+        &mut self,
+        header: &BranchHeader,
+        context: Option<TwoPhaseCommitBranch>,
+        reply: Option<TwoPhaseCommitReply>,
+    ) {
         match context {
             Some(context) => {
                 self.expect_request(&context);
-                self.branches.keep(&header, context, reply.clone());
+                self.branches.keep(header, context, reply);
             }
-            None => self.branches.close(&header, reply.clone()),
+            None => self.branches.close(header, reply),
         }
-        reply
     }
 
     /// Acts on a request to a branch that executes.
@@ -295,7 +250,6 @@ impl TwoPhaseCommit {
         branch: StoreBranch,
         effects: &mut TwoPhaseCommitEffects,
     ) -> BranchOutcome {
-        let transaction = asked.1.transaction;
         let since = self.runtime.worker_context.now.get();
         let acted = match request {
             TwoPhaseCommitRequest::Execute { operations } => {
@@ -307,29 +261,22 @@ impl TwoPhaseCommit {
                 })
             }
             TwoPhaseCommitRequest::Lock { operations } => self
-                .lock_to_commit(at, transaction, branch, &operations, effects)
-                .map(|(locked, clock)| {
-                    (
-                        Some(TwoPhaseCommitBranch::Locked { locked, clock, since, valid: false }),
-                        Some(TwoPhaseCommitReply::Locked { clock }),
-                    )
-                }),
+                .runtime
+                .perform(&branch, &operations)
+                .and_then(|_| self.certify(at, asked, branch, BranchGoal::Lock, effects)),
             TwoPhaseCommitRequest::Prepare { operations, home } => {
-                self.prepare(at, transaction, branch, &operations, home, effects)
+                self.prepare(at, asked, branch, &operations, home, effects)
             }
             TwoPhaseCommitRequest::Validate => {
-                self.observe_reads(at, transaction, &branch, effects);
-                self.validate(|| branch.validate())
-                    .map(|()| (None, Some(TwoPhaseCommitReply::Validated)))
+                self.certify(at, asked, branch, BranchGoal::Validate, effects)
             }
-            TwoPhaseCommitRequest::OnePhase { operations, install: true } => {
-                self.commit_whole(at, asked, branch, &operations, effects)
-            }
-            TwoPhaseCommitRequest::OnePhase { install: false, .. } => {
-                self.observe_reads(at, transaction, &branch, effects);
-                branch
-                    .validate()
-                    .map(|()| (None, Some(TwoPhaseCommitReply::Committed { clock: None })))
+            TwoPhaseCommitRequest::OnePhase { operations, install } => {
+                let performed = match install {
+                    true => self.runtime.perform(&branch, &operations).map(drop),
+                    false => Ok(()),
+                };
+                let goal = BranchGoal::Commit { install };
+                performed.and_then(|()| self.certify(at, asked, branch, goal, effects))
             }
             TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::DecideLast { .. } => {
                 unreachable!("it does not fit a branch that executes")
@@ -339,27 +286,12 @@ impl TwoPhaseCommit {
         acted.unwrap_or_else(|error| (None, Some(TwoPhaseCommitReply::Refused { error })))
     }
 
-    /// Locks and validates a branch whose shard is the only one that is written, or decides last.
-    fn lock_to_commit(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        branch: StoreBranch,
-        operations: &[Operation],
-        effects: &mut TwoPhaseCommitEffects,
-    ) -> Result<(Locked<PooledSession>, Clock)> {
-        self.runtime.perform(&branch, operations)?;
-        self.observe_reads(at, transaction, &branch, effects);
-        let locked = branch.lock()?;
-        self.validate(|| locked.validate())?;
-        let clock = self.draw(at, transaction, &locked, effects);
-        Ok((locked, clock))
-    }
-
+    /// Checked again when all locks are held (rule P1): what fails now already need not be written and kept from others
+    /// until then.
     fn prepare(
         &mut self,
         at: usize,
-        transaction: TransactionId,
+        asked: ReplyTarget,
         branch: StoreBranch,
         operations: &[Operation],
         home: DecisionHome,
@@ -369,11 +301,18 @@ impl TwoPhaseCommit {
             return Err(recovering(home.shard)); // The decision can never be made.
         }
         self.runtime.perform(&branch, operations)?;
-        self.observe_reads(at, transaction, &branch, effects);
-        let locked = branch.lock()?;
-        // Checked again when all locks are held (rule P1). What fails now already need not be written and kept from
-        // others until then.
-        self.validate(|| locked.validate())?;
+        self.certify(at, asked, branch, BranchGoal::Prepare(home), effects)
+    }
+
+    /// A branch that holds its locks draws its clock, and its prepare record is appended.
+    pub(super) fn prepare_locked(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        locked: Locked<PooledSession>,
+        home: DecisionHome,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> BranchOutcome {
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(RecordWaiter::Branch(transaction));
         self.leader_logs[at].append(
@@ -393,58 +332,14 @@ impl TwoPhaseCommit {
             since,
             durable: false,
             valid: false,
+            validates: 0,
             asked: None,
         };
-        Ok((Some(context), Some(TwoPhaseCommitReply::Locked { clock })))
-    }
-
-    /// All locks are held, everywhere. Answers once the prepare record is durable, too.
-    fn validate_prepared(
-        &mut self,
-        at: usize,
-        asked: ReplyTarget,
-        prepared: PreparedLocks,
-        effects: &mut TwoPhaseCommitEffects,
-    ) -> BranchOutcome {
-        let PreparedLocks { locked, clock, home, since, durable } = prepared;
-        let too_early = self.options().faults.has(TwoPhaseCommitPlantedBug::ValidateBeforeLocks);
-        let valid = if too_early { Ok(()) } else { self.validate(|| locked.validate()) };
-        if let Err(error) = valid {
-            self.drop_locked(at, asked.1.transaction, (locked, clock), true, effects);
-            return (None, Some(TwoPhaseCommitReply::Refused { error }));
-        }
-        let (asked, reply) = match durable {
-            true => (None, Some(TwoPhaseCommitReply::Validated)),
-            false => (Some(asked), None),
-        };
-        let valid = true;
-        let context =
-            TwoPhaseCommitBranch::Prepared { locked, clock, home, since, durable, valid, asked };
-        (Some(context), reply)
-    }
-
-    /// The branch is the whole transaction.
-    fn commit_whole(
-        &mut self,
-        at: usize,
-        asked: ReplyTarget,
-        branch: StoreBranch,
-        operations: &[Operation],
-        effects: &mut TwoPhaseCommitEffects,
-    ) -> Result<BranchOutcome> {
-        let transaction = asked.1.transaction;
-        self.runtime.perform(&branch, operations)?;
-        if branch.is_read_only() {
-            self.observe_reads(at, transaction, &branch, effects);
-            branch.validate()?;
-            return Ok((None, Some(TwoPhaseCommitReply::Committed { clock: None })));
-        }
-        let (locked, clock) = self.lock_to_commit(at, transaction, branch, &[], effects)?;
-        Ok(self.commit_branch(at, asked, (locked, clock), &[]))
+        (Some(context), Some(TwoPhaseCommitReply::Locked { clock }))
     }
 
     /// Everything is valid, and nothing else is written but by `participants`, which are prepared.
-    fn commit_branch(
+    pub(super) fn commit_branch(
         &mut self,
         at: usize,
         asked: ReplyTarget,
@@ -481,14 +376,18 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitBranch::Committing { asked, .. }
                 | TwoPhaseCommitBranch::Ended { asked, .. },
             ) => Some(*asked),
-            Some(TwoPhaseCommitBranch::Open { .. } | TwoPhaseCommitBranch::Locked { .. }) => {
+            Some(
+                TwoPhaseCommitBranch::Open { .. }
+                | TwoPhaseCommitBranch::Locked { .. }
+                | TwoPhaseCommitBranch::Slicing(_),
+            ) => {
                 panic!("{transaction} has no record on {shard}, and it became durable")
             }
         };
         let Some((from, header)) = asked else { return };
         let reply = match self.branches.take(&header).expect("seen above") {
             TwoPhaseCommitBranch::Committing { locked, clock, .. } => {
-                self.install(at, transaction, locked, clock, effects);
+                self.install(at, transaction, (locked, clock), None, effects);
                 self.keep_decision(at, transaction);
                 TwoPhaseCommitReply::Committed { clock: Some(clock) }
             }
@@ -583,39 +482,6 @@ impl TwoPhaseCommit {
         });
     }
 
-    /// Installs what is committed, and releases its locks.
-    pub(super) fn install(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        locked: Locked<PooledSession>,
-        clock: Clock,
-        effects: &mut TwoPhaseCommitEffects,
-    ) {
-        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
-        if let Some(observations) = &mut effects.observations {
-            locked.writes(|table, key, value| {
-                observations.push(TwoPhaseCommitObservation::Installed {
-                    transaction,
-                    shard,
-                    stamp: stamp.clone(),
-                    table,
-                    key: key.to_vec(),
-                    value: value.map(<[u8]>::to_vec),
-                });
-            });
-        }
-        // What is installed is committed, and so is all that was before it.
-        locked.install(stamp.as_ref(), |_| true);
-        self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: true,
-        });
-    }
-
     /// Undoes what is locked.
     pub(super) fn drop_locked(
         &mut self,
@@ -626,11 +492,12 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         drop(locked);
+        let shard = self.leader_logs[at].lead.shard;
         if is_prepared {
             self.append_outcome(at, transaction, false, None);
+            effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
         }
         self.leader_logs[at].lead.end_in_flight(clock);
-        let shard = self.leader_logs[at].lead.shard;
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
             shard,
@@ -638,28 +505,6 @@ impl TwoPhaseCommit {
             installed: false,
         });
     }
-
-    pub(super) fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.options().faults.has(TwoPhaseCommitPlantedBug::SkipRemoteValidation) {
-            true => Ok(()),
-            false => validate(),
-        }
-    }
-}
-
-/// A prepared branch that is about to be validated.
-struct PreparedLocks {
-    locked: Locked<PooledSession>,
-    clock: Clock,
-    home: DecisionHome,
-    since: Time,
-    durable: bool,
-}
-
-/// The reply to what is still asked of a branch that ended without a request: its shard has another leader, or its
-/// coordinator was taken for gone.
-pub(super) fn ended(shard: ShardId) -> TwoPhaseCommitReply {
-    TwoPhaseCommitReply::Refused { error: recovering(shard) }
 }
 
 /// Is the request legal of a branch in this state?
@@ -685,6 +530,9 @@ fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest)
             TwoPhaseCommitRequest::Abort => true,
             _ => false,
         },
+        (Some(TwoPhaseCommitBranch::Slicing(_)), request) => {
+            *request == TwoPhaseCommitRequest::Abort
+        }
         // What is committed stays so.
         (Some(TwoPhaseCommitBranch::Committing { .. } | TwoPhaseCommitBranch::Ended { .. }), _) => {
             false
@@ -692,7 +540,11 @@ fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest)
     }
 }
 
-fn say((to, header): ReplyTarget, reply: TwoPhaseCommitReply, effects: &mut TwoPhaseCommitEffects) {
+pub(super) fn say(
+    (to, header): ReplyTarget,
+    reply: TwoPhaseCommitReply,
+    effects: &mut TwoPhaseCommitEffects,
+) {
     let BranchHeader { transaction, shard, step, .. } = header;
     effects.push(EngineEffect::Send {
         to: WorkerPlace { node: to, worker: transaction.worker },

@@ -23,6 +23,8 @@ pub enum TwoPhaseCommitPlantedBug {
     PresumeAbortUnended,
     /// A coordinator whose last agent does not answer any more calls the transaction aborted (P8).
     AbortWhileDeciding,
+    /// A coordinator whose last agent does not answer tells it nothing more: its locks stay for long (M11).
+    LeaveLastAgent,
     /// A decision is forgotten before all participants have its outcome durable (P9).
     EndUnacknowledged,
     /// A replica that takes a copy keeps what was deleted where the copy is from (P10).

@@ -38,12 +38,21 @@ const ABORTED: u8 = 3;
 const PART: u8 = 4;
 const END: u8 = 5;
 
-/// An entry that has grown to so many bytes takes no more writes.
-const PART_BYTES_MAX: usize = 1 << 20;
+/// An entry that has grown to so many bytes takes no more writes, also where a part may be longer.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// How much of a transaction one entry takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartSize {
+    /// Bytes, but for one write.
+    pub(super) bytes_max: usize,
+    pub(super) writes_max: usize,
+}
 
 /// An entry under construction.
 #[derive(Debug)]
 pub(super) struct OpenRecords {
+    part: PartSize,
     bytes: BytesMut,
     records: u32,
     /// Entries that come before, and how many records they have.
@@ -86,13 +95,16 @@ pub(super) enum CommitRecord {
     },
 }
 
-impl Default for OpenRecords {
-    fn default() -> OpenRecords {
-        OpenRecords { bytes: BytesMut::zeroed(HEADER_BYTES), records: 0, full: VecDeque::new() }
-    }
-}
-
 impl OpenRecords {
+    pub(super) fn new(part: PartSize) -> OpenRecords {
+        let (bytes, records, full) = (BytesMut::zeroed(HEADER_BYTES), 0, VecDeque::new());
+        OpenRecords { part, bytes, records, full }
+    }
+
+    pub(super) fn part(&self) -> PartSize {
+        self.part
+    }
+
     pub(super) fn len(&self) -> usize {
         self.records as usize
     }
@@ -114,6 +126,11 @@ impl OpenRecords {
         !self.full.is_empty()
     }
 
+    /// How many entries take no more.
+    pub(super) fn full(&self) -> usize {
+        self.full.len()
+    }
+
     /// Begins a record with these writes. What does not fit into one entry is put into parts, an entry each.
     fn begin_with(
         &mut self,
@@ -124,8 +141,14 @@ impl OpenRecords {
         let mut kind_at = self.bytes.len();
         self.begin(kind, transaction);
         let mut put = PutWrites::begin(&mut self.bytes);
+        let mut count = 0;
+        let PartSize { bytes_max, writes_max } = self.part;
         writes(&mut |table, key, value| {
-            if self.bytes.len() >= PART_BYTES_MAX {
+            let bytes = self.bytes.len();
+            let is_full =
+                bytes >= ENTRY_BYTES_MAX || bytes - kind_at >= bytes_max || count == writes_max;
+            if count > 0 && is_full {
+                count = 0;
                 put.end(&mut self.bytes);
                 self.bytes[kind_at] = PART;
                 let full = std::mem::replace(&mut self.bytes, BytesMut::zeroed(HEADER_BYTES));
@@ -135,6 +158,7 @@ impl OpenRecords {
                 put = PutWrites::begin(&mut self.bytes);
             }
             put.put(&mut self.bytes, table, key, value);
+            count += 1;
         });
         put.end(&mut self.bytes);
     }
@@ -280,10 +304,11 @@ mod tests {
         TransactionId { node: NodeId(4), worker: WorkerId(1), sequence }
     }
 
+    const PART: PartSize = PartSize { bytes_max: 1 << 20, writes_max: 4 };
     const HOME: DecisionHome = DecisionHome { shard: ShardId(2), leadership: Epoch(5) };
 
     fn batch() -> OpenRecords {
-        let mut batch = OpenRecords::default();
+        let mut batch = OpenRecords::new(PART);
         batch.prepare(id(1), Clock(7), HOME, |write| {
             write(TableId(1), b"alice", Some(b"10"));
             write(TableId(2), b"bob", None);
@@ -334,7 +359,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_into_one_entry_comes_in_parts() {
         let mut batch = batch();
-        let value = vec![5; PART_BYTES_MAX / 2];
+        let value = vec![5; PART.bytes_max / 2];
         batch.prepare(id(9), Clock(20), HOME, |write| {
             (0..5).for_each(|key| write(TableId(1), &[key], Some(&value)));
         });
@@ -343,7 +368,7 @@ mod tests {
         for entries_left in (0..3).rev() {
             assert_eq!(batch.has_full(), entries_left > 0);
             let entry = batch.close(Epoch(3), Clock(6));
-            assert!(entry.len() < 2 * PART_BYTES_MAX, "{}", entry.len());
+            assert!(entry.len() < 2 * PART.bytes_max, "{}", entry.len());
             for (of, record) in RecordEntry::decode(entry).expect("well formed").records {
                 if of != id(9) {
                     continue;
@@ -362,6 +387,25 @@ mod tests {
         }
         assert_eq!((keys, last), (vec![0, 1, 2, 3, 4], Some((Clock(20), HOME))));
         assert_eq!(batch.len(), 0);
+    }
+
+    #[test]
+    fn many_writes_come_in_parts_though_they_are_short() {
+        let mut batch = batch();
+        batch.prepare(id(9), Clock(20), HOME, |write| {
+            (0..9).for_each(|key| write(TableId(1), &[key], None));
+        });
+        let mut counts = Vec::new();
+        while counts.last() != Some(&1) {
+            let entry = RecordEntry::decode(batch.close(Epoch(3), Clock(6))).expect("well formed");
+            match &entry.records.last().expect("it has one").1 {
+                CommitRecord::Part { writes } | CommitRecord::Prepare { writes, .. } => {
+                    counts.push(writes.len());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((counts, batch.len()), (vec![4, 4, 1], 0));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
 //! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
+//! | `outcomes.rs` | P8: no shard takes a transaction for aborted that another has installed |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
 //!
@@ -33,6 +34,7 @@ mod finals;
 mod installed;
 mod leases;
 mod mako;
+mod outcomes;
 mod records;
 mod replay;
 pub mod replicas;

@@ -1,6 +1,8 @@
-//! The rules of `two_phase_commit`, P1 to P10, judged by its observations; P1, P8 and P9, and what P7 and P10 say of locks and rows, by what clients see and what replicas hold.
+//! The rules of `two_phase_commit`, P1 to P10, judged by its observations; P1 and P9, and what P7 and
+//! P10 say of locks and rows, by what clients see and what replicas hold.
 
 use super::durable::EntryFacts;
+use super::outcomes::Outcomes;
 use super::records::Records;
 use super::sealed::Seals;
 use super::{Checks, EngineRules, InstalledRow, Moment};
@@ -12,6 +14,7 @@ use shoal_two_phase_commit::TwoPhaseCommitObservation;
 pub struct TwoPhaseCommitRules {
     records: Records,
     seals: Seals,
+    outcomes: Outcomes,
 }
 
 impl EngineRules for TwoPhaseCommitRules {
@@ -39,6 +42,9 @@ impl EngineRules for TwoPhaseCommitRules {
             TwoPhaseCommitObservation::Resolved { transaction, shard, clock, installed } => {
                 checks.resolved(moment, *transaction, (*shard, *clock), *installed)?;
             }
+            TwoPhaseCommitObservation::GaveUp { transaction, shard } => {
+                moment.blame("P8", checks.rules.outcomes.gave_up(*transaction, *shard))?;
+            }
             TwoPhaseCommitObservation::Certified { transaction, own, stamp, writes } => {
                 checks.transactions.certified(*transaction, *own, stamp, writes);
             }
@@ -51,6 +57,7 @@ impl EngineRules for TwoPhaseCommitRules {
                 value,
             } => {
                 checks.transactions.installed(*transaction, *shard, stamp);
+                moment.blame("P8", checks.rules.outcomes.installed(*transaction))?;
                 checks.safe_clocks.installed(*shard, moment.place, stamp.clock);
                 let row = InstalledRow { transaction: *transaction, stamp, table: *table, key };
                 checks.install(moment, *shard, row, value.as_deref())?;

@@ -31,6 +31,7 @@ impl Observed for TwoPhaseCommitObservation {
             TwoPhaseCommitObservation::Restored { .. } => coverage.restored += 1,
             TwoPhaseCommitObservation::Led { length, .. } => coverage.led += u64::from(*length > 0),
             TwoPhaseCommitObservation::Drawn { .. }
+            | TwoPhaseCommitObservation::GaveUp { .. }
             | TwoPhaseCommitObservation::Recovered { .. }
             | TwoPhaseCommitObservation::Serves { .. }
             | TwoPhaseCommitObservation::Acted { .. }
@@ -55,6 +56,9 @@ impl Observed for TwoPhaseCommitObservation {
             }
             TwoPhaseCommitObservation::Resolved { transaction, clock, .. } => {
                 words(3, transaction.sequence, clock.0);
+            }
+            TwoPhaseCommitObservation::GaveUp { transaction, shard } => {
+                words(26, transaction.sequence, shard.0.into());
             }
             TwoPhaseCommitObservation::Certified { transaction, stamp, .. } => {
                 words(4, transaction.sequence, stamp.clock.0);

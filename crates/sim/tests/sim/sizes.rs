@@ -3,6 +3,7 @@
 use shoal_cluster::manager::{self, LogPace};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::engine::Setup;
+use shoal_engine::replication::codec::PART_WRITES_MAX;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_mako::Mako;
 use shoal_sim::clock::NodeClock;
@@ -11,6 +12,7 @@ use shoal_sim::managers::ManagersPlan;
 use shoal_sim::network::Delay;
 use shoal_sim::simulation::{Simulation, SimulationWorld};
 use shoal_sim::subject::Subject;
+use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Database, Error, Result, ShardId, TableId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
@@ -53,10 +55,10 @@ struct Cost {
 
 /// Runs a transaction on shards of three replicas with slow processors, and measures its cost until it is
 /// durable and replayed.
-fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
+fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
     let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
     let topology = Topology::compact(1, shards, 3, 0, 1)
-        .with_tables(tables.into_iter().chain(Mako::tables(1)).collect::<Vec<_>>())
+        .with_tables(tables.into_iter().chain(E::tables(1)).collect::<Vec<_>>())
         .expect("a topology");
     let topology = Arc::new(topology);
     let pace = LogPace::steady(Duration::from_millis(1));
@@ -78,10 +80,9 @@ fn cost(options: shoal_mako::MakoOptions, shards: u32, size: Size) -> Cost {
     };
     let (procedures, streams) = (Arc::new(Procedures::new()), shoal_log::StreamOptions::default());
     let setup = Setup { topology, procedures, streams, options };
-    let mut simulation = Simulation::<Mako>::new(&setup, world, 1);
+    let mut simulation = Simulation::<E>::new(&setup, world, 1);
     assert_eq!(simulation.run_while_not(PATIENCE, Simulation::is_led), Ok(true));
-    let epoch =
-        |simulation: &Simulation<Mako>| simulation.configuration().expect("managed").epoch.0;
+    let epoch = |simulation: &Simulation<E>| simulation.configuration().expect("managed").epoch.0;
     let before = epoch(&simulation);
     let place = WorkerPlace { node: simulation.leader(ShardId(0)), worker: WorkerId(0) };
     let (local, done) = (simulation.local(place), Rc::new(RefCell::new(None)));
@@ -120,38 +121,57 @@ async fn fill(tx: &shoal_engine::CoordinatorTransaction, size: Size) -> Result<(
 }
 
 /// The most keys that one step may lock, install and roll back: each kind for one transaction.
-fn step_keys_max(options: &shoal_mako::MakoOptions) -> u64 {
-    3 * options.limits.step_keys_max.max(options.part_writes_max) as u64
+fn step_keys_max<E: Subject>(options: &mut E::Options, part_writes_max: usize) -> u64 {
+    3 * E::limits(options).step_keys_max.max(part_writes_max) as u64
 }
 
 /// The transaction costs no lease, and no step handles too many keys.
-fn passes(shards: u32, size: Size) {
-    let options = shoal_mako::MakoOptions::default();
-    let max = step_keys_max(&options);
-    let Cost { ended, epochs, step_keys_most } = cost(options, shards, size);
+fn passes<E: Subject>(shards: u32, size: Size)
+where
+    E::Options: Default,
+{
+    let mut options = E::Options::default();
+    let max = step_keys_max::<E>(&mut options, PART_WRITES_MAX);
+    let Cost { ended, epochs, step_keys_most } = cost::<E>(options, shards, size);
     assert_eq!(ended.is_ok(), !size.gives_up, "{size:?} on {shards} shards: {ended:?}");
     assert_eq!(epochs, 0, "{size:?} on {shards} shards cost a lease");
     assert!(step_keys_most <= max, "a step handled {step_keys_most} keys, and {max} are allowed");
 }
 
-#[test]
-fn the_longest_values_cost_no_lease() {
-    passes(1, LONG_VALUES);
+fn all_pass<E: Subject>()
+where
+    E::Options: Default,
+{
+    passes::<E>(1, LONG_VALUES);
+    passes::<E>(1, MANY_KEYS);
+    passes::<E>(2, MANY_KEYS);
+    passes::<E>(1, Size { gives_up: true, ..MANY_KEYS });
 }
 
 #[test]
-fn the_most_keys_cost_no_lease() {
-    passes(1, MANY_KEYS);
+fn the_largest_transactions_of_mako_cost_no_lease() {
+    all_pass::<Mako>();
 }
 
 #[test]
-fn the_most_keys_between_shards_cost_no_lease() {
-    passes(2, MANY_KEYS);
+fn the_largest_transactions_of_two_phase_commit_cost_no_lease() {
+    all_pass::<TwoPhaseCommit>();
+}
+
+/// Locks, installs and rolls back without a bound.
+fn costs_a_lease_without_a_bound_on_keys<E: Subject>()
+where
+    E::Options: Default,
+{
+    let mut options = E::Options::default();
+    E::limits(&mut options).step_keys_max = usize::MAX / 32;
+    assert!(cost::<E>(options, 1, MANY_KEYS).epochs > 0, "nothing is slow");
 }
 
 #[test]
-fn giving_up_the_most_keys_costs_no_lease() {
-    passes(1, Size { gives_up: true, ..MANY_KEYS });
+fn a_step_without_a_bound_on_keys_costs_a_lease() {
+    costs_a_lease_without_a_bound_on_keys::<Mako>();
+    costs_a_lease_without_a_bound_on_keys::<TwoPhaseCommit>();
 }
 
 #[test]
@@ -163,12 +183,5 @@ fn a_step_without_a_bound_on_bytes_costs_a_lease() {
         replay_bytes_max: all,
         ..shoal_mako::MakoOptions::default()
     };
-    assert!(cost(options, 1, LONG_VALUES).epochs > 0, "nothing is slow");
-}
-
-#[test]
-fn a_step_without_a_bound_on_keys_costs_a_lease() {
-    let mut options = shoal_mako::MakoOptions::default();
-    options.limits.step_keys_max = usize::MAX / 32;
-    assert!(cost(options, 1, MANY_KEYS).epochs > 0, "nothing is slow");
+    assert!(cost::<Mako>(options, 1, LONG_VALUES).epochs > 0, "nothing is slow");
 }

@@ -13,10 +13,10 @@
 
 use crate::branch::{BranchGoal, MakoBranch, PausedCertification, SlicedBranch};
 use crate::message::{BranchHeader, MakoReply};
-use crate::staged_certification::{CertificationStage, StagedCertification};
 use crate::{Mako, MakoEffects, MakoMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;

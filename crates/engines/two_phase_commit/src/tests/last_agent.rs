@@ -122,9 +122,37 @@ fn a_last_agent_that_is_gone_leaves_the_outcome_unknown_and_participants_alone()
     assert_eq!((outcome.get(), hand.worker.held()), (Some(false), 0));
     let (mut hand, outcome, _) = until_it_decides();
     hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
-    hand.step(EngineEvent::Timer);
-    assert_eq!((outcome.get(), hand.step(EngineEvent::Timer)), (Some(false), vec![]));
+    let said = hand.step(EngineEvent::Timer);
+    // The last agent may have locks that nothing else releases soon.
+    assert_eq!(
+        (outcome.get(), requests(&said)),
+        (Some(false), vec![&TwoPhaseCommitRequest::Abort])
+    );
+    let TwoPhaseCommitMessage::Request { header, .. } = &said[0] else { unreachable!() };
+    assert_eq!(header.shard, HERE);
+    hand.now = hand.now + hand.worker.options().limits.retry_after;
+    let again = hand.step(EngineEvent::Timer);
+    assert_eq!(again, said, "it may be lost, too");
+    assert_eq!(hand.reply(&said[0], TwoPhaseCommitReply::Resolved), []);
     assert_eq!(hand.worker.held(), 0);
+}
+
+#[test]
+fn a_last_agent_that_decides_is_not_undone() {
+    let mut hand = Hand::new();
+    hand.ask(7, 1, lock(b"a"));
+    hand.ask(7, 2, TwoPhaseCommitRequest::Validate);
+    assert_eq!(hand.ask(7, 3, decide(&[THERE])), None, "it is not durable");
+    assert_eq!(
+        hand.ask(7, 4, TwoPhaseCommitRequest::Abort),
+        None,
+        "its coordinator has given it up"
+    );
+    assert!(matches!(only_reply(hand.durable()), Some(TwoPhaseCommitReply::Committed { .. })));
+    let resolved = hand.ask(7, 4, TwoPhaseCommitRequest::Abort);
+    assert_eq!(resolved, Some(TwoPhaseCommitReply::Resolved));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.hear(inquiry(7)), [answer(7, true)]);
 }
 
 #[test]

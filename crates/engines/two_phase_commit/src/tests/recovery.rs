@@ -7,7 +7,7 @@ const THERE: DecisionHome = DecisionHome { shard: ShardId(1), leadership: FIRST_
 /// An entry of a former leader that prepares transactions of the other node, by their numbers and clocks, to write these
 /// keys.
 fn prepared(records: &[(u64, u64, &[u8])]) -> Bytes {
-    let mut batch = record::OpenRecords::default();
+    let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     for (sequence, clock, key) in records {
         let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence: *sequence };
         batch.prepare(transaction, Clock(*clock), THERE, |write| write(T, key, Some(b"new")));
@@ -95,7 +95,7 @@ fn no_answer_is_given_while_a_transaction_is_undecided() {
 fn a_later_leader_tells_what_is_decided_and_calls_the_rest_aborted() {
     let mut hand = Hand::new();
     hand.configure(OTHER, 2);
-    let mut batch = record::OpenRecords::default();
+    let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     batch.commit(others(7), Clock(5), &[ShardId(1)], |write| write(T, b"a", Some(b"new")));
     let entry = batch.close(Epoch(2), Clock(5));
     hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
@@ -156,7 +156,7 @@ fn a_former_leader_of_a_participant_is_not_answered() {
 
 /// An entry of a former leader: a delete of `a`, committed, and a transaction that is prepared to write `c`.
 fn deleted(sequence: u64, clock: u64) -> Bytes {
-    let mut batch = record::OpenRecords::default();
+    let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     batch.commit(others(sequence), Clock(clock), &[], |write| write(T, b"a", None));
     batch.prepare(others(sequence + 1), Clock(clock + 1), THERE, |write| {
         write(T, b"c", Some(b"new"));
@@ -293,7 +293,7 @@ fn what_was_aborted_here_is_not_confirmed_as_committed() {
     hand.configure(OTHER, 2);
     let entry = prepared(&[(7, 5, b"a")]);
     hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
-    let mut batch = record::OpenRecords::default();
+    let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     batch.outcome(others(7), false);
     let entry = batch.close(Epoch(2), Clock(5));
     hand.step(EngineEvent::Decided { shard: HERE, index: 1, entry });

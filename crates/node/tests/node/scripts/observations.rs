@@ -85,6 +85,7 @@ pub fn show_two_phase_commit(seen: &TwoPhaseCommitObservation, replay: bool) -> 
         TwoPhaseCommitObservation::Read { .. }
         | TwoPhaseCommitObservation::Acted { .. }
         | TwoPhaseCommitObservation::Appended { .. }
+        | TwoPhaseCommitObservation::GaveUp { .. }
         | TwoPhaseCommitObservation::Resolved { installed: true, .. } => return None,
         TwoPhaseCommitObservation::Drawn { transaction, shard, clock } => {
             format!("draws {shard}:{clock} for {}", show_transaction(*transaction))

@@ -1,23 +1,23 @@
 //! A branch on its way through certification, in as many steps as its size takes: its reads are gathered, its writes
 //! locked, its reads validated. One that is short takes one call for each.
 
-use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::execution::worker_context::{StoreBranch, WorkerContext};
+use super::session_pool::PooledSession;
+use super::worker_context::{StoreBranch, WorkerContext};
 use shoal_store::{Locked, Locking, Size};
 use shoal_types::Result;
 
 /// How far a branch has come in its certification.
-pub(crate) struct StagedCertification {
+pub struct StagedCertification {
     /// How far it has come.
-    pub(crate) stage: CertificationStage,
+    pub stage: CertificationStage,
     /// The place of the next read to be gathered; `None` when all are.
-    pub(crate) gathers: Option<usize>,
+    pub gathers: Option<usize>,
     /// The place of the next read to be validated; `None` when all are.
     validates: Option<usize>,
 }
 
 /// How far a branch has come.
-pub(crate) enum CertificationStage {
+pub enum CertificationStage {
     /// It has no lock.
     Reading(StoreBranch),
     /// It has some of its locks.
@@ -28,7 +28,7 @@ pub(crate) enum CertificationStage {
 
 impl StagedCertification {
     /// A branch that has executed. Its first so many reads are gathered.
-    pub(crate) fn reading(branch: StoreBranch, gathered: usize) -> StagedCertification {
+    pub fn reading(branch: StoreBranch, gathered: usize) -> StagedCertification {
         StagedCertification {
             stage: CertificationStage::Reading(branch),
             gathers: Some(gathered),
@@ -37,7 +37,7 @@ impl StagedCertification {
     }
 
     /// A branch that holds its locks, and whose reads are gathered.
-    pub(crate) fn locked(locked: Locked<PooledSession>) -> StagedCertification {
+    pub fn locked(locked: Locked<PooledSession>) -> StagedCertification {
         StagedCertification {
             stage: CertificationStage::Locked(locked),
             gathers: None,
@@ -46,7 +46,7 @@ impl StagedCertification {
     }
 
     /// Does it change anything?
-    pub(crate) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         match &self.stage {
             CertificationStage::Reading(branch) => branch.is_read_only(),
             CertificationStage::Locking(_) | CertificationStage::Locked(_) => false,
@@ -54,23 +54,36 @@ impl StagedCertification {
     }
 
     /// Has it executed and nothing else, and can all the rest be done in one step?
-    pub(crate) fn is_short(&self, worker_context: &WorkerContext) -> bool {
+    pub fn is_short(&self, worker_context: &WorkerContext) -> bool {
         matches!(&self.stage, CertificationStage::Reading(branch) if worker_context.is_short(branch.size()))
     }
 
     /// The branch, if it has executed and nothing else.
-    pub(crate) fn into_branch(self) -> Option<StoreBranch> {
+    pub fn into_branch(self) -> Option<StoreBranch> {
         match self.stage {
             CertificationStage::Reading(branch) => Some(branch),
             CertificationStage::Locking(_) | CertificationStage::Locked(_) => None,
         }
     }
 
+    /// What it holds, if that is all of its locks.
+    pub fn into_locked(self) -> Option<Locked<PooledSession>> {
+        match self.stage {
+            CertificationStage::Locked(locked) => Some(locked),
+            CertificationStage::Reading(_) | CertificationStage::Locking(_) => None,
+        }
+    }
+
+    /// Does it hold all of its locks?
+    pub fn is_locked(&self) -> bool {
+        matches!(self.stage, CertificationStage::Locked(_))
+    }
+
     /// Takes its locks, as many as a step may. It has all when the stage says so.
     ///
     /// # Errors
     /// A conflict where another holds one.
-    pub(crate) fn lock_some(self, worker_context: &WorkerContext) -> Result<StagedCertification> {
+    pub fn lock_some(self, worker_context: &WorkerContext) -> Result<StagedCertification> {
         let StagedCertification { stage, gathers, validates } = self;
         let most = worker_context.limits.step_keys_max;
         let mut locking = match stage {
@@ -97,7 +110,7 @@ impl StagedCertification {
     ///
     /// # Errors
     /// The conflict that was found.
-    pub(crate) fn validate_some(&mut self, worker_context: &WorkerContext) -> Result<bool> {
+    pub fn validate_some(&mut self, worker_context: &WorkerContext) -> Result<bool> {
         let Some(from) = self.validates else { return Ok(true) };
         let most = worker_context.step_reads_max();
         let (Size { reads, .. }, next) = match &self.stage {
