@@ -344,8 +344,8 @@ fn one_address_that_answers_is_enough() {
         let what = refused.expect_err("another cluster").to_string();
         assert!(what.contains("wrong_cluster") && what.contains(&addresses[1]), "{what}");
         let none: [&str; 0] = [];
-        let nobody = Db::connect(&none).await.expect_err("no address");
-        assert_eq!(nobody, ConnectError::Unreached { tried: Vec::new() });
+        let without_addresses = Db::connect(&none).await.expect_err("no address");
+        assert_eq!(without_addresses, ConnectError::Unreached { tried: Vec::new() });
     });
 }
 
