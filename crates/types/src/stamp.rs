@@ -321,12 +321,14 @@ impl VectorWatermark {
     }
 
     /// The epoch it speaks of. Of other epochs it says nothing.
+    #[inline]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// How far `shard` is durable, or for [`ShardId::EVERY`] how far all are. A shard outside the
     /// configuration is not.
+    #[inline]
     pub fn of(&self, shard: ShardId) -> Clock {
         if shard == ShardId::EVERY {
             return self.clocks.iter().copied().min().unwrap_or(Clock::ZERO);
@@ -358,6 +360,7 @@ impl VectorWatermark {
 
     /// Whether all that `stamp`, kept by `own`, depends on is durable. Stamps of other epochs are
     /// not covered, though the watermark of their own epoch may cover them.
+    #[inline]
     pub fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         self.epoch == stamp.epoch && stamp.is_reached(own, |shard| self.of(shard))
     }

@@ -92,12 +92,14 @@ fn overloaded(error: Error) -> Error {
 
 impl Deref for PooledSession {
     type Target = Session;
+    #[inline]
     fn deref(&self) -> &Session {
         self.session.as_ref().expect("there until the drop")
     }
 }
 
 impl DerefMut for PooledSession {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Session {
         self.session.as_mut().expect("there until the drop")
     }
