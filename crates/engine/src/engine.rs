@@ -15,7 +15,7 @@ use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
-use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
+use shoal_cluster::manager::{Configuration, EpochEnd, KnownEpochs};
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::procedure::Procedures;
@@ -152,10 +152,10 @@ pub trait Engine: Sized {
         None
     }
 
-    /// What this node has heard of the epochs after `settled`: from any node, stream or configuration.
-    fn heard_epochs(&self, settled: Epoch) -> HeardEpochs {
+    /// What this node knows of the epochs after `settled`, from any node, stream or configuration.
+    fn known_epochs(&self, settled: Epoch) -> KnownEpochs {
         let _ = settled;
-        HeardEpochs::default()
+        KnownEpochs::default()
     }
 
     /// The transactions that took longer than [`Limits::slow_after`](crate::execution::Limits::slow_after) since
