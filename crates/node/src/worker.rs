@@ -228,12 +228,12 @@ impl<E: Engine> Worker<E> {
 
     /// The times of the event that is taken next, for an engine that uses the node's transaction clock. What brings about
     /// an event says so before the step.
-    pub fn tell_times(&mut self, times: EventTimes) {
+    pub fn set_times(&mut self, times: EventTimes) {
         debug_assert!(
             times.arrived.time <= times.now.time,
             "it is taken before it arrived: {times:?}"
         );
-        self.engine.tell_times(times);
+        self.engine.set_times(times);
     }
 
     /// Takes one event. The same state and the same event make the same effects.
