@@ -183,7 +183,7 @@ impl Db {
                     Ok(()) => return Ok(value),
                     Err(error) => error,
                 },
-                Err(error) => tx.doubt(error),
+                Err(error) => tx.confirm_failure(error),
             };
             retries.get_or_insert_with(|| self.retries()).pause(error).await?;
         }
@@ -218,7 +218,7 @@ impl Db {
         let tx = BlockingTransaction::on(self.pool.take()?);
         Ok(match body(&tx) {
             Ok(value) => tx.commit().map(|()| value),
-            Err(error) => Err(tx.doubt(error)),
+            Err(error) => Err(tx.confirm_failure(error)),
         })
     }
 

@@ -55,8 +55,8 @@ impl<'db> Transaction<'db> {
         self.inner.commit()
     }
 
-    pub(crate) fn doubt(self, error: Error) -> Error {
-        self.inner.doubt(error)
+    pub(crate) fn confirm_failure(self, error: Error) -> Error {
+        self.inner.confirm_failure(error)
     }
 
     /// The value of `key`, or `None` where there is none.
@@ -206,9 +206,9 @@ impl<'db> BlockingTransaction<'db> {
         self.inner.table(name)
     }
 
-    /// `error`, which a body returned, unless the body had read what never was: then the conflict.
+    /// `error`, which a body returned, if the body's reads are valid; otherwise the conflict.
     #[cold]
-    pub(crate) fn doubt(self, error: Error) -> Error {
+    pub(crate) fn confirm_failure(self, error: Error) -> Error {
         match (&error, self.inner.validate()) {
             (Error::Aborted(_), _) | (_, Ok(())) => error,
             (_, Err(conflict)) => conflict,

@@ -1,27 +1,26 @@
-//! What clients ask and what they are told.
+//! The messages between clients and workers.
 //!
 //! A request may be lost, repeated or late like any message, and so may its reply. A procedure that
-//! is called with a [`RequestId`] takes effect once, however often the call arrives; a client that got no
-//! answer calls again with the same one. A request id is made of a session, which the leader of the call's shard has
-//! granted, and a number, which the client counts. A session has one call under way at a time: the leader remembers the last
-//! of each.
+//! is called with a [`RequestId`] takes effect once, however often the call arrives; a client without an answer sends the
+//! call again with the same id. A request id consists of a session, which the leader of the call's shard has granted, and
+//! a number that the client counts. A session has one call in progress at a time: the leader keeps the last of each.
 //!
-//! All copies of a call have to reach the same worker, [`worker_of`] its session, of any node, which passes it on to
-//! the leader; another one refuses it. Why it is then run once is argued in `execution/call_sessions.rs`.
+//! All copies of a call have to reach the same worker, [`worker_of`] its session, of any node, which forwards it to the
+//! leader; other workers refuse it. `execution/call_sessions.rs` argues why it is executed once.
 //!
-//! | a copy of a call finds | it is answered |
+//! | state when a copy of a call arrives | answer |
 //! |---|---|
-//! | its session known, and no copy of it before | when it has run |
-//! | that it runs, or an earlier call of its session | not at all: the client asks again |
-//! | that it has failed | with that error |
-//! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
-//! | that its row cannot be read now | [`Unsettled`]: the client asks again |
+//! | the session is known, and no copy of the call arrived before | the result, once the call has been executed |
+//! | the call is being executed, or an earlier call of the session is | none: the client sends it again |
+//! | the call has failed | its error |
+//! | the call has committed, or the session is not known | by its row: the result; [`CallSessionOver`], and the call is never executed; or [`Forgotten`] |
+//! | the row cannot be read now | [`Unsettled`]: the client sends it again |
 //!
-//! An interactive transaction is named by the *registration* of the connection over which its client asks, which the worker
-//! grants, and by `session`, a number that the client counts. A session begins once under a registration, and under one that
-//! a worker has forgotten none begins. So a message that begins a transaction, writes and commits takes effect once,
-//! however often and however late copies of it arrive; and what a client has read and what it commits are one
-//! transaction. Why is argued in `execution/registrations.rs`.
+//! An interactive transaction is identified by the *registration* that the worker has granted to the client's connection, and
+//! by `session`, a number that the client counts. A session begins once under a registration, and none begins under a
+//! registration that the worker has dropped. So a message that begins a transaction, writes and commits takes effect once,
+//! however often and however late copies of it arrive; and all reads and the commit of a session belong to one
+//! transaction. `execution/registrations.rs` has the argument.
 //!
 //! [`CallSessionOver`]: shoal_types::Aborted::CallSessionOver
 //! [`Forgotten`]: shoal_types::Unknown::Forgotten
@@ -38,60 +37,60 @@ use shoal_types::wire::{Coded, Short};
 use shoal_types::{CallSession, Error, RequestId, ShardId, TableId, WorkerId};
 use std::sync::Arc;
 
-/// A client, as the node that it is connected to names it.
+/// A client's id at the node that it is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded, Short)]
 pub struct ClientId(pub u64);
 
-/// Which of a node's `workers` takes the calls of a session: the one that granted it.
+/// The worker, of a node with `workers` workers, that executes the calls of a session: the one that granted it.
 pub fn worker_of(session: &CallSession, workers: u32) -> WorkerId {
     WorkerId(session.worker.0 % workers.max(1))
 }
 
-/// Steps of an interactive transaction that a client may have under way at once. One that is farther ahead is passed
-/// over, and answers to steps farther back are forgotten.
+/// The most steps of an interactive transaction that a client may have outstanding. A step that is farther ahead is
+/// ignored, and answers to steps farther back are dropped.
 pub const STEPS_AHEAD_MAX: usize = 64;
 
-/// Bytes of the steps that wait for their turn, and of the answers that are remembered beside the last one. A step
-/// that is one too many is passed over; a step whose answer is forgotten is answered like one of an unknown session.
+/// The most bytes of the steps that wait for their turn, and of the answers that are kept beside the last one. A step that
+/// exceeds them is ignored; a repeated step whose answer was dropped is answered like one of an unknown session.
 pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 
-/// What a client asks of a worker.
+/// A request of a client to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 // Steps one by one had the tags from 1 to 3, and their replies 1 and 2: other releases may still send them.
 pub enum ClientRequest {
-    /// Grant a session for calls on a shard. The leader of `home` does; any other node passes it on to there. Each copy
-    /// that arrives gets a session of its own; the client uses the first of which it hears.
+    /// Grant a session for calls on a shard. The leader of `home` does; any other node forwards the request. Each copy that
+    /// arrives gets a session of its own; the client uses the first that it receives.
     #[coded(tag = 4)]
     OpenCalls {
-        /// Names this request to its client, drawn so that no other client names one of its own so.
+        /// The id of this request, drawn so that no other client draws the same.
         token: u64,
-        /// The shard whose leader will run the calls: best one that they touch.
+        /// The shard whose leader executes the calls, preferably one that they access.
         #[coded(short)]
         home: ShardId,
     },
-    /// Run a procedure as one transaction. The leader of the session's shard runs it and remembers the outcome; any
-    /// other node passes it on to there, whole. Harmless if repeated.
+    /// Execute a procedure as one transaction. The leader of the session's shard executes it and keeps the outcome; any other
+    /// node forwards the request. Repeats are harmless.
     #[coded(tag = 0)]
     Call {
-        /// Names the request; see the module.
+        /// The session, and the number of the call in it.
         id: RequestId,
         /// The procedure's name.
         #[coded(short)]
         procedure: Box<str>,
-        /// What it is called with.
+        /// The arguments of the procedure.
         arguments: Bytes,
     },
-    /// Register the connection over which this comes: interactive transactions begin under its registration. Harmless if
-    /// repeated: while the worker knows the connection, the registration stays the same.
+    /// Register the connection: interactive transactions begin under its registration. Repeats are harmless: while the worker
+    /// knows the connection, the registration stays the same.
     #[coded(tag = 5)]
     Register,
-    /// Steps of an interactive transaction, in their order; the step with number 0 begins it. A step is done once, however
-    /// often it is asked for. Steps are done one after the other; those that come before their turn wait for it, up to
-    /// [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`]. A put or a delete that fails ends the transaction, so that a commit may
-    /// travel with writes that are not answered.
+    /// Steps of an interactive transaction, in their order; the step with number 0 begins it. A step is executed once,
+    /// however often it arrives. Steps are executed one after the other; those that arrive before their turn are kept, up
+    /// to [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`]. A put or a delete that fails ends the transaction, so that a commit
+    /// may be sent with writes that are not answered.
     #[coded(tag = 6)]
     Steps {
-        /// What the worker granted to the connection.
+        /// The registration that the worker granted to the connection.
         registration: u64,
         /// The client's number for the transaction, greater than any it has used over this connection before.
         #[coded(short)]
@@ -99,14 +98,14 @@ pub enum ClientRequest {
         /// The number of the first of these steps.
         #[coded(short)]
         number: u32,
-        /// What to do.
+        /// The operations, a step each.
         #[coded(short)]
         operations: Vec<Operation>,
-        /// How to end after that, if this is the end: the last step of all.
+        /// The last step of the transaction, if this message has it.
         ending: Option<SessionEnd>,
     },
-    /// Create or drop a table. Only the first worker of a node takes it, and has the managers told until they answer. Takes
-    /// effect once, however often and by way of however many nodes it is asked for.
+    /// Create or drop a table. Only the first worker of a node accepts it, and repeats it to the managers until they answer.
+    /// Takes effect once, however often and over however many nodes it is sent.
     #[coded(tag = 7)]
     ChangeTable {
         /// The number of the request, drawn so that no other client draws it.
@@ -122,16 +121,16 @@ pub enum SessionEnd {
     /// Commit all writes of the transaction.
     #[coded(tag = 0)]
     Commit,
-    /// Write nothing, but have what was read proved consistent and durable: for a client that is about
-    /// to act on what it read by giving up.
+    /// Write nothing, and prove that what was read is consistent and durable: for a transaction that ends without a commit
+    /// because of what it read.
     #[coded(tag = 1)]
     Confirm,
-    /// Undo everything, all of it.
+    /// Discard all writes.
     #[coded(tag = 2)]
     Rollback,
 }
 
-/// What a client is told. Everything in it is durable.
+/// A reply to a client. It contains only durable state.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ClientReply {
     /// To [`ClientRequest::OpenCalls`].
@@ -153,25 +152,25 @@ pub enum ClientReply {
     /// To [`ClientRequest::Register`].
     #[coded(tag = 4)]
     Registered {
-        /// The worker's name for the connection, which it has granted to no other and never will.
+        /// The registration, which the worker has granted to no other connection and never will.
         registration: u64,
     },
-    /// To [`ClientRequest::Steps`]: what came of one of them, and that all puts and deletes before it are done. Told of
-    /// each step that brings something, of the last step in each message, and of a step that fails. After an error
-    /// other than one that a read or an insert itself brings (a key that exists, a limit) the transaction is over.
+    /// To [`ClientRequest::Steps`]: the result of one step; all puts and deletes before it have succeeded. Sent for each step
+    /// with a result of its own, for the last step of each message, and for a step that fails. After an error the
+    /// transaction is over, unless a read or an insert itself was rejected (a key that exists, a limit).
     #[coded(tag = 5)]
     Done {
-        /// Which transaction.
+        /// The transaction.
         #[coded(short)]
         session: u64,
-        /// Which of its steps.
+        /// The number of the step.
         #[coded(short)]
         number: u32,
-        /// What came of it.
+        /// The result of the step.
         result: Result<OperationResult, Error>,
     },
-    /// To [`ClientRequest::ChangeTable`]. All nodes that live have heard of the change, and the directory of the node that
-    /// answers tells of it.
+    /// To [`ClientRequest::ChangeTable`]. All live nodes have the change, and the directory of the node that answers contains
+    /// it.
     #[coded(tag = 6)]
     TableChanged {
         /// The number of the request.
@@ -184,28 +183,28 @@ pub enum ClientReply {
 /// A request of a client, on its way from the client's connection to the engine that serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct RequestFromClient {
-    /// The client, as the node that it is connected to names it; the reply goes there.
+    /// The client's id at the node that it is connected to, to which the reply is sent.
     #[coded(short)]
     pub from: ClientId,
-    /// What the client asks for.
+    /// The request of the client.
     pub request: ClientRequest,
 }
 
 /// An answer to a client, on its way from the engine to the client's connection.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ReplyToClient {
-    /// The client, as the node that it is connected to names it.
+    /// The client's id at the node that it is connected to.
     #[coded(short)]
     pub to: ClientId,
-    /// What it is told.
+    /// The reply to the client's request.
     pub reply: ClientReply,
 }
 
-/// What passes between the node that a client asked and the one that leads the shard it asked for. Like
-/// any message it may be lost, repeated or late; the client asks again.
+/// A message between the node that received a client's request and the leader that serves it. It may be lost, repeated or
+/// late; the client sends its request again.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Relay {
-    /// The leader's node is to serve this.
+    /// A request that the leader has to serve.
     #[coded(tag = 0)]
     Request(RequestFromClient),
     /// The leader's answer.
@@ -213,46 +212,46 @@ pub enum Relay {
     Reply(ReplyToClient),
 }
 
-/// What a client's frame to a worker says.
+/// A frame from a client to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum FromClient {
-    /// It asks the engine for something.
+    /// A request to the engine.
     #[coded(tag = 0)]
     Request(ClientRequest),
-    /// It asks where everything is. Answered by [`ToClient::Directory`].
+    /// A request for the topology and the configuration. Answered by [`ToClient::Directory`].
     #[coded(tag = 1)]
     Directory,
-    /// It asks how the node is. Answered by [`ToClient::Status`].
+    /// A request for the status of the node. Answered by [`ToClient::Status`].
     #[coded(tag = 2)]
     Status,
-    /// The node is to be cut off from all others, or not any more. Only where its configuration allows it.
-    /// Answered by [`ToClient::Isolated`].
+    /// Cut the node off from all others, or end that. Refused unless the node's configuration allows it. Answered by
+    /// [`ToClient::Isolated`].
     #[coded(tag = 3)]
     Isolate(bool),
 }
 
-/// What a worker's frame to a client says.
+/// A frame from a worker to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToClient {
     /// The engine's answer.
     #[coded(tag = 0)]
     Reply(ClientReply),
-    /// Where everything is.
+    /// The topology and the configuration.
     #[coded(tag = 1)]
     Directory(Directory),
-    /// How the node is, as JSON.
+    /// The status of the node, as JSON.
     #[coded(tag = 2)]
     Status(Bytes),
-    /// Whether the node is cut off from all others now, since it was told to be.
+    /// Whether the node is cut off from all others by a request.
     #[coded(tag = 3)]
     Isolated(bool),
 }
 
-/// Where everything is, as far as one node knows.
+/// The topology and the configuration that one node knows.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Directory {
-    /// Nodes and their addresses, shards, tables, and which keys are where.
+    /// Nodes and their addresses, shards, tables, and the shard map.
     pub topology: Arc<Topology>,
-    /// Who leads what. `None` while the node has not heard from the manager yet.
+    /// The leaders of shards. `None` until the node has received a configuration from the manager.
     pub configuration: Option<Arc<Configuration>>,
 }

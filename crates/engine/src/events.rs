@@ -1,4 +1,4 @@
-//! What happens to an engine and what it wants done: the events and effects of a step.
+//! The events and effects of an engine's step.
 
 use crate::client::{ReplyToClient, RequestFromClient};
 use bytes::Bytes;
@@ -6,119 +6,118 @@ use shoal_cluster::manager::{Configuration, EpochEnd, FinalEnds, Incarnation, Ma
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::sync::Arc;
 
-/// What happens to an engine.
+/// An event that an engine handles.
 #[derive(Debug, Clone)]
 pub enum EngineEvent<M> {
     /// A message from another worker, of another node or of this one.
     Received {
-        /// Its sender.
+        /// The sender.
         from: WorkerPlace,
-        /// What it says.
+        /// The content.
         message: M,
     },
     /// A request of a client.
     Client(RequestFromClient),
-    /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
+    /// The configuration has changed. Each worker receives this event, with the current configuration as its first event.
     Configured {
-        /// How it is.
+        /// The new configuration.
         configuration: Arc<Configuration>,
-        /// The process of this node that is meant.
+        /// The process of this node that the configuration was sent to.
         incarnation: Incarnation,
     },
-    /// This worker's stream of the shard has been prepared: it leads now, and its next entry will have
-    /// the index `length`, or comes after those it has proposed under the ballot before.
+    /// This worker's stream of the shard has been prepared, and this worker leads it. The next entry has the index `length`,
+    /// or follows those that were proposed under the ballot before.
     Leading {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
-        /// The appointment.
+        /// The ballot of the appointment.
         ballot: Ballot,
-        /// Entries that the stream has. Those that this worker did not propose itself are told as
-        /// [`EngineEvent::Decided`].
+        /// The length of the stream. Entries that this worker did not propose arrive as [`EngineEvent::Decided`].
         length: u64,
     },
-    /// This worker's stream of the shard is led by another: what was proposed here and is not decided may
-    /// be lost or not. What is decided from now on is told as [`EngineEvent::Decided`].
+    /// Another node leads this worker's stream of the shard: proposed entries that are not decided may be lost. Entries that
+    /// are decided from now on arrive as [`EngineEvent::Decided`].
     Deposed {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// The higher ballot.
         by: Ballot,
     },
-    /// This worker's stream of the shard has promised the ballot of another node. Told before anything that is decided under
+    /// This worker's stream of the shard has promised the ballot of another node. Precedes everything that is decided under
     /// that ballot.
     Promised {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
-        /// The ballot.
+        /// The promised ballot.
         ballot: Ballot,
     },
-    /// The stream that this worker leads has that many decided entries.
+    /// The stream that this worker leads has `length` decided entries.
     Durable {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
-        /// How many.
+        /// The number of decided entries.
         length: u64,
     },
-    /// The stream has decided an entry that this worker did not propose. They come in order.
+    /// The stream has decided an entry that this worker did not propose. Events are in the order of entries.
     Decided {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// Its place in the stream.
         index: u64,
-        /// What it says.
+        /// The decided entry.
         entry: Bytes,
     },
-    /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
+    /// An epoch is settled. One worker of the node receives this event, or several do, not always in the order of epochs.
     Settled {
-        /// How it ended on each shard.
+        /// The end of the epoch on each shard.
         ends: FinalEnds,
     },
-    /// A replica lacks entries of this worker's stream of the shard that were cut. To be answered by
-    /// [`EngineEffect::Snapshot`], any time later.
+    /// A replica lacks entries of this worker's stream of the shard that were truncated. Answered by
+    /// [`EngineEffect::Snapshot`], at any later time.
     SnapshotWanted {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
-        /// Who lacks them.
+        /// The replica that lacks them.
         to: NodeId,
     },
     /// This worker's stream of the shard begins behind a snapshot, to which the engine has
     /// [agreed](crate::engine::Engine::may_restore).
     Restored {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// The snapshot.
         state: Bytes,
     },
-    /// A time has come that was asked for, or has not: it is for the engine to look.
+    /// The timer fired. Spurious events are legal; the engine checks its deadlines.
     Timer,
-    /// Another worker of this node has changed something they share, or a task was spawned.
+    /// Another worker of this node has changed the shared state, or a task was spawned.
     Nudged,
 }
 
-/// What an engine wants done.
+/// An effect that an engine requests.
 #[derive(Debug, Clone)]
 pub enum EngineEffect<M> {
     /// Send this to another worker, of another node or of this one.
     Send {
         /// The receiver; never the sender itself.
         to: WorkerPlace,
-        /// What to say.
+        /// The content.
         message: M,
     },
     /// Append this to the stream that this worker leads for the shard.
     Propose {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// What to append.
         entry: Bytes,
     },
-    /// Give a replica a snapshot of this worker's stream of the shard: it stands for the first `length` entries.
+    /// Send a replica a snapshot of this worker's stream of the shard, which stands for the first `length` entries.
     Snapshot {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
-        /// Who lacks them.
+        /// The replica that lacks them.
         to: NodeId,
-        /// How many entries it stands for.
+        /// The number of entries that the snapshot stands for.
         length: u64,
         /// The snapshot.
         state: Bytes,
@@ -127,50 +126,50 @@ pub enum EngineEffect<M> {
     Manager(ManagerRequest),
     /// Answer a client.
     Reply(ReplyToClient),
-    /// Come back at this time at the latest. Each step with [`EngineEvent::Timer`] says so anew: what an earlier
-    /// one asked for is forgotten then.
+    /// Send [`EngineEvent::Timer`] at this time at the latest. Each step for such an event sets the time again: earlier times
+    /// no longer count then.
     Timer {
-        /// The time at which to come back.
+        /// The time of the event.
         at: Time,
     },
-    /// Have another worker of this node look at what they share. Several may be made one.
+    /// Send another worker of this node [`EngineEvent::Nudged`], since the shared state has changed. Several may become one.
     Nudge {
-        /// The worker to be woken.
+        /// The worker that receives the event.
         worker: WorkerId,
     },
 }
 
 impl<M> EngineEffect<M> {
-    /// The report of a shard on which nothing was left hanging at the end of an epoch.
+    /// The report of a shard on which every transaction of the epoch was resolved.
     pub fn ended_whole(shard: ShardId, epoch: Epoch) -> EngineEffect<M> {
         EngineEffect::Manager(ManagerRequest::Report { shard, epoch, end: EpochEnd::Whole })
     }
 }
 
-/// What a step of an engine leaves, whose messages are `M` and whose observations `O`.
+/// The output of a step of an engine with messages `M` and observations `O`.
 pub type EngineEffects<M, O> = StepOutput<EngineEffect<M>, O>;
 
-/// Where a step leaves its effects, in order, and, if they are watched, its observations.
+/// The output of a step: its effects, in order, and its observations, if there is an observer.
 #[derive(Debug, Clone)]
 pub struct StepOutput<E, O> {
-    /// To be done, in order.
+    /// The effects, in the order in which they have to be executed.
     pub effects: Vec<E>,
-    /// What a checker may want to know. `None` if it is not watched.
+    /// The observations for checkers. `None` without an observer.
     pub observations: Option<Vec<O>>,
 }
 
 impl<E, O> StepOutput<E, O> {
-    /// None yet, and it is not watched.
+    /// An empty output without an observer.
     pub fn new() -> StepOutput<E, O> {
         StepOutput { effects: Vec::new(), observations: None }
     }
 
-    /// None yet, and it is watched.
+    /// An empty output with an observer.
     pub fn observed() -> StepOutput<E, O> {
         StepOutput { effects: Vec::new(), observations: Some(Vec::new()) }
     }
 
-    /// Adds an observation, which is only made if they are watched.
+    /// Adds an observation, which is computed only if there is an observer.
     #[inline]
     pub fn observe(&mut self, observation: impl FnOnce() -> O) {
         if let Some(observations) = &mut self.observations {

@@ -8,10 +8,8 @@
 //! value  the last part, from `worker` on, of the last key whose row was dropped
 //! ```
 //! All numbers of keys are big-endian. So the sessions of a worker stand in the order in which they were granted, those of
-//! earlier leaderships first, and a prefix of them is over; what is dropped is the front of it.
-//!
-//!
-//! Which rows are dropped, and when, is told in `execution/request_rows.rs`.
+//! earlier leaderships first, and a prefix of them is over; rows are dropped from its front, by the rules of
+//! `execution/request_rows.rs`. Not derived: encoded keys have to sort as sessions do.
 
 use shoal_cluster::topology::Partitioning;
 use shoal_types::{CallSession, Error, Result, ShardId, WorkerId};

@@ -157,7 +157,7 @@ impl<E: Engine> Worker<E> {
         Some(&self.streams.get(&shard)?.stream)
     }
 
-    /// The configuration that this worker follows, if it has heard of one.
+    /// The configuration that this worker follows, if there is one.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         Some(&self.known.as_ref()?.configuration)
     }
@@ -228,12 +228,12 @@ impl<E: Engine> Worker<E> {
 
     /// The times of the event that is taken next, for an engine that uses the node's transaction clock. What brings about
     /// an event says so before the step.
-    pub fn tell_times(&mut self, times: EventTimes) {
+    pub fn set_times(&mut self, times: EventTimes) {
         debug_assert!(
             times.arrived.time <= times.now.time,
             "it is taken before it arrived: {times:?}"
         );
-        self.engine.tell_times(times);
+        self.engine.set_times(times);
     }
 
     /// Takes one event. The same state and the same event make the same effects.
@@ -279,11 +279,11 @@ impl<E: Engine> Worker<E> {
             }
             WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
-                let mut heard = self.engine.heard_epochs(settled.unwrap_or_default());
-                // A leader that prepares has heard of the epoch in which it was appointed.
+                let mut epochs = self.engine.known_epochs(settled.unwrap_or_default());
+                // A leader that prepares knows the epoch in which it was appointed.
                 let ballots = self.streams.values().map(|held| held.stream.ballot().epoch);
-                heard.open = ballots.fold(heard.open, Epoch::max);
-                let event = ManagerClientEvent::Recall { generation, pledges, heard };
+                epochs.open = ballots.fold(epochs.open, Epoch::max);
+                let event = ManagerClientEvent::Recall { generation, pledges, epochs };
                 self.manager_client_step(now, event, effects);
             }
             WorkerEvent::Told { message } => {

@@ -67,7 +67,7 @@ mod tests {
     use crate::{RaftOptions, Transport, Unreachable, Volume};
     use bytes::Bytes;
     use shoal_cluster::manager::{
-        self, Action, CarriedLog, Command, Generation, HeardEpochs, Incarnation, ProcessInstance,
+        self, Action, CarriedLog, Command, Generation, Incarnation, KnownEpochs, ProcessInstance,
         Recollection, Term,
     };
     use shoal_cluster::topology::Topology;
@@ -98,18 +98,19 @@ mod tests {
         let (term, at) = (Term(7 << 32 | 2), Time(1));
         machine.apply(&Command { term, at, action: Action::Take { drawn } }, &mut Vec::new());
         let node = NodeId(0);
-        let (instance, after, lost, heard) = (ProcessInstance(1), Incarnation(0), true, at);
-        let action = Action::Join { node, instance, after, lost, heard };
+        let (instance, after, lost, last_heartbeat) =
+            (ProcessInstance(1), Incarnation(0), true, at);
+        let action = Action::Join { node, instance, after, lost, last_heartbeat };
         machine.apply(&Command { term, at, action }, &mut Vec::new());
         let recovered = |generation: Generation| {
-            let told = Recollection {
+            let recollection = Recollection {
                 instance,
                 incarnation: Incarnation(1),
                 pledged: generation,
                 configuration: Some(Arc::clone(machine.configuration())),
-                heard: HeardEpochs::default(),
+                epochs: KnownEpochs::default(),
             };
-            machine.recover(generation, &[(node, told)].into()).expect("recovered")
+            machine.recover(generation, &[(node, recollection)].into()).expect("recovered")
         };
         let member = LogMember { node: NodeId(1), volume: Volume(3) };
         let (other, machine) = (recovered(generation), recovered(generation.next(node)));

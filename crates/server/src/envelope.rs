@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn forms_stay_as_they_are() {
         let stranger =
-            ToNode::Stranger { instance: ProcessInstance(5), incarnation: Incarnation(2) };
+            ToNode::OtherProcess { instance: ProcessInstance(5), incarnation: Incarnation(2) };
         let join =
             ToManager::Join { instance: ProcessInstance(5), after: Incarnation(2), lost: true };
         let bytes = Bytes::from_static(b"x");

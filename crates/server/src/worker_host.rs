@@ -122,7 +122,7 @@ impl<E: Engine> WorkerHost<E> {
     /// Steps the worker with an event, and performs its effects.
     fn step_worker(&mut self, now: Time, event: WorkerEvent<E::Message>, out: &mut Outbox) {
         if let Some(transaction_clock) = &self.transaction_clock {
-            self.worker.tell_times(transaction_clock.times(now, self.arrived));
+            self.worker.set_times(transaction_clock.times(now, self.arrived));
         }
         self.worker.step(now, event, &mut self.effects);
         let mut effects = std::mem::take(&mut self.effects.effects);

@@ -76,8 +76,8 @@ impl Acceptance {
     pub async fn survey(&self) -> Result<LossSurvey, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::CheckLoss { shard: self.shard };
-        let told = self.settle(&topology, wanted, |_| {}, Some).await?;
-        let ToOperator::MayLose { survivors, aside, silent } = told else {
+        let reply = self.settle(&topology, wanted, |_| {}, Some).await?;
+        let ToOperator::MayLose { survivors, aside, silent } = reply else {
             return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
         };
         let mut workers = Vec::new();
@@ -109,9 +109,9 @@ impl Acceptance {
     ) -> Result<AcceptedLoss, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::AcceptLoss { shard: self.shard, number, at_s };
-        let over = |told| match told {
+        let over = |reply| match reply {
             ToOperator::Lost(loss) if loss.stage != LossStage::Over => None,
-            told => Some(told),
+            reply => Some(reply),
         };
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
             return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
@@ -174,10 +174,10 @@ impl Acceptance {
                 Some(ToOperator::UnderWay(_)) => {
                     stage = "the managers write the loss into their log".to_owned();
                 }
-                Some(told) => {
-                    stage = step_of(&told, topology);
-                    if let Some(told) = last(told) {
-                        return Ok(told);
+                Some(reply) => {
+                    stage = step_of(&reply, topology);
+                    if let Some(reply) = last(reply) {
+                        return Ok(reply);
                     }
                 }
                 None => {
@@ -206,7 +206,7 @@ impl Acceptance {
             return Ok(None);
         };
         match ask::operate(address, &self.operator, wanted).await {
-            Ok(told) => Ok(Some(told)),
+            Ok(reply) => Ok(Some(reply)),
             Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
                 Err(ChangeError::Secret(error))
             }
@@ -230,12 +230,12 @@ fn name(topology: &Topology, node: NodeId) -> String {
 }
 
 /// How far an accepted loss is, in a sentence.
-fn step_of(told: &ToOperator, topology: &Topology) -> String {
-    let ToOperator::Lost(Loss { stage, told, .. }) = told else { return String::new() };
+fn step_of(reply: &ToOperator, topology: &Topology) -> String {
+    let ToOperator::Lost(Loss { stage, reported, .. }) = reply else { return String::new() };
     match stage {
         LossStage::Asking => {
-            let told: Vec<String> = told.keys().map(|node| name(topology, *node)).collect();
-            format!("live nodes report what they know of the shard; so far {}", listed(&told))
+            let reported: Vec<String> = reported.keys().map(|node| name(topology, *node)).collect();
+            format!("live nodes report what they know of the shard; so far {}", listed(&reported))
         }
         LossStage::Preparing => "the survivors are prepared, all of them".to_owned(),
         LossStage::Over => "the ends of the lost epochs are final".to_owned(),
@@ -274,7 +274,7 @@ impl LossSurvey {
             "If {shard} has lost its majority for good, it goes on with what {} has in memory.\n\
              - The replicas on {} are set aside: what only they have is lost, even if they come back.\n\
              - Transactions of {shard} that were acknowledged and reached none of these survivors are lost.\n\
-             - Calls on {shard} whose outcome was not told yet may stay unknown for ever.\n",
+             - Calls on {shard} that were not answered yet may stay unknown for ever.\n",
             listed(survivors),
             listed(aside),
         );

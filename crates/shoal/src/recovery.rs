@@ -70,8 +70,8 @@ impl ManagersRecovery {
         let topology = &report.topology;
         let address = topology.node(node).and_then(|node| node.address.clone());
         let address = address.unwrap_or_default();
-        let told = self.settle(&address, FromOperator::CheckRecovery, |_| {}).await?;
-        let remembered = match told {
+        let reply = self.settle(&address, FromOperator::CheckRecovery, |_| {}).await?;
+        let remembered = match reply {
             ToOperator::MayRecover(remembered) if remembered.pledged || !has_majority => remembered,
             ToOperator::MayRecover(_) | ToOperator::Refused(OperatorRefusal::MajorityLives)
                 if has_majority =>
@@ -82,10 +82,10 @@ impl ManagersRecovery {
                     managers.len()
                 )));
             }
-            told => return Err(unexpected(&told, topology)),
+            reply => return Err(unexpected(&reply, topology)),
         };
         let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(topology, *node)).collect();
-        let RememberedManagers { silent, lost, lacking, epoch, heard, pledged, .. } = remembered;
+        let RememberedManagers { silent, lost, lacking, epoch, open, pledged, .. } = remembered;
         let aside: Vec<NodeId> = managers.into_iter().filter(|other| *other != node).collect();
         Ok(ManagersSurvey {
             cluster,
@@ -94,7 +94,7 @@ impl ManagersRecovery {
             silent: names(&silent),
             lost: lost.iter().map(|shard| format!("S{}", shard.0)).collect(),
             lacking,
-            epochs: (epoch.0, heard.0),
+            epochs: (epoch.0, open.0),
             pledged,
             address,
             shown: (silent, lost),
@@ -120,7 +120,7 @@ impl ManagersRecovery {
                 let managers = managers.iter().map(|node| name(&topology, *node)).collect();
                 Ok(ReplacementEnd { managers })
             }
-            told => Err(unexpected(&told, &topology)),
+            reply => Err(unexpected(&reply, &topology)),
         }
     }
 
@@ -135,10 +135,10 @@ impl ManagersRecovery {
         let mut stage = "the manager has not answered yet".to_owned();
         while began.elapsed() < self.within {
             match ask::operate(address, &self.operator, &wanted).await {
-                Ok(ToOperator::UnderWay(RecoveryStage::Asking { told, of })) => {
-                    stage = format!("nodes report their state: {told} of {of}");
+                Ok(ToOperator::UnderWay(RecoveryStage::Asking { answered, of })) => {
+                    stage = format!("nodes report their state: {answered} of {of}");
                 }
-                Ok(told) => return Ok(told),
+                Ok(reply) => return Ok(reply),
                 Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
                     return Err(ChangeError::Secret(error));
                 }
@@ -201,10 +201,10 @@ fn choose(report: &StatusReport, survivor: &str) -> Result<SurvivorChoice, Chang
 }
 
 /// An answer that is none of those that are wanted.
-fn unexpected(told: &ToOperator, topology: &Topology) -> ChangeError {
-    match told {
+fn unexpected(reply: &ToOperator, topology: &Topology) -> ChangeError {
+    match reply {
         ToOperator::Refused(why) => refused(why, topology),
-        told => ChangeError::Refused(format!("the manager sent an unexpected reply: {told:?}")),
+        reply => ChangeError::Refused(format!("the manager sent an unexpected reply: {reply:?}")),
     }
 }
 
@@ -255,7 +255,7 @@ impl ManagersSurvey {
              cut off from here, it goes on to serve the nodes it reaches, and what those acknowledge is lost.\n\
              - Until two others are added this log is all there is of the cluster's managers: add them at once, by `shoal \
              managers add`.\n\
-             - Changes of the cluster that were acknowledged and that no node that answers has heard of are lost: tables, \
+             - Changes of the cluster that were acknowledged and that no node that answers knows of are lost: tables, \
              replaced replicas, accepted losses.\n\
              - All shards get new leaders: what is under way is aborted, or its outcome is unknown for a while.\n",
             aside = listed(aside),
@@ -283,10 +283,10 @@ impl ManagersSurvey {
                 listed(lost)
             );
         }
-        let (epoch, heard) = epochs;
-        if heard > epoch {
+        let (epoch, open) = epochs;
+        if open > epoch {
             text += &format!(
-                "- TORN: nodes have heard of epoch e{heard}, and none that answers has a configuration later than that of \
+                "- TORN: nodes know of epoch e{open}, and none that answers has a configuration later than that of \
                  e{epoch}. If it gave a shard other voters, transactions of that shard may be lost in part.\n"
             );
         }

@@ -58,7 +58,7 @@ impl Attempts {
     /// have taken all attempts, or all the time.
     pub(super) async fn pause(&mut self, error: Error) -> Result<()> {
         let inner = Arc::clone(self.permit.inner());
-        inner.doubt_tables(&error);
+        inner.refresh_if_outdated(&error);
         let elsewhere = match &error {
             Error::Aborted(
                 Aborted::Conflict(_)

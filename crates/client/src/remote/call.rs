@@ -1,16 +1,15 @@
-//! Calling a procedure once, however often it has to be asked for.
+//! Calls of procedures: each takes effect at most once, however often its request is sent.
 //!
 //! ```text
-//!   session ◄── one that is idle, or one that the leader of home grants
+//!   session ◄── an idle one, or a new one from the leader of the home shard
 //!     │
-//!   ask the leader of home ── no answer ──► ask elsewhere, and again, with growing patience
-//!     │                    ── unsettled ──► pause, and ask again
-//!     ├── aborted ──► call under another id, as long as attempts and time last
+//!   request to the leader of home ── no answer ──► to another node, and again, after growing pauses
+//!     │                           ── unsettled ──► pause, and send again
+//!     ├── aborted ──► call under another id, while attempts and time are left
 //!     └── a result, or another error ──► done
 //! ```
-//! However many messages are lost, the answer is definite in the end: a call that was aborted has not taken effect and never will, so it is
-//! called again under another id. Only the deadline ends it without an answer, and then the id can still be asked
-//! for.
+//! Lost messages leave no outcome unknown: an aborted call has not taken effect and never will, so it is made again under
+//! another id. Only the deadline ends a call without an answer; its outcome can still be requested by its id.
 
 use super::answers::AnswerReceiver;
 use super::attempts::{Attempts, CallSpan};
@@ -30,8 +29,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a frame, what is not the procedure's name or what it is called with.
-const FRAME_REST: usize = 64;
+/// The bytes of a frame beside those of the procedure's name and arguments, at most.
+const FRAME_OVERHEAD: usize = 64;
 
 /// The first and the longest pause before a request is sent again that could not be served yet.
 const UNSETTLED_MIN: Duration = Duration::from_millis(10);
@@ -40,7 +39,7 @@ const UNSETTLED_MAX: Duration = Duration::from_millis(500);
 /// The worker of a node that takes changes of tables.
 const TABLES_WORKER: WorkerId = WorkerId(0);
 
-/// What is called.
+/// A call of a procedure, without its id.
 #[derive(Debug, Clone)]
 pub(super) struct CalledProcedure {
     pub(super) home: ShardId,
@@ -48,36 +47,36 @@ pub(super) struct CalledProcedure {
     pub(super) arguments: Bytes,
 }
 
-/// What came of asking once.
+/// The result of one transmission of a request.
 enum CallReply<T> {
     Answer(Result<T>),
-    /// Nothing in time; or nothing can come from there any more, for this reason.
-    Nothing(Option<Cause>),
+    /// No answer in time; or none can arrive any more, for this reason.
+    None(Option<Cause>),
 }
 
-/// A request that is asked for until it is answered.
+/// A request that is sent until it is answered.
 struct RepeatedCall<'a> {
     inner: &'a Arc<ClusterInner>,
     request: ClientRequest,
     home: ShardId,
-    /// The worker, of any node.
+    /// The worker that is asked, on any node.
     worker: WorkerId,
     began: Time,
-    /// Some copy of the call was sent, now or before.
+    /// A copy of the call was sent, by this request or an earlier one.
     sent: bool,
     retransmission: Retransmission,
-    last: LastHindrance,
+    last_failure: TransmissionFailure,
 }
 
-/// Why the last request that was sent brought no answer, and which node it was sent to.
+/// Why the last transmission was not answered, and the node that it was sent to.
 #[derive(Debug, Clone, Copy)]
-struct LastHindrance {
+struct TransmissionFailure {
     node: Option<NodeId>,
     cause: Cause,
 }
 
 impl ClusterInner {
-    /// Calls a procedure under a session of ours, again and again where it is aborted.
+    /// Calls a procedure under a session of this client, again while it is aborted.
     pub(super) async fn call(
         self: &Arc<Self>,
         call: &CalledProcedure,
@@ -105,7 +104,7 @@ impl ClusterInner {
             Some(number) => number,
             None => CallSessionUse::new(self.open_calls(call.home, span).await?),
         };
-        let result = self.ask_for(number.request(), call, span, false).await;
+        let result = self.request_call(number.request(), call, span, false).await;
         let is_lost = matches!(
             result,
             Err(Error::Unknown(_) | Error::Aborted(Aborted::CallSessionOver { .. }))
@@ -116,7 +115,7 @@ impl ClusterInner {
         result
     }
 
-    /// Asks for a call whose fate is open; if it has not taken effect and never will, calls anew.
+    /// Requests the outcome of an earlier call. If it was aborted, calls again under another id.
     pub(super) async fn call_again(
         self: &Arc<Self>,
         id: RequestId,
@@ -125,24 +124,24 @@ impl ClusterInner {
     ) -> Result<Bytes> {
         let mut attempts = Attempts::new(self, deadline)?;
         self.check(call)?;
-        match self.ask_for(id, call, attempts.span(), true).await {
+        match self.request_call(id, call, attempts.span(), true).await {
             Err(error @ Error::Aborted(_)) => attempts.pause(error).await?,
             result => return result,
         }
         self.call_until(call, attempts).await
     }
 
-    /// What is called has to fit a frame.
+    /// Checks that the call fits a frame.
     fn check(&self, call: &CalledProcedure) -> Result<()> {
         let max = self.options.access.limits.frame_bytes_max;
-        let bytes = FRAME_REST + call.procedure.len() + call.arguments.len();
+        let bytes = FRAME_OVERHEAD + call.procedure.len() + call.arguments.len();
         if bytes > max {
             Err(Rejected::CallTooLong { bytes, max })?;
         }
         Ok(())
     }
 
-    async fn ask_for(
+    async fn request_call(
         self: &Arc<Self>,
         id: RequestId,
         call: &CalledProcedure,
@@ -150,7 +149,7 @@ impl ClusterInner {
         sent: bool,
     ) -> Result<Bytes> {
         let Some(inbox) = self.client_shared.answers.expect(id) else {
-            return Err(Error::reject(format!("{id} is being asked for already")));
+            return Err(Error::reject(format!("{id} is already requested")));
         };
         let CalledProcedure { home, procedure, arguments } = call.clone();
         let request = ClientRequest::Call { id, procedure, arguments };
@@ -160,7 +159,7 @@ impl ClusterInner {
             .await
     }
 
-    /// A session for calls on a shard, which its leader grants.
+    /// Requests a call session from the leader of a shard.
     async fn open_calls(self: &Arc<Self>, home: ShardId, span: CallSpan) -> Result<CallSession> {
         let token = lock(&self.random).next_u64();
         let inbox = self.client_shared.opened.expect(token).expect("tokens differ");
@@ -169,7 +168,7 @@ impl ClusterInner {
         RepeatedCall::new(self, request, home, worker, span).run(inbox).await
     }
 
-    /// Has a table created or dropped. Once, however often it is asked for on the way.
+    /// Has the managers create or drop a table, once, however often the request is sent.
     pub(super) async fn change_table(
         self: &Arc<Self>,
         change: TableChange,
@@ -181,7 +180,7 @@ impl ClusterInner {
         RepeatedCall::new(self, request, self.any_shard(), TABLES_WORKER, span).run(inbox).await
     }
 
-    /// A shard for a call that may be executed anywhere.
+    /// A random shard, for a call that any shard may execute.
     pub(super) fn any_shard(&self) -> ShardId {
         let shards = self.client_shared.view.topology().shards();
         ShardId(self.below(shards as usize) as u32)
@@ -209,7 +208,7 @@ impl RepeatedCall<'_> {
             began: span.began,
             sent: false,
             retransmission,
-            last: LastHindrance { node: None, cause: Cause::Unreachable },
+            last_failure: TransmissionFailure { node: None, cause: Cause::Unreachable },
         }
     }
 
@@ -222,35 +221,35 @@ impl RepeatedCall<'_> {
         let mut is_first = true;
         while std::mem::take(&mut is_first) || self.inner.world().now() < until {
             let node = self.node();
-            let came = self.send_and_wait(node, &mut inbox).await;
-            let result = match came {
+            let reply = self.send_and_wait(node, &mut inbox).await;
+            let result = match reply {
                 CallReply::Answer(result) => result,
-                CallReply::Nothing(failed) => {
-                    self.in_vain(node, failed).await;
+                CallReply::None(failed) => {
+                    self.on_unanswered(node, failed).await;
                     if let Some(error) = self.inner.client_shared.founded_again() {
-                        return Err(self.lost(error));
+                        return Err(self.founded_again(error));
                     }
                     continue;
                 }
             };
             let cause = match &result {
-                Err(error) => self.is_early(error),
+                Err(error) => self.cause_to_repeat(error),
                 Ok(_) => None,
             };
             let Some(cause) = cause else {
                 self.inner.client_shared.view.trust(node);
                 return result;
             };
-            self.last = LastHindrance { node: Some(node), cause };
+            self.last_failure = TransmissionFailure { node: Some(node), cause };
             if cause == Cause::NotServing {
                 self.inner.refresh(until).await;
             }
             self.inner.pause(unsettled.advance(), until).await;
         }
-        Err(self.given_up())
+        Err(self.deadline_error())
     }
 
-    /// Sends the request to a node, and waits until it is answered or to be sent again.
+    /// Sends the request to a node, and waits until it is answered or has to be sent again.
     async fn send_and_wait<K, T>(
         &mut self,
         node: NodeId,
@@ -267,18 +266,18 @@ impl RepeatedCall<'_> {
             tokio::select! {
                 biased;
                 result = inbox.next() => CallReply::Answer(result),
-                cause = send(inner, place, request, || *sent |= sends) => CallReply::Nothing(Some(cause)),
+                cause = send(inner, place, request, || *sent |= sends) => CallReply::None(Some(cause)),
             }
         };
-        let came = self.retransmission.wait(&*world, either).await;
-        came.unwrap_or(CallReply::Nothing(None))
+        let reply = self.retransmission.wait(&*world, either).await;
+        reply.unwrap_or(CallReply::None(None))
     }
 
-    /// Whether an error says only that it cannot be answered yet, or not there: why not.
-    fn is_early(&self, error: &Error) -> Option<Cause> {
+    /// Why the request has to be sent again, if the error says that this node cannot answer it, or not yet.
+    fn cause_to_repeat(&self, error: &Error) -> Option<Cause> {
         match error {
             Error::Unknown(Unknown::Unsettled { shard, .. }) => Some(Cause::Unsettled(*shard)),
-            // Nodes have another number of workers than we know of.
+            // The number of workers has changed since the directory was received.
             Error::Rejected(Rejected::OtherWorker { .. }) => Some(Cause::NotServing),
             Error::Aborted(Aborted::Conflict(_) | Aborted::NotServing { .. }) if self.opens() => {
                 Some(Cause::NotServing)
@@ -287,16 +286,16 @@ impl RepeatedCall<'_> {
         }
     }
 
-    /// Does it ask for a session, and not for a call?
+    /// Whether the request is for a call session.
     fn opens(&self) -> bool {
         matches!(self.request, ClientRequest::OpenCalls { .. })
     }
 
-    /// The node to ask now: the leader, by turns with others, which pass it on.
+    /// The node to send to: the leader, alternating with other nodes, which forward the request.
     fn node(&self) -> NodeId {
         let view = &self.inner.client_shared.view;
         let leader = view.leader(self.home);
-        let to_leader = self.retransmission.in_vain().is_multiple_of(2);
+        let to_leader = self.retransmission.unanswered().is_multiple_of(2);
         let direct = leader.filter(|leader| to_leader && !view.is_suspect(*leader));
         direct.unwrap_or_else(|| {
             let nodes = view.nodes();
@@ -312,13 +311,13 @@ impl RepeatedCall<'_> {
         })
     }
 
-    /// That brought nothing. What failed before its time is not tried again at once: a node that could not be connected to
-    /// fails for a while without being tried.
-    async fn in_vain(&mut self, node: NodeId, failed: Option<Cause>) {
+    /// Notes that a transmission was not answered. After a failure it pauses: a node that could not be connected to fails at
+    /// once for a while, without another attempt.
+    async fn on_unanswered(&mut self, node: NodeId, failed: Option<Cause>) {
         let cause = failed.unwrap_or(Cause::Silent);
-        self.last = LastHindrance { node: Some(node), cause };
+        self.last_failure = TransmissionFailure { node: Some(node), cause };
         self.retransmission.count();
-        self.inner.refresh_aside();
+        self.inner.refresh_in_background();
         if failed.is_some() {
             self.inner.client_shared.view.suspect(node);
             let until = self.retransmission.until();
@@ -326,8 +325,8 @@ impl RepeatedCall<'_> {
         }
     }
 
-    /// The cluster is gone that this was asked of, if it was.
-    fn lost(&self, error: Rejected) -> Error {
+    /// The error after the cluster was founded again: the outcome is unknown if a call was sent before.
+    fn founded_again(&self, error: Rejected) -> Error {
         match (error, &self.request) {
             (Rejected::FoundedAgain { known, found }, ClientRequest::Call { id, .. })
                 if self.sent =>
@@ -338,8 +337,9 @@ impl RepeatedCall<'_> {
         }
     }
 
-    fn given_up(&self) -> Error {
-        let LastHindrance { node, mut cause } = self.last;
+    /// The error of a request that was not answered within its deadline.
+    fn deadline_error(&self) -> Error {
+        let TransmissionFailure { node, mut cause } = self.last_failure;
         if self.inner.client_shared.view.has_no_majority(self.home) {
             cause = Cause::NoMajority;
         }

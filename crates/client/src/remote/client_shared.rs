@@ -45,11 +45,11 @@ impl ClientShared {
 
     /// Takes a directory that a node has sent. Returns whether the node is of this client's cluster:
     /// directories of others are ignored.
-    pub(super) fn hear_directory(&self, node: NodeId, told: Directory) -> bool {
-        let cluster = told.configuration.as_ref().and_then(|configured| configured.cluster);
+    pub(super) fn on_directory(&self, node: NodeId, directory: Directory) -> bool {
+        let cluster = directory.configuration.as_ref().and_then(|configured| configured.cluster);
         let is_ours = self.founding.meet(node, cluster);
         if is_ours {
-            self.view.update(told);
+            self.view.update(directory);
         }
         is_ours
     }

@@ -91,7 +91,7 @@ impl Db {
         let cluster = Cluster::new(world, options, addresses, directory, own, random);
         let ClusterInner { client_shared, lines, .. } = &*cluster.inner;
         let place = WorkerPlace { node: connection.node, worker: connection.worker };
-        client_shared.view.met(place.node, &address);
+        client_shared.view.reached(place.node, &address);
         lines.adopt(place, &NodeConnection::start(connection, client_shared));
         Ok(cluster)
     }
@@ -114,25 +114,25 @@ impl Cluster {
     pub fn in_world(
         world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
-        heard: Directory,
+        directory: Directory,
         random: Random,
     ) -> Cluster {
         options.validate().expect("the caller has valid options");
         let own = options.access.identity;
-        Cluster::new(world, options.with_least_patience(), Vec::new(), heard, own, random)
+        Cluster::new(world, options.with_least_patience(), Vec::new(), directory, own, random)
     }
 
     fn new(
         world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
         addresses: Vec<Arc<str>>,
-        heard: Directory,
+        directory: Directory,
         own: Option<ClusterId>,
         random: Random,
     ) -> Cluster {
-        let told = heard.configuration.as_ref().and_then(|configured| configured.cluster);
+        let named = directory.configuration.as_ref().and_then(|configured| configured.cluster);
         let client_shared =
-            Arc::new(ClientShared::new(world, heard, ClusterIdentity::of(own.or(told))));
+            Arc::new(ClientShared::new(world, directory, ClusterIdentity::of(own.or(named))));
         let deadline = options.deadline;
         Cluster {
             inner: Arc::new(ClusterInner::new(options, addresses, client_shared, random)),
@@ -210,14 +210,14 @@ impl Cluster {
     ) -> Result<T> {
         let mut attempts = Attempts::new(&self.inner, self.deadline)?;
         loop {
-            let patience = OperationTimeout::Until(attempts.until());
-            let mut tx = ClusterTransaction::new(&self.inner, None, patience);
+            let timeout = OperationTimeout::Until(attempts.until());
+            let mut tx = ClusterTransaction::new(&self.inner, None, timeout);
             let error = match body(&mut tx).await {
                 Ok(value) => match tx.end(SessionEnd::Commit).await {
                     Ok(()) => return Ok(value),
                     Err(error) => error,
                 },
-                Err(error) => tx.doubt(error).await,
+                Err(error) => tx.confirm_failure(error).await,
             };
             drop(tx);
             attempts.pause(error).await?;
@@ -232,8 +232,8 @@ impl Cluster {
     /// [`Rejected::TooManyTransactions`].
     pub fn begin(&self) -> Result<ClusterTransaction> {
         let permit = self.inner.enter()?;
-        let patience = OperationTimeout::Each(self.deadline);
-        Ok(ClusterTransaction::new(&self.inner, Some(permit), patience))
+        let timeout = OperationTimeout::Each(self.deadline);
+        Ok(ClusterTransaction::new(&self.inner, Some(permit), timeout))
     }
 
     /// Calls a procedure that the nodes know by name, in one message. It runs at the leader of `home`, as

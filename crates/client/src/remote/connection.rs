@@ -5,20 +5,20 @@
 //!                                                           ├─► answers of calls, by request
 //!                                                           └─► directory
 //! ```
-//! Sessions belong to their connection, by which the node identifies the client: they end with it. The name of a
+//! Sessions belong to their connection, by which the node identifies the client: they end with it. The id of a
 //! session consists of the registration that the worker has granted to the connection, and a number. Numbers are
 //! assigned and sent under one lock, in their order, since a worker begins only few sessions with lower numbers than it
 //! has seen. If the worker does not know a session, it may have dropped the registration: then the connection registers
 //! again.
 //!
 //! A worker may ignore a request, as one without a lease does. So the connection requests its registration again once a
-//! session has waited for it in vain: when its transaction sends again, or when it ends before that, because of its
+//! session has waited for it for too long: when its transaction sends again, or when it ends before that, because of its
 //! deadline or since the node does not answer.
 
 use super::client_shared::ClientShared;
 use super::environment::{EnvironmentConnection, Incoming, Outgoing};
 use super::lock;
-use super::session::{AfterReply, ClientSession, SessionName};
+use super::session::{AfterReply, ClientSession, SessionId};
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{ClientReply, ClientRequest, FromClient, ToClient};
 use shoal_types::{Aborted, Cause, Error, NodeId, Time, Unknown};
@@ -39,11 +39,11 @@ pub(super) type SharedSession = Arc<Mutex<ClientSession>>;
 #[derive(Debug)]
 pub(super) struct NodeConnection {
     place: WorkerPlace,
-    book: Mutex<OpenSessions>,
+    open: Mutex<OpenSessions>,
     /// Why it has ended, if it has.
     ended: watch::Sender<Option<Cause>>,
-    /// When something came last.
-    heard_at: Mutex<Time>,
+    /// When the last message arrived.
+    received_at: Mutex<Time>,
     /// When the node was probed last.
     probed_at: Mutex<Time>,
 }
@@ -56,8 +56,8 @@ struct OpenSessions {
     /// The greatest number that was assigned.
     last_number: u64,
     sessions: BTreeMap<u64, SharedSession>,
-    /// Sessions without a name, which wait for the registration.
-    unnamed: Vec<SharedSession>,
+    /// Sessions without an id, which wait for the registration.
+    without_id: Vec<SharedSession>,
 }
 
 /// Whether the worker knows the connection.
@@ -66,7 +66,7 @@ enum Registration {
     /// It was not requested, or the worker has dropped it.
     None,
     /// The registration was requested, and not granted yet.
-    Asked,
+    Requested,
     /// It was granted under this number.
     Granted(u64),
 }
@@ -81,25 +81,25 @@ impl NodeConnection {
         let now = client_shared.world.now();
         let link = Arc::new(NodeConnection {
             place: WorkerPlace { node, worker },
-            book: Mutex::new(OpenSessions {
+            open: Mutex::new(OpenSessions {
                 outgoing: None,
                 registration: Registration::None,
                 last_number: 0,
                 sessions: BTreeMap::new(),
-                unnamed: Vec::new(),
+                without_id: Vec::new(),
             }),
             ended: watch::Sender::new(None),
-            heard_at: Mutex::new(now),
+            received_at: Mutex::new(now),
             probed_at: Mutex::new(now),
         });
         // Messages that arrive at once wait until the sending half is there.
-        let mut book = lock(&link.book);
+        let mut open = lock(&link.open);
         let receiver = ConnectionReceiver {
             link: Arc::clone(&link),
             client_shared: Arc::clone(client_shared),
         };
-        book.outgoing = Some(carrier.start(Arc::new(receiver)));
-        drop(book);
+        open.outgoing = Some(carrier.start(Arc::new(receiver)));
+        drop(open);
         link
     }
 
@@ -120,17 +120,17 @@ impl NodeConnection {
         cause.expect("waited for")
     }
 
-    /// When something came last.
-    pub(super) fn heard_at(&self) -> Time {
-        *lock(&self.heard_at)
+    /// When the last message arrived.
+    pub(super) fn received_at(&self) -> Time {
+        *lock(&self.received_at)
     }
 
     /// Sends a message that belongs to no session.
     pub(super) fn send(&self, what: FromClient) {
-        lock(&self.book).send(what);
+        lock(&self.open).send(what);
     }
 
-    /// Acts on a session, and sends what can be sent then.
+    /// Changes a session, and sends the steps that can be sent then.
     pub(super) fn with<T>(
         &self,
         session: &SharedSession,
@@ -139,9 +139,9 @@ impl NodeConnection {
         self.act(session, |session, _| act(session))
     }
 
-    /// Sends again what may have been lost, and probes the node.
-    pub(super) fn ask_again(&self, session: &SharedSession, client_shared: &ClientShared) {
-        lock(&self.book).doubt_registration();
+    /// Sends unanswered steps again, and probes the node.
+    pub(super) fn send_again(&self, session: &SharedSession, client_shared: &ClientShared) {
+        lock(&self.open).reset_requested_registration();
         self.act(session, ClientSession::send_again);
         self.probe(client_shared);
     }
@@ -150,7 +150,7 @@ impl NodeConnection {
     fn probe(&self, client_shared: &ClientShared) {
         let now = client_shared.world.now();
         let mut probed_at = lock(&self.probed_at);
-        if now - self.heard_at().max(*probed_at) >= PROBE_AFTER {
+        if now - self.received_at().max(*probed_at) >= PROBE_AFTER {
             *probed_at = now;
             self.send(FromClient::Directory);
         }
@@ -162,45 +162,45 @@ impl NodeConnection {
         act: impl FnOnce(&mut ClientSession, &mut Vec<ClientRequest>) -> T,
     ) -> T {
         let mut out = Vec::new();
-        let mut book = lock(&self.book);
+        let mut open = lock(&self.open);
         let mut steps = lock(session);
         let result = act(&mut steps, &mut out);
-        if book.outgoing.is_none() {
+        if open.outgoing.is_none() {
             let cause = self.ended.borrow().unwrap_or(Cause::Disconnected);
-            steps.lose(cause);
+            steps.on_disconnect(cause);
             return result;
         }
-        book.send_all(session, &mut steps, out);
+        open.send_all(session, &mut steps, out);
         result
     }
 
-    /// Ends it, and all its sessions. Messages that were queued before are still sent.
+    /// Ends the connection and all its sessions. Messages that were queued before are still sent.
     pub(super) fn end(&self, cause: Cause) {
         let sessions = {
-            let mut book = lock(&self.book);
-            if book.outgoing.take().is_none() {
+            let mut open = lock(&self.open);
+            if open.outgoing.take().is_none() {
                 return;
             }
             self.ended.send_replace(Some(cause));
-            let unnamed = std::mem::take(&mut book.unnamed);
-            std::mem::take(&mut book.sessions).into_values().chain(unnamed)
+            let without_id = std::mem::take(&mut open.without_id);
+            std::mem::take(&mut open.sessions).into_values().chain(without_id)
         };
-        sessions.for_each(|session| lock(&session).lose(cause));
+        sessions.for_each(|session| lock(&session).on_disconnect(cause));
     }
 
-    /// A message has arrived.
+    /// Handles a message that has arrived.
     ///
     /// # Errors
     /// If it is malformed.
-    fn take(
+    fn on_message(
         &self,
-        said: ToClient,
+        message: ToClient,
         client_shared: &ClientShared,
     ) -> std::result::Result<(), MalformedReply> {
-        *lock(&self.heard_at) = client_shared.world.now();
-        match said {
+        *lock(&self.received_at) = client_shared.world.now();
+        match message {
             ToClient::Directory(directory) => {
-                if !client_shared.hear_directory(self.place.node, directory) {
+                if !client_shared.on_directory(self.place.node, directory) {
                     self.end(Cause::FoundedAgain);
                 }
             }
@@ -216,7 +216,7 @@ impl NodeConnection {
                 client_shared.tables.deliver(ask, result);
             }
             ToClient::Reply(ClientReply::Registered { registration }) => {
-                lock(&self.book).registered(registration);
+                lock(&self.open).on_registered(registration);
             }
             ToClient::Reply(ClientReply::Done { session, number, result }) => {
                 let is_unknown = matches!(
@@ -225,36 +225,36 @@ impl NodeConnection {
                         | Error::Unknown(Unknown::Session { .. }))
                 );
                 if is_unknown {
-                    lock(&self.book).forget_registration();
+                    lock(&self.open).forget_registration();
                 }
-                return self.replied(session, |it| it.done(number, result));
+                return self.on_session_reply(session, |it| it.on_reply(number, result));
             }
         }
         Ok(())
     }
 
-    /// A reply to a session. Replies to ended sessions are ignored.
-    fn replied(
+    /// Passes a reply to its session. Replies to ended sessions are ignored.
+    fn on_session_reply(
         &self,
         number: u64,
         reply: impl FnOnce(&mut ClientSession) -> AfterReply,
     ) -> std::result::Result<(), MalformedReply> {
-        let mut book = lock(&self.book);
-        let Some(session) = book.sessions.get(&number).cloned() else { return Ok(()) };
+        let mut open = lock(&self.open);
+        let Some(session) = open.sessions.get(&number).cloned() else { return Ok(()) };
         let mut steps = lock(&session);
         match reply(&mut steps) {
             AfterReply::Open => {}
             AfterReply::Over => {
-                book.sessions.remove(&number);
+                open.sessions.remove(&number);
                 return Ok(());
             }
-            AfterReply::Anew => {
-                book.sessions.remove(&number);
+            AfterReply::NotBegun => {
+                open.sessions.remove(&number);
                 steps.restart();
             }
-            AfterReply::Nonsense => return Err(MalformedReply),
+            AfterReply::Malformed => return Err(MalformedReply),
         }
-        book.send_all(&session, &mut steps, Vec::new());
+        open.send_all(&session, &mut steps, Vec::new());
         Ok(())
     }
 }
@@ -268,31 +268,30 @@ impl OpenSessions {
 
     /// Requests the registration.
     fn register(&mut self) {
-        self.registration = Registration::Asked;
+        self.registration = Registration::Requested;
         self.send(FromClient::Request(ClientRequest::Register));
     }
 
-    /// The request for the registration may be lost: the next session that needs a name sends it again.
-    fn doubt_registration(&mut self) {
-        if let Registration::Asked = self.registration {
+    /// The request for the registration may be lost: the next session that needs an id sends it again.
+    fn reset_requested_registration(&mut self) {
+        if let Registration::Requested = self.registration {
             self.registration = Registration::None;
         }
     }
 
-    /// A session that is over needs no name any more. If it waited for one, that was in vain.
-    fn give_up_name(&mut self, session: &SharedSession) {
-        let place = self.unnamed.iter().position(|waiting| Arc::ptr_eq(waiting, session));
+    /// A session that is over needs no id. If it waited for one, the request for the registration may be lost.
+    fn remove_waiting(&mut self, session: &SharedSession) {
+        let place = self.without_id.iter().position(|waiting| Arc::ptr_eq(waiting, session));
         if let Some(place) = place {
-            self.unnamed.remove(place);
-            self.doubt_registration();
+            self.without_id.remove(place);
+            self.reset_requested_registration();
         }
     }
 
-    /// The worker has registered the connection: the sessions that wait for it are sent. Repeated requests
-    /// are harmless.
-    fn registered(&mut self, registration: u64) {
+    /// The worker has registered the connection: sends the sessions that wait for it. Repeated requests are harmless.
+    fn on_registered(&mut self, registration: u64) {
         self.registration = Registration::Granted(registration);
-        for session in std::mem::take(&mut self.unnamed) {
+        for session in std::mem::take(&mut self.without_id) {
             let mut steps = lock(&session);
             self.send_all(&session, &mut steps, Vec::new());
         }
@@ -305,16 +304,16 @@ impl OpenSessions {
         }
     }
 
-    /// Gives a session its name, or makes it wait for the registration.
-    fn name(&mut self, session: &SharedSession, steps: &mut ClientSession) {
+    /// Assigns an id to a session, or has the session wait for the registration.
+    fn assign_id(&mut self, session: &SharedSession, steps: &mut ClientSession) {
         if let Registration::Granted(registration) = self.registration {
             self.last_number += 1;
-            steps.name(SessionName { registration, number: self.last_number });
+            steps.assign_id(SessionId { registration, number: self.last_number });
             self.sessions.insert(self.last_number, Arc::clone(session));
             return;
         }
-        if !self.unnamed.iter().any(|waiting| Arc::ptr_eq(waiting, session)) {
-            self.unnamed.push(Arc::clone(session));
+        if !self.without_id.iter().any(|waiting| Arc::ptr_eq(waiting, session)) {
+            self.without_id.push(Arc::clone(session));
         }
         if let Registration::None = self.registration {
             self.register();
@@ -328,21 +327,21 @@ impl OpenSessions {
         steps: &mut ClientSession,
         mut out: Vec<ClientRequest>,
     ) {
-        if steps.wants_name() {
-            self.name(session, steps);
+        if steps.needs_id() {
+            self.assign_id(session, steps);
         }
         steps.send(&mut out);
         out.into_iter().for_each(|request| self.send(FromClient::Request(request)));
         if steps.is_over() {
             match steps.number() {
                 Some(number) => drop(self.sessions.remove(&number)),
-                None => self.give_up_name(session),
+                None => self.remove_waiting(session),
             }
         }
     }
 }
 
-/// Takes what comes over a connection, for as long as that lasts.
+/// Receives the messages of a connection until it ends.
 #[derive(Debug)]
 struct ConnectionReceiver {
     link: Arc<NodeConnection>,
@@ -350,8 +349,8 @@ struct ConnectionReceiver {
 }
 
 impl Incoming for ConnectionReceiver {
-    fn receive(&self, said: ToClient) {
-        if self.link.take(said, &self.client_shared).is_err() {
+    fn receive(&self, message: ToClient) {
+        if self.link.on_message(message, &self.client_shared).is_err() {
             self.malformed();
         }
     }

@@ -23,10 +23,10 @@ pub(super) struct DirectoryView {
     world: Arc<dyn ClientEnvironment>,
     known: Mutex<Arc<Directory>>,
     /// The addresses of nodes that have none in the topology.
-    met_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
+    dialed_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
     suspects: Mutex<BTreeMap<NodeId, Time>>,
-    /// Changes whenever a node has sent a directory.
-    told: watch::Sender<u64>,
+    /// The number of directories that nodes have sent.
+    updates: watch::Sender<u64>,
 }
 
 impl DirectoryView {
@@ -34,28 +34,28 @@ impl DirectoryView {
         DirectoryView {
             world,
             known: Mutex::new(Arc::new(first)),
-            met_at: Mutex::default(),
+            dialed_at: Mutex::default(),
             suspects: Mutex::default(),
-            told: watch::Sender::new(0),
+            updates: watch::Sender::new(0),
         }
     }
 
-    /// A node has sent a directory.
-    pub(super) fn update(&self, told: Directory) {
+    /// Takes a directory that a node has sent.
+    pub(super) fn update(&self, received: Directory) {
         let mut known = lock(&self.known);
-        if is_newer(&told, &known) {
-            *known = Arc::new(told);
+        if is_newer(&received, &known) {
+            *known = Arc::new(received);
         }
         drop(known);
-        self.told.send_modify(|times| *times += 1);
+        self.updates.send_modify(|times| *times += 1);
     }
 
-    /// Changes whenever a node has sent a directory.
-    pub(super) fn told(&self) -> watch::Receiver<u64> {
-        self.told.subscribe()
+    /// The number of directories that nodes have sent.
+    pub(super) fn updates(&self) -> watch::Receiver<u64> {
+        self.updates.subscribe()
     }
 
-    /// All that is known.
+    /// The newest directory.
     pub(super) fn directory(&self) -> Directory {
         Directory::clone(&self.known())
     }
@@ -137,12 +137,12 @@ impl DirectoryView {
     pub(super) fn address(&self, node: NodeId) -> Option<Arc<str>> {
         let topology = self.topology();
         let written = topology.node(node)?.address.as_deref().map(Arc::from);
-        written.or_else(|| lock(&self.met_at).get(&node).cloned())
+        written.or_else(|| lock(&self.dialed_at).get(&node).cloned())
     }
 
     /// A node was reached at this address.
-    pub(super) fn met(&self, node: NodeId, address: &str) {
-        lock(&self.met_at).insert(node, address.into());
+    pub(super) fn reached(&self, node: NodeId, address: &str) {
+        lock(&self.dialed_at).insert(node, address.into());
     }
 
     /// The node did not answer, or does not serve: others are asked first for a while.
@@ -160,9 +160,9 @@ impl DirectoryView {
     }
 }
 
-fn is_newer(told: &Directory, known: &Directory) -> bool {
-    match (&told.configuration, &known.configuration) {
-        (Some(told), Some(known)) => told.revision > known.revision,
+fn is_newer(received: &Directory, known: &Directory) -> bool {
+    match (&received.configuration, &known.configuration) {
+        (Some(received), Some(known)) => received.revision > known.revision,
         (Some(_), None) => true,
         (None, Some(_) | None) => false,
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_news_count_and_leaders_that_cannot_be_do_not() {
+    async fn only_newer_configurations_and_valid_leaders_count() {
         let topology = Arc::new(Topology::compact(1, 2, 3, 0, 1));
         let view = DirectoryView::new(
             Directory { topology: Arc::clone(&topology), configuration: None },
@@ -200,11 +200,11 @@ mod tests {
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)));
         view.update(configured(&topology, 6, 1));
         view.update(Directory { topology: Arc::clone(&topology), configuration: None });
-        assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)), "told of older times");
+        assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)), "an older revision");
         view.update(configured(&topology, 8, 99));
         assert_eq!(view.leader(ShardId(0)), None);
         assert_eq!(view.leader(ShardId(2)), None);
-        assert_eq!(*view.told().borrow(), 4);
+        assert_eq!(*view.updates().borrow(), 4);
     }
 
     #[tokio::test(start_paused = true)]

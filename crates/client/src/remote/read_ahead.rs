@@ -1,7 +1,7 @@
-//! Reads of a transaction that its body has announced: they travel together, with the first operation that has an answer.
+//! Reads that the body of a transaction has announced: they are sent together, with the first operation that has an answer.
 //!
-//! A read ahead is a step of the transaction like any other, so it is validated at the commit. Its result is for the
-//! next read of its key, unless the transaction writes the key before that.
+//! A read ahead is a step of the transaction, and so is validated at the commit. Its result is that of the next read of
+//! its key, unless the transaction writes the key before.
 
 use super::session::{ClientSession, StepReply};
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use shoal_types::TableId;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
-/// Keys that may be announced at once; more are read when they are asked for. Every one costs a step, which waits for its turn.
+/// The most keys that are announced and not sent; others are read when they are needed. Each is a step, which the worker
+/// may have to keep until its turn.
 const WANTED_MAX: usize = 1024;
 
 /// The keys that were announced and are not read.
@@ -21,21 +22,21 @@ pub(super) struct ReadAhead {
 
 #[derive(Debug)]
 enum AnnouncedRead {
-    /// It is sent with the next operation.
+    /// Not sent: it goes with the next operation.
     Wanted,
-    /// It was sent, and its result arrives there.
-    Asked(oneshot::Receiver<StepReply>),
+    /// Sent: its result arrives at this receiver.
+    Sent(oneshot::Receiver<StepReply>),
 }
 
 impl ReadAhead {
-    /// A key will be read soon.
+    /// Announces a read of a key.
     pub(super) fn want(&mut self, table: TableId, key: Bytes) {
         if self.reads.len() < WANTED_MAX {
             self.reads.entry((table, key)).or_insert(AnnouncedRead::Wanted);
         }
     }
 
-    /// The key is read: the receiver of its result, if it was sent.
+    /// Takes the announced read of a key: the receiver of its result, if it was sent.
     pub(super) fn take(
         &mut self,
         table: TableId,
@@ -43,21 +44,21 @@ impl ReadAhead {
     ) -> Option<oneshot::Receiver<StepReply>> {
         match self.reads.remove(&(table, key.clone()))? {
             AnnouncedRead::Wanted => None,
-            AnnouncedRead::Asked(told) => Some(told),
+            AnnouncedRead::Sent(reply) => Some(reply),
         }
     }
 
-    /// The key is written: what was read before is not what a read would see.
+    /// Drops the announced read of a key, which the transaction writes.
     pub(super) fn forget(&mut self, table: TableId, key: &Bytes) {
         self.reads.remove(&(table, key.clone()));
     }
 
-    /// Asks for all that are wanted.
-    pub(super) fn ask(&mut self, session: &mut ClientSession) {
+    /// Adds all announced reads to the session.
+    pub(super) fn send(&mut self, session: &mut ClientSession) {
         for ((table, key), read) in &mut self.reads {
             if let AnnouncedRead::Wanted = read {
                 let (table, key) = (*table, key.clone());
-                *read = AnnouncedRead::Asked(session.perform(Operation::Get { table, key }));
+                *read = AnnouncedRead::Sent(session.perform(Operation::Get { table, key }));
             }
         }
     }

@@ -20,14 +20,14 @@ const ROUND_MAX: Duration = Duration::from_millis(500);
 impl ClusterInner {
     /// Asks nodes, and waits until one has answered, or for a while.
     pub(super) async fn refresh(self: &Arc<Self>, until: Time) {
-        let mut told = self.client_shared.view.told();
-        told.mark_unchanged();
+        let mut updates = self.client_shared.view.updates();
+        updates.mark_unchanged();
         let until = until.min(self.after(ROUND_MAX));
-        let heard = async {
-            // It ends with the view, which we hold.
-            let _ = told.changed().await;
+        let updated = async {
+            // The sender is in the view, which outlives this task.
+            let _ = updates.changed().await;
         };
-        let asks = async {
+        let requests = async {
             // Other tasks wait for the answer to the first.
             let _one = self.refreshing.lock().await;
             for node in self.client_shared.view.nodes() {
@@ -43,15 +43,15 @@ impl ClusterInner {
         let either = async {
             tokio::select! {
                 biased;
-                () = heard => {}
-                () = asks => {}
+                () = updated => {}
+                () = requests => {}
             }
         };
         timeout_at(self.world(), until, either).await;
     }
 
-    /// The same, without waiting.
-    pub(super) fn refresh_aside(self: &Arc<Self>) {
+    /// Asks nodes for the directory without waiting for an answer.
+    pub(super) fn refresh_in_background(self: &Arc<Self>) {
         let inner = Arc::clone(self);
         if inner.refreshing.try_lock().is_ok() {
             let refresh = async move { inner.refresh(inner.after(ROUND_MAX)).await };
@@ -59,17 +59,17 @@ impl ClusterInner {
         }
     }
 
-    /// Asks another node than that, without waiting. The first may be cut off from all others, and keep an
-    /// old directory for ever.
-    pub(super) fn ask_beside(self: &Arc<Self>, node: NodeId) {
+    /// Asks a node other than `node`, without waiting: that one may be cut off from the others, and keep an old directory
+    /// for ever.
+    pub(super) fn ask_other_than(self: &Arc<Self>, node: NodeId) {
         let view = &self.client_shared.view;
         let mut others = view.nodes();
         others.retain(|other| *other != node);
-        let standing =
+        let live =
             others.iter().filter(|other| !view.is_dead(**other) && !view.is_suspect(**other));
-        let first = match standing.count() {
+        let first = match live.count() {
             0 => others.len(),
-            standing => standing,
+            live => live,
         };
         if first > 0 {
             self.ask_directory(others[self.below(first)]);
@@ -96,7 +96,7 @@ impl ClusterInner {
                 inner.world().visit(address, founding.own()).await
                 && founding.meet(node, identity)
             {
-                inner.client_shared.hear_directory(node, directory);
+                inner.client_shared.on_directory(node, directory);
             }
         }));
     }

@@ -13,7 +13,7 @@ use shoal_types::{Backoff, Time};
 pub(super) struct Retransmission {
     backoff: Backoff,
     /// Waits that have brought no answer.
-    in_vain: u32,
+    unanswered: u32,
     /// The time at which the request is given up.
     until: Time,
 }
@@ -22,7 +22,7 @@ impl Retransmission {
     /// The waits for a request that is answered before `until`, or given up.
     pub(super) fn new(options: &ClusterOptions, until: Time) -> Retransmission {
         let backoff = Backoff::new(options.patience, options.patience_max());
-        Retransmission { backoff, in_vain: 0, until }
+        Retransmission { backoff, unanswered: 0, until }
     }
 
     /// The time at which the request is given up.
@@ -31,8 +31,8 @@ impl Retransmission {
     }
 
     /// How many waits have brought no answer.
-    pub(super) fn in_vain(&self) -> u32 {
-        self.in_vain
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered
     }
 
     /// What `answer` brings; `None` when the request is to be sent again, or the deadline has passed.
@@ -46,7 +46,7 @@ impl Retransmission {
 
     /// Counts a wait that brought no answer: the next one is longer.
     pub(super) fn count(&mut self) {
-        self.in_vain += 1;
+        self.unanswered += 1;
         self.backoff.advance();
     }
 }

@@ -1,27 +1,28 @@
-//! One interactive transaction, as its client keeps it: the steps that were not answered yet.
+//! An interactive transaction at its client: the steps that are not answered yet.
 //!
-//! The other side does steps in the order of their numbers, one at a time. Those that come before their turn wait for
-//! it there, as many as may, so that they travel together: writes with the commit or the next read, and the first of
-//! all with the beginning, which is step 0. What is lost on the way is sent again.
+//! A worker of a node executes the steps of a session in the order of their numbers, one at a time. It keeps a bounded
+//! number of steps that arrive before their turn, so that they travel together: writes with the commit or the next
+//! read, and the first read with the beginning, which is step 0. Steps that may be lost are sent again.
 //!
 //! ```text
 //!   number   0     1     2     3     4     5     6
-//!           done  done │ sent  sent  sent │ waits waits
-//!                      └─ next            └─ next + sent
+//!       answered answered │ sent  sent  sent │ not sent
+//!                         └─ next            └─ next + sent
 //! ```
-//! What always holds:
+//! Invariants:
 //!
-//! - A commit is sent only when all steps before it are answered, but for puts and deletes: the other side commits
-//!   nothing once one of these has failed. An insert may fail and leave the transaction open.
-//! - A step is answered by the reply with its number, once, and a put or a delete also by a later one; other replies
-//!   are late.
-//! - All answers are of one transaction: the other side begins none twice under a registration and a number.
-//! - A session that the other side does not know begins anew, under another number, only while nothing of it was
+//! - A commit is sent only when all steps before it are answered, except puts and deletes: the worker commits nothing
+//!   once one of these has failed. An insert may fail and leave the transaction open.
+//! - A step is answered once, by the reply with its number; a put or a delete also by a later reply. Other replies are
+//!   repeats.
+//! - All answers belong to one transaction: the worker begins none twice under a registration and a number.
+//! - A session that the worker does not know begins again, under another number, only while none of its steps was
 //!   answered.
-//! - If its commit was sent a second time, the outcome is unknown then: the first may have been done, and forgotten. One
-//!   that was sent once was not done, and never will be. Messages arrive in order, each once, and of a session that the
-//!   other side does not know it does nothing any more; so the only message that commits has come before that was said,
-//!   and was not known then, or comes later, and is not known either.
+//! - If the commit was sent twice, and the worker does not know the session, the outcome is unknown: the first copy may
+//!   have committed, and the worker may have dropped the session since. If the commit was sent once, the transaction
+//!   did not commit and never will. Messages arrive in order, each once, and the worker executes no step of a session
+//!   that it does not know. So the only commit message arrived before that reply, and was refused then, or arrives
+//!   later, and is refused.
 
 use shoal_engine::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
 use shoal_engine::operation::{Operation, OperationResult};
@@ -30,48 +31,47 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use tokio::sync::oneshot;
 
-/// Bytes of the operations in one message, if there are several. More makes fewer messages; less lets the other side
-/// begin with the first while others are on their way.
+/// Bytes of the operations in one message, if there are several. More makes fewer messages; with less, the worker
+/// executes the first operations while others are still being sent.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What an operation costs beside its bytes.
-const OPERATION_REST: usize = 32;
+/// The bytes that an operation takes in a message beside those of its key and value, at most.
+const OPERATION_OVERHEAD: usize = 32;
 
-/// Bytes of answers that may be under way at once, about: the other side closes a connection that leaves twice as
-/// much behind.
+/// About how many bytes of answers may be outstanding. The node closes a connection with twice as many bytes unread.
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
-/// What an answer may take, as long as there was none. Less than the longest: few are.
+/// The estimated bytes of an answer before the first has arrived. Less than the longest, since few answers are that long.
 const ANSWER_BYTES_FIRST: usize = 4 << 20;
 
-/// So often it begins anew where it has not begun.
+/// How often a session that the worker does not know begins again.
 const RESTARTS_MAX: u32 = 16;
 
-/// What a step brought, to the task that waits for it.
+/// The result of a step, for the task that waits for it.
 pub(super) type StepReply = std::result::Result<OperationResult, StepError>;
 
-/// Why it brought nothing.
+/// Why a step has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StepError {
-    /// The other side says so.
+    /// The worker answered with an error.
     Error(Error),
-    /// Its connection is gone.
-    Lost(Cause),
-    /// The same, and it was asked to commit.
-    CommitLost(u64),
+    /// The connection has ended.
+    Disconnected(Cause),
+    /// The connection has ended after the commit of the session with this number was sent.
+    CommitUnknown(u64),
 }
 
-/// What a reply makes of the session.
+/// The state of the session after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterReply {
-    /// It goes on.
+    /// The session continues.
     Open,
-    /// It is over: nothing more comes.
+    /// The session is over: later replies are ignored.
     Over,
-    /// It has not begun: [`ClientSession::restart`] it.
-    Anew,
-    /// The reply makes no sense.
-    Nonsense,
+    /// The worker has not begun the session: the caller has to [`ClientSession::restart`] it.
+    NotBegun,
+    /// The reply answers no step that was sent.
+    Malformed,
 }
 
 #[derive(Debug)]
@@ -86,42 +86,42 @@ enum StepKind {
     End(SessionEnd),
 }
 
-/// The name of a session, for the worker that it runs at.
+/// The id of a session at the worker that executes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SessionName {
-    /// What the worker granted to the connection.
+pub(super) struct SessionId {
+    /// The registration that the worker granted to the connection.
     pub(super) registration: u64,
-    /// The client's number.
+    /// The number that the client assigned.
     pub(super) number: u64,
 }
 
-/// One interactive transaction at its client: the steps that were not answered yet.
+/// An interactive transaction at its client: the steps that are not answered yet.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    /// `None` until something of it is sent.
-    name: Option<SessionName>,
+    /// `None` until a step is sent.
+    id: Option<SessionId>,
     /// The number of the first step that is not answered.
     next: u32,
-    /// Those that are not answered, in order.
+    /// The steps that are not answered, in order.
     steps: VecDeque<SentStep>,
-    /// So many of them, from the front, were sent.
+    /// How many of the steps were sent, counted from the front.
     sent: usize,
-    /// The longest answer so far.
+    /// The bytes of the longest answer so far.
     longest: Option<usize>,
     restarts: u32,
-    /// Its commit was sent more than once.
+    /// The commit was sent more than once.
     commit_repeated: bool,
     over: bool,
-    /// What ended it, if it did not come to its own end.
+    /// The error that ended the session before its commit or rollback was answered.
     ended_by: Option<StepError>,
     message_bytes_max: usize,
 }
 
 impl ClientSession {
-    /// One with no step yet, whose messages have to fit frames of so many bytes.
+    /// A session without steps, whose messages have to fit frames of `frame_bytes_max` bytes.
     pub(super) fn new(frame_bytes_max: usize) -> ClientSession {
         ClientSession {
-            name: None,
+            id: None,
             next: 0,
             steps: VecDeque::new(),
             sent: 0,
@@ -134,53 +134,53 @@ impl ClientSession {
         }
     }
 
-    /// The number in its name, if something of it was sent.
+    /// The session's number, once it has an id.
     pub(super) fn number(&self) -> Option<u64> {
-        self.name.map(|name| name.number)
+        self.id.map(|id| id.number)
     }
 
-    /// Nothing more will come of it.
+    /// Whether the session is over: all waiting tasks have a result, and later replies are ignored.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Has it been asked to commit?
+    /// Whether its commit was sent, and is not answered.
     pub(super) fn is_committing(&self) -> bool {
         let sent = self.steps.iter().take(self.sent);
         sent.into_iter().any(|step| matches!(step.what, StepKind::End(SessionEnd::Commit)))
     }
 
-    /// Is there anything to send, and no name to send it under?
-    pub(super) fn wants_name(&self) -> bool {
-        self.name.is_none() && !self.steps.is_empty() && !self.over
+    /// Whether steps wait to be sent until the session has an id.
+    pub(super) fn needs_id(&self) -> bool {
+        self.id.is_none() && !self.steps.is_empty() && !self.over
     }
 
-    /// Gives it a name, with a number that is greater than any before on its connection.
-    pub(super) fn name(&mut self, name: SessionName) {
-        assert!(
-            self.name.is_none(),
-            "it has a name already, and is to be called {name:?}: {self:?}"
-        );
-        self.name = Some(name);
+    /// Assigns the id, whose number is greater than all earlier numbers on the connection.
+    ///
+    /// # Panics
+    /// If the session has an id.
+    pub(super) fn assign_id(&mut self, id: SessionId) {
+        assert!(self.id.is_none(), "a second id, {id:?}, is assigned to {self:?}");
+        self.id = Some(id);
     }
 
-    /// Takes a write for which no task waits.
+    /// Adds a write, for which no task waits.
     pub(super) fn write(&mut self, operation: Operation) {
         self.push(StepKind::Operation(operation), None);
     }
 
-    /// Takes an operation; what it brings comes there.
+    /// Adds an operation. Its result arrives at the returned receiver.
     pub(super) fn perform(&mut self, operation: Operation) -> oneshot::Receiver<StepReply> {
-        let (waiter, told) = oneshot::channel();
+        let (waiter, reply) = oneshot::channel();
         self.push(StepKind::Operation(operation), Some(waiter));
-        told
+        reply
     }
 
-    /// Takes its end; how it went comes there.
+    /// Adds the end of the transaction. The outcome arrives at the returned receiver.
     pub(super) fn end(&mut self, ending: SessionEnd) -> oneshot::Receiver<StepReply> {
-        let (waiter, told) = oneshot::channel();
+        let (waiter, reply) = oneshot::channel();
         self.push(StepKind::End(ending), Some(waiter));
-        told
+        reply
     }
 
     fn push(&mut self, what: StepKind, waiter: Option<oneshot::Sender<StepReply>>) {
@@ -189,22 +189,24 @@ impl ClientSession {
             let unknown = || StepError::Error(Aborted::UnknownSession { session }.into());
             let fault = self.ended_by.clone().unwrap_or_else(unknown);
             if let Some(waiter) = waiter {
-                tell(waiter, Err(fault));
+                send_reply(waiter, Err(fault));
             }
             return;
         }
         self.steps.push_back(SentStep { what, waiter });
     }
 
-    /// Rolls back, also where tasks wait for answers: what was not sent never will be. Not to be called when it
-    /// is committing.
-    pub(super) fn give_up(&mut self) {
-        assert!(!self.is_committing(), "{self:?} is given up while it commits");
+    /// Rolls back, even if tasks wait for answers. Steps that are not sent yet are dropped.
+    ///
+    /// # Panics
+    /// If the commit was sent: then only its answer decides.
+    pub(super) fn roll_back(&mut self) {
+        assert!(!self.is_committing(), "{self:?} is rolled back while it commits");
         if self.over {
             return;
         }
         self.steps.truncate(self.sent);
-        if self.name.is_none() {
+        if self.id.is_none() {
             self.over = true;
         } else if !self.is_ending() {
             self.push(StepKind::End(SessionEnd::Rollback), None);
@@ -215,14 +217,14 @@ impl ClientSession {
         self.steps.back().is_some_and(|step| matches!(step.what, StepKind::End(_)))
     }
 
-    fn is_given_up(&self) -> bool {
+    fn is_rolling_back(&self) -> bool {
         let last = self.steps.back().map(|step| &step.what);
         matches!(last, Some(StepKind::End(SessionEnd::Rollback)))
     }
 
-    /// What can be sent now.
+    /// Adds to `out` the requests for all steps that may be sent now.
     pub(super) fn send(&mut self, out: &mut Vec<ClientRequest>) {
-        if self.name.is_none() || self.over {
+        if self.id.is_none() || self.over {
             return;
         }
         let first = self.sent;
@@ -231,10 +233,11 @@ impl ClientSession {
         {
             self.sent += 1;
         }
-        self.ask(first..self.sent, out);
+        self.push_requests(first..self.sent, out);
     }
 
-    /// May this be sent after what was, which has at least one step? The first waits for no turn, and takes no room.
+    /// Whether a step may be sent while others are not answered. The first of those is not counted against the
+    /// worker's limit: it is executed at once.
     fn may_go_ahead(&self, what: &StepKind) -> bool {
         let waiting = self.steps.iter().take(self.sent).skip(1);
         let bytes: usize = waiting.map(|step| step.what.bytes()).sum();
@@ -244,26 +247,26 @@ impl ClientSession {
             && self.answers_ahead() <= ANSWERS_BYTES_MAX
     }
 
-    /// About how many bytes the answers to what was sent will have.
+    /// The estimated bytes of the answers to the steps that were sent.
     fn answers_ahead(&self) -> usize {
         let reads = self.steps.iter().take(self.sent).filter(|step| step.what.reads()).count();
         reads * self.longest.unwrap_or(ANSWER_BYTES_FIRST)
     }
 
-    /// Does one of so many steps, from the front, want an answer of its own?
+    /// Whether one of the first `steps` steps wants an answer of its own.
     fn wants_answers(&self, steps: usize) -> bool {
         self.steps.iter().take(steps).any(|step| step.what.wants_answer())
     }
 
-    /// All that may not have been heard, once more.
+    /// Adds to `out` the requests for all steps that were sent and are not answered.
     pub(super) fn send_again(&mut self, out: &mut Vec<ClientRequest>) {
-        self.commit_repeated |= self.name.is_some() && self.is_committing();
-        self.ask(0..self.sent, out);
+        self.commit_repeated |= self.id.is_some() && self.is_committing();
+        self.push_requests(0..self.sent, out);
     }
 
-    /// Asks for these steps, counted from the first that is not answered.
-    fn ask(&self, steps: Range<usize>, out: &mut Vec<ClientRequest>) {
-        let Some(SessionName { registration, number: session }) = self.name.filter(|_| !self.over)
+    /// Adds to `out` the requests for these steps, counted from the first that is not answered.
+    fn push_requests(&self, steps: Range<usize>, out: &mut Vec<ClientRequest>) {
+        let Some(SessionId { registration, number: session }) = self.id.filter(|_| !self.over)
         else {
             return;
         };
@@ -272,7 +275,7 @@ impl ClientSession {
         for (at, step) in self.steps.iter().enumerate().take(steps.end).skip(steps.start) {
             match &step.what {
                 StepKind::Operation(operation) => {
-                    let more = operation.bytes() + OPERATION_REST;
+                    let more = operation.bytes() + OPERATION_OVERHEAD;
                     if !operations.is_empty() && bytes + more > self.message_bytes_max {
                         let operations = std::mem::take(&mut operations);
                         out.push(ClientRequest::Steps {
@@ -295,31 +298,31 @@ impl ClientSession {
         }
     }
 
-    /// The number of a step, so many after the first that is not answered.
+    /// The number of the step at index `at`, counted from the first that is not answered.
     fn number_of(&self, at: usize) -> u32 {
         let number = u32::try_from(at).ok().and_then(|at| self.next.checked_add(at));
         number.expect("a transaction has fewer steps")
     }
 
-    /// A reply to step `number`, and to the puts and deletes before it.
-    pub(super) fn done(&mut self, number: u32, result: Result<OperationResult>) -> AfterReply {
+    /// Handles the reply to step `number`, which also answers the puts and deletes before it.
+    pub(super) fn on_reply(&mut self, number: u32, result: Result<OperationResult>) -> AfterReply {
         if number < self.next {
             return AfterReply::Open;
         }
         let before = (number - self.next) as usize;
         if before >= self.sent {
-            return AfterReply::Nonsense;
+            return AfterReply::Malformed;
         }
         if let Err(
             Error::Aborted(Aborted::UnknownSession { session })
             | Error::Unknown(Unknown::Session { session }),
         ) = result
         {
-            return self.not_there(session);
+            return self.on_unknown_session(session);
         }
         let fits = |answer: &OperationResult| self.steps[before].what.fits(answer);
         if self.wants_answers(before) || result.as_ref().is_ok_and(|answer| !fits(answer)) {
-            return AfterReply::Nonsense;
+            return AfterReply::Malformed;
         }
         self.next = self.number_of(before + 1);
         self.sent -= before + 1;
@@ -330,7 +333,7 @@ impl ClientSession {
             self.longest = self.longest.max(Some(answer.bytes()));
         }
         let is_end = matches!(step.what, StepKind::End(_));
-        // A write that failed spoils all that follow: the other side has ended it.
+        // The worker ends a session when a put or a delete fails.
         let is_over = match &result {
             Ok(_) => is_end,
             Err(Error::Aborted(_) | Error::Unknown(_)) => true,
@@ -338,7 +341,7 @@ impl ClientSession {
         };
         let fault = result.clone().err().map(StepError::Error).filter(|_| is_over);
         if let Some(waiter) = step.waiter {
-            tell(waiter, result.map_err(StepError::Error));
+            send_reply(waiter, result.map_err(StepError::Error));
         }
         if let Some(fault) = fault {
             self.finish(&fault);
@@ -347,32 +350,35 @@ impl ClientSession {
         if self.over { AfterReply::Over } else { AfterReply::Open }
     }
 
-    /// The other side does not know it: so it has done none of the steps, or has forgotten how it ended.
-    fn not_there(&mut self, session: u64) -> AfterReply {
+    /// The worker does not know the session: it has executed none of the steps, or has dropped the session since its end.
+    fn on_unknown_session(&mut self, session: u64) -> AfterReply {
         if self.commit_repeated {
             self.finish(&StepError::Error(Unknown::Session { session }.into()));
             return AfterReply::Over;
         }
-        if self.next == 0 && !self.is_given_up() && self.restarts < RESTARTS_MAX {
-            return AfterReply::Anew;
+        if self.next == 0 && !self.is_rolling_back() && self.restarts < RESTARTS_MAX {
+            return AfterReply::NotBegun;
         }
         self.finish(&StepError::Error(Aborted::UnknownSession { session }.into()));
         AfterReply::Over
     }
 
-    /// It has not begun: from the first step, under a name that is yet to be given.
+    /// Begins again from the first step, under an id that is not assigned yet. The worker has not begun the session.
+    ///
+    /// # Panics
+    /// If a step was answered, or the commit was sent twice.
     pub(super) fn restart(&mut self) {
-        assert!(self.next == 0 && !self.commit_repeated, "{self:?} may have been done");
-        self.name = None;
+        assert!(self.next == 0 && !self.commit_repeated, "{self:?} may have been executed");
+        self.id = None;
         self.restarts += 1;
         self.sent = 0;
     }
 
-    /// Its connection is gone.
-    pub(super) fn lose(&mut self, cause: Cause) {
+    /// The connection has ended.
+    pub(super) fn on_disconnect(&mut self, cause: Cause) {
         let fault = match self.number().filter(|_| self.is_committing()) {
-            Some(session) => StepError::CommitLost(session),
-            None => StepError::Lost(cause),
+            Some(session) => StepError::CommitUnknown(session),
+            None => StepError::Disconnected(cause),
         };
         self.finish(&fault);
     }
@@ -384,22 +390,21 @@ impl ClientSession {
         self.over = true;
         self.sent = 0;
         let waiters = self.steps.drain(..).filter_map(|step| step.waiter);
-        waiters.for_each(|waiter| tell(waiter, Err(fault.clone())));
+        waiters.for_each(|waiter| send_reply(waiter, Err(fault.clone())));
     }
 }
 
-/// The task that waited may have gone.
-fn tell(waiter: oneshot::Sender<StepReply>, told: StepReply) {
-    let _ = waiter.send(told);
+fn send_reply(waiter: oneshot::Sender<StepReply>, reply: StepReply) {
+    let _ = waiter.send(reply); // The task that waited may have been dropped.
 }
 
 impl StepKind {
-    /// May it bring much?
+    /// Whether the answer may be long.
     fn reads(&self) -> bool {
         matches!(self, StepKind::Operation(Operation::Get { .. } | Operation::Scan { .. }))
     }
 
-    /// About how many bytes it takes to say.
+    /// About how many bytes the step takes in a message.
     fn bytes(&self) -> usize {
         match self {
             StepKind::Operation(operation) => operation.bytes(),
@@ -407,12 +412,12 @@ impl StepKind {
         }
     }
 
-    /// Does it bring something of its own, so that it is answered by itself?
+    /// Whether the worker answers the step by a reply of its own.
     fn wants_answer(&self) -> bool {
         !matches!(self, StepKind::Operation(Operation::Put { .. }))
     }
 
-    /// May it be sent while steps that want answers have none?
+    /// Whether the step may be sent before earlier steps that want an answer have theirs.
     fn goes_ahead(&self) -> bool {
         match self {
             StepKind::Operation(_) | StepKind::End(SessionEnd::Rollback) => true,
@@ -420,7 +425,7 @@ impl StepKind {
         }
     }
 
-    /// Can this be what it brought?
+    /// Whether `answer` is of the kind that this step has.
     fn fits(&self, answer: &OperationResult) -> bool {
         match self {
             StepKind::Operation(Operation::Get { .. }) => {

@@ -1,8 +1,8 @@
 //! Tables that a client creates and drops.
 //!
-//! The managers do it: any node passes the request on to them, and answers when all nodes that live have heard of the change.
-//! The request has a number, so that it takes effect once; see `shoal_cluster::manager::TableChange`. Afterwards the client asks
-//! where everything is until it is told of the change, too.
+//! The managers do it: any node passes the request on to them, and answers when all live nodes have it.
+//! The request has a number, so that it takes effect once; see `shoal_cluster::manager::TableChange`. Afterwards the client
+//! requests the directory until that has the change, too.
 
 use super::attempts::{Attempts, CallSpan};
 use super::cluster::Cluster;
@@ -17,21 +17,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime;
 
-/// How tables are partitioned that are created without a word on that: over all shards, by a hash of the whole key.
+/// The default partitioning: over all shards, by a hash of the whole key.
 const DEFAULT_PARTITIONING: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
 
 impl Cluster {
     /// The table of this name; creates it if there is none, partitioned by a hash over all shards.
     ///
-    /// A table that this client has not heard of is asked for, and the calling thread waits for that, which takes some tenths
-    /// of a second where the table is created; [`open_table`](Cluster::open_table) is the same without holding a thread.
+    /// A table that this client does not know is requested, and the calling thread waits for the answer, which takes some
+    /// tenths of a second if the table is created; [`open_table`](Cluster::open_table) is the same without holding a thread.
     ///
     /// # Errors
-    /// As for [`open_table`](Cluster::open_table); [`Rejected::UnknownTableName`] in surroundings where no thread can wait.
+    /// As for [`open_table`](Cluster::open_table); [`Rejected::UnknownTableName`] in a runtime in which no thread can block.
     pub fn table(&self, name: &str) -> Result<TableId> {
         match self.topology().table(name) {
             Some(table) => Ok(table),
-            None => self.inner.open_aside(name, self.deadline),
+            None => self.inner.open_on_thread(name, self.deadline),
         }
     }
 
@@ -45,7 +45,7 @@ impl Cluster {
         }
         match self.create_table(name, DEFAULT_PARTITIONING).await {
             Err(Error::Rejected(Rejected::TableExists { .. })) => {
-                self.inner.hear_table(name, self.deadline).await
+                self.inner.fetch_table(name, self.deadline).await
             }
             result => result,
         }
@@ -71,7 +71,7 @@ impl Cluster {
     /// deadline passed: ask again, which creates no second one.
     pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
         let change = TableChange::Create { name: name.to_owned(), partitioning };
-        self.inner.change_table_and_hear(change, self.deadline).await
+        self.inner.change_table_and_wait(change, self.deadline).await
     }
 
     /// Drops the table of this name, with all its rows, and returns the id that it had. No node serves it any more then: all
@@ -81,14 +81,14 @@ impl Cluster {
     /// [`Rejected::UnknownTableName`], [`Rejected::TableReserved`], [`Rejected::TableMoving`], [`Rejected::TablesFixed`];
     /// [`Unknown::Table`](shoal_types::Unknown::Table) where the deadline passed.
     pub async fn drop_table(&self, name: &str) -> Result<TableId> {
-        let table = self.inner.hear_table(name, self.deadline).await?;
+        let table = self.inner.fetch_table(name, self.deadline).await?;
         let change = TableChange::Drop { table };
-        self.inner.change_table_and_hear(change, self.deadline).await
+        self.inner.change_table_and_wait(change, self.deadline).await
     }
 }
 
 impl ClusterInner {
-    async fn change_table_and_hear(
+    async fn change_table_and_wait(
         self: &Arc<Self>,
         change: TableChange,
         deadline: Duration,
@@ -96,26 +96,26 @@ impl ClusterInner {
         let attempts = Attempts::new(self, deadline)?;
         let CallSpan { until, .. } = attempts.span();
         let table = self.change_table(change.clone(), attempts.span()).await?;
-        let is_heard = || change.is_heard(table, self.client_shared.view.topology().tables());
-        while !is_heard() && self.world().now() < until {
+        let is_in = || change.is_contained_in(table, self.client_shared.view.topology().tables());
+        while !is_in() && self.world().now() < until {
             self.refresh(until).await;
         }
         Ok(table)
     }
 
-    /// The table of this name, as a node tells when it is asked now.
+    /// The table of this name, in the newest directory of a node.
     ///
     /// # Errors
     /// [`Rejected::UnknownTableName`].
-    async fn hear_table(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
+    async fn fetch_table(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
         self.refresh(self.after(deadline)).await;
         let topology = self.client_shared.view.topology();
         Ok(topology.table(name).ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
-    /// Opens a table by way of a connection of its own, on a thread of its own: the tasks of this client may be those of the
+    /// Opens a table over a connection of its own, on a thread of its own: the tasks of this client may be those of the
     /// thread that waits.
-    fn open_aside(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
+    fn open_on_thread(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
         if self.addresses.is_empty() {
             return Err(Rejected::UnknownTableName { name: name.into() }.into());
         }
@@ -125,7 +125,7 @@ impl ClusterInner {
         let mut options = ClusterOptions { deadline, ..self.options.clone() };
         options.access.identity = self.client_shared.founding.own();
         let thread = std::thread::Builder::new().name("shoal-table".to_owned());
-        let task = open_alone(addresses, options, name.to_owned());
+        let task = open_with_new_client(addresses, options, name.to_owned());
         let opened = thread.spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(|_| unanswered(Duration::ZERO))?.block_on(task)
@@ -136,20 +136,20 @@ impl ClusterInner {
         Ok(table)
     }
 
-    /// A table that was dropped is still in this client's view, or one that exists is not yet.
-    pub(super) fn doubt_tables(self: &Arc<Self>, error: &Error) {
+    /// Requests the directory if `error` shows that this client's view has a dropped table or lacks an existing one.
+    pub(super) fn refresh_if_outdated(self: &Arc<Self>, error: &Error) {
         if let Error::Rejected(Rejected::TableDropped { table } | Rejected::UnknownTable { table }) =
             error
             && self.client_shared.view.topology().tables().standing(*table)
                 != TableStanding::Dropped
         {
-            self.refresh_aside();
+            self.refresh_in_background();
         }
     }
 }
 
-/// Opens a table with a client that does nothing else. Returns what that was told of the cluster.
-async fn open_alone(
+/// Opens a table with a client of its own. Returns the directory of that client, too.
+async fn open_with_new_client(
     addresses: Vec<Arc<str>>,
     options: ClusterOptions,
     name: String,

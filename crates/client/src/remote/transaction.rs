@@ -1,9 +1,8 @@
 //! A transaction on a cluster: its operations, and its end.
 //!
-//! Writes need no answer: they wait here until the next operation that has one, or the commit, and travel
-//! with it. So a transaction that only writes is one message. Reads that are awaited together travel together as well. Nothing is sent before it has
-//! to be, and what there is to send says where to: the transaction runs at the leader of the first key
-//! that it names.
+//! Writes have no answer of their own: they are buffered, and sent with the next operation that has one, or with the
+//! commit. So a transaction that only writes is one message. Reads that are awaited together are sent together as well.
+//! A coordinator is chosen when the first message is sent: the leader of the first key that the transaction names.
 
 use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
@@ -30,8 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, oneshot};
 
-/// Of a frame, what is neither key nor value.
-const FRAME_REST: usize = 64;
+/// The bytes of a frame beside those of a key and a value, at most.
+const FRAME_OVERHEAD: usize = 64;
 
 /// A transaction on a cluster, with the operations of the embedded
 /// [`Transaction`](crate::Transaction). Reads see its own writes; writes are buffered and take effect
@@ -56,32 +55,32 @@ const FRAME_REST: usize = 64;
 pub struct ClusterTransaction {
     inner: Arc<ClusterInner>,
     _permit: Option<TransactionPermit>,
-    patience: OperationTimeout,
+    timeout: OperationTimeout,
     session: SharedSession,
-    /// Where it runs, once something was sent.
+    /// The connection to the coordinator, once a message was sent.
     link: OnceCell<Arc<NodeConnection>>,
-    /// The shard of the first key it named that has one.
+    /// The shard of the first key that was named and belongs to one shard.
     first: OnceLock<ShardId>,
     writes: Mutex<BufferedWrites>,
-    /// Reads that were announced.
+    /// Reads that were announced by [`prefetch`](ClusterTransaction::prefetch).
     ahead: Mutex<ReadAhead>,
-    /// What ended it, before it was to end.
+    /// The error that ended the transaction before its commit or rollback.
     over: OnceLock<Error>,
-    /// What was read.
+    /// The values that were read.
     values: Arena<Bytes>,
     rows: Arena<Vec<(Bytes, Bytes)>>,
 }
 
-/// How long its operations may take.
+/// How long the operations of a transaction may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OperationTimeout {
-    /// All of them, until then.
+    /// All operations together end at this time.
     Until(Time),
-    /// Each of them.
+    /// Each operation may take this long.
     Each(Duration),
 }
 
-/// Writes that were not sent yet: of each key the last.
+/// Writes that are not sent yet: the last of each key.
 #[derive(Debug, Default)]
 struct BufferedWrites {
     waiting: BTreeMap<(TableId, Bytes), Option<Bytes>>,
@@ -92,12 +91,12 @@ impl ClusterTransaction {
     pub(super) fn new(
         inner: &Arc<ClusterInner>,
         permit: Option<TransactionPermit>,
-        patience: OperationTimeout,
+        timeout: OperationTimeout,
     ) -> ClusterTransaction {
         ClusterTransaction {
             inner: Arc::clone(inner),
             _permit: permit,
-            patience,
+            timeout,
             session: Arc::new(Mutex::new(ClientSession::new(
                 inner.options.access.limits.frame_bytes_max,
             ))),
@@ -118,14 +117,14 @@ impl ClusterTransaction {
     /// is over.
     pub async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         check_key(table, key)?;
-        self.name(table, key)?;
+        self.name_key(table, key)?;
         let key = Bytes::copy_from_slice(key);
         let ahead = lock(&self.ahead).take(table, &key);
         let result = match ahead {
-            Some(told) => {
+            Some(reply) => {
                 self.check()?;
                 let until = self.until();
-                self.wait(&self.link(until).await?, told, until).await?
+                self.wait(&self.link(until).await?, reply, until).await?
             }
             None => self.perform(Operation::Get { table, key }).await?,
         };
@@ -135,7 +134,7 @@ impl ClusterTransaction {
             | OperationResult::Page(_)
             | OperationResult::Later
             | OperationResult::Done => {
-                unreachable!("the session knows what fits a get")
+                unreachable!("the session checks that the answer is of a get")
             }
         }
     }
@@ -148,13 +147,13 @@ impl ClusterTransaction {
         self.get(table, key).await
     }
 
-    /// Says which keys will be read soon. They are read together, with the next operation that has an answer: so they take one
-    /// round trip instead of one each.
+    /// Announces keys that will be read soon. They are read together, with the next operation that has an answer: one round
+    /// trip instead of one for each key.
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
         let mut ahead = lock(&self.ahead);
         for (table, key) in keys {
-            // What cannot be read is refused when it is asked for.
-            if check_key(*table, key).is_ok() && self.name(*table, key).is_ok() {
+            // An invalid key is rejected when it is read.
+            if check_key(*table, key).is_ok() && self.name_key(*table, key).is_ok() {
                 ahead.want(*table, Bytes::copy_from_slice(key));
             }
         }
@@ -174,7 +173,7 @@ impl ClusterTransaction {
             Some(Homes::Mixed(shards) | Homes::Ordered(shards)) => shards.first().copied(),
             Some(Homes::Everywhere) => None,
         };
-        self.settle(first);
+        self.name_shard(first);
         match self.perform(Operation::Scan { table, range: OwnedScan::of(&scan) }).await? {
             OperationResult::Rows(rows) => {
                 let kept = self.rows.keep(rows);
@@ -184,13 +183,13 @@ impl ClusterTransaction {
             | OperationResult::Page(_)
             | OperationResult::Later
             | OperationResult::Done => {
-                unreachable!("the session knows what fits a scan")
+                unreachable!("the session checks that the answer is of a scan")
             }
         }
     }
 
-    /// Writes `value` under `key`, whether or not the key exists. It waits here for the next operation that
-    /// has an answer, which fails where the cluster refuses it.
+    /// Writes `value` under `key`, whether or not the key exists. The write is buffered until the next operation that has
+    /// an answer; if the cluster refuses the write, that operation fails.
     ///
     /// # Errors
     /// [`Rejected`] for an unknown table, and where a limit would be passed.
@@ -256,21 +255,24 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, |session| {
+        let outcome = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
-        self.wait(&link, told, until).await.map(drop)
+        self.wait(&link, outcome, until).await.map(drop)
     }
 
-    /// The body has given up with `error`: whether that may be told, or what is true instead.
-    pub(super) async fn doubt(&self, error: Error) -> Error {
-        let gives_up = matches!(error, Error::Rejected(_) | Error::Unknown(_));
+    /// The body has ended with `error`: returns that error if what was read before is proved to be consistent, and
+    /// otherwise the reason why it is not.
+    pub(super) async fn confirm_failure(&self, error: Error) -> Error {
+        let depends_on_reads = matches!(error, Error::Rejected(_) | Error::Unknown(_));
         match self.over.get() {
-            Some(over @ (Error::Aborted(_) | Error::Unknown(_))) if gives_up => over.clone(),
+            Some(over @ (Error::Aborted(_) | Error::Unknown(_))) if depends_on_reads => {
+                over.clone()
+            }
             Some(_) => error,
-            None if gives_up && self.link.get().is_some() => {
-                // What it gives up for, it may have read in a state that never was.
+            None if depends_on_reads && self.link.get().is_some() => {
+                // The error may result from reads that no serializable execution has; `Confirm` validates them.
                 lock(&self.writes).clear();
                 self.end(SessionEnd::Confirm).await.err().unwrap_or(error)
             }
@@ -282,32 +284,34 @@ impl ClusterTransaction {
         check_key(table, key)?;
         check_value(table, key, value)?;
         let frame = self.inner.options.access.limits.frame_bytes_max;
-        if key.len() + value.len() + FRAME_REST > frame {
+        if key.len() + value.len() + FRAME_OVERHEAD > frame {
             let (key, bytes) = (KeyExcerpt::new(key), value.len());
             Err(Rejected::ValueTooLong { table, key, bytes, max: frame })?;
         }
-        self.name(table, key)
+        self.name_key(table, key)
     }
 
-    /// The transaction names a key.
-    fn name(&self, table: TableId, key: &[u8]) -> Result<()> {
+    /// Notes that the transaction names a key.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTable`].
+    fn name_key(&self, table: TableId, key: &[u8]) -> Result<()> {
         let home = self.inner.client_shared.view.home(table, key);
-        self.settle(home.ok_or(Rejected::UnknownTable { table })?);
+        self.name_shard(home.ok_or(Rejected::UnknownTable { table })?);
         Ok(())
     }
 
-    /// It names something on a shard.
-    fn settle(&self, shard: Option<ShardId>) {
+    /// Notes that the transaction names a key of a shard.
+    fn name_shard(&self, shard: Option<ShardId>) {
         if let Some(shard) = shard {
-            // The first counts.
-            let _ = self.first.set(shard);
+            let _ = self.first.set(shard); // Only the first is kept.
         }
     }
 
     fn write(&self, table: TableId, key: &[u8], value: Option<Bytes>) -> Result<()> {
         self.check()?;
         let key = Bytes::copy_from_slice(key);
-        // What was read ahead is not what a read would see now.
+        // A later read has to see this write, and not the value that was read ahead.
         lock(&self.ahead).forget(table, &key);
         lock(&self.writes).add(table, key, value)
     }
@@ -325,30 +329,30 @@ impl ClusterTransaction {
         self.check()?;
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, |session| {
+        let reply = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
-            let told = session.perform(operation);
-            lock(&self.ahead).ask(session);
-            told
+            let reply = session.perform(operation);
+            lock(&self.ahead).send(session);
+            reply
         });
-        self.wait(&link, told, until).await
+        self.wait(&link, reply, until).await
     }
 
-    /// When what begins now has to be done.
+    /// The deadline of an operation that begins now.
     fn until(&self) -> Time {
-        match self.patience {
+        match self.timeout {
             OperationTimeout::Until(until) => until,
             OperationTimeout::Each(span) => self.inner.after(span),
         }
     }
 
-    /// The connection to where it runs.
+    /// The connection to the coordinator, which is chosen by the first call.
     async fn link(&self, until: Time) -> Result<Arc<NodeConnection>> {
-        self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
+        self.link.get_or_try_init(|| self.choose_coordinator(until)).await.cloned()
     }
 
-    /// Chooses where to run: a node that can be reached and leads the first shard it named, if there is one.
-    async fn settle_down(&self, until: Time) -> Result<Arc<NodeConnection>> {
+    /// Connects to a coordinator: a node that can be reached, and leads the first named shard if possible.
+    async fn choose_coordinator(&self, until: Time) -> Result<Arc<NodeConnection>> {
         let inner = &self.inner;
         let began = inner.world().now();
         loop {
@@ -387,50 +391,51 @@ impl ClusterTransaction {
         })
     }
 
-    /// Waits for what a step brings, and asks again where nothing comes.
+    /// Waits for the reply to a step, and sends unanswered steps again.
     async fn wait(
         &self,
         link: &Arc<NodeConnection>,
-        mut told: oneshot::Receiver<StepReply>,
+        mut reply: oneshot::Receiver<StepReply>,
         until: Time,
     ) -> Result<OperationResult> {
         let (world, options) = (self.inner.world(), &self.inner.options);
         let began = world.now();
         let mut retransmission = Retransmission::new(options, until);
         loop {
-            match retransmission.wait(world, &mut told).await {
+            match retransmission.wait(world, &mut reply).await {
                 Some(Ok(Ok(answer))) => return Ok(answer),
                 Some(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
-                // What gave the transaction up has said why.
-                Some(Err(_)) => return Err(self.check().err().unwrap_or_else(given_up)),
+                // The session was rolled back; the cause is in `over`.
+                Some(Err(_)) => return Err(self.check().err().unwrap_or_else(dropped)),
                 None => {}
             }
             let now = world.now();
-            let silent = now - link.heard_at().max(began) >= options.silence_max;
-            // One that is cut off answers what it can, for ever.
+            let silent = now - link.received_at().max(began) >= options.silence_max;
+            // A node that is cut off from the cluster still answers this client, but cannot finish the step.
             let is_lost = silent || self.inner.client_shared.view.is_dead(link.node());
             if (now >= until || is_lost)
-                && let Some(error) = self.give_up(link, began, now >= until)
+                && let Some(error) = self.on_unanswered(link, began, now >= until)
             {
                 return Err(error);
             }
-            link.ask_again(&self.session, &self.inner.client_shared);
-            if retransmission.in_vain() > 0 {
-                self.inner.ask_beside(link.node());
+            link.send_again(&self.session, &self.inner.client_shared);
+            if retransmission.unanswered() > 0 {
+                self.inner.ask_other_than(link.node());
             }
             retransmission.count();
         }
     }
 
-    /// Nothing came in time. `None` where it commits there: only the deadline ends that.
-    fn give_up(&self, link: &NodeConnection, began: Time, is_late: bool) -> Option<Error> {
+    /// No reply arrived in time: rolls back, and returns the error. `None` while a commit is outstanding and the deadline
+    /// has not passed: then the transaction waits on.
+    fn on_unanswered(&self, link: &NodeConnection, began: Time, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
             let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
             Wait { node, awaited, cause: self.cause(Cause::Silent), waited }
         };
         let committing = link.with(&self.session, |session| {
             if !session.is_committing() {
-                session.give_up();
+                session.roll_back();
                 return None;
             }
             session.number()
@@ -444,7 +449,7 @@ impl ClusterTransaction {
         Some(self.over(error))
     }
 
-    /// What stands in the way: that, unless the first shard that it named is known to have no majority.
+    /// The cause to report: `cause`, unless the first named shard is known to have no majority.
     fn cause(&self, cause: Cause) -> Cause {
         let is_out = |shard: &ShardId| self.inner.client_shared.view.has_no_majority(*shard);
         if self.first.get().is_some_and(is_out) { Cause::NoMajority } else { cause }
@@ -458,13 +463,13 @@ impl ClusterTransaction {
         };
         let error = match fault {
             StepError::Error(error @ Error::Rejected(_)) => {
-                // That of a put or a delete spoils all that follow.
-                let spoiled = lock(&self.session).is_over();
-                return if spoiled { self.over(error) } else { error };
+                // A rejected put or delete ends the transaction; other rejected operations do not.
+                let is_over = lock(&self.session).is_over();
+                return if is_over { self.over(error) } else { error };
             }
             StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
-            StepError::Lost(cause) => Aborted::Unanswered(lost(cause)).into(),
-            StepError::CommitLost(session) => {
+            StepError::Disconnected(cause) => Aborted::Unanswered(lost(cause)).into(),
+            StepError::CommitUnknown(session) => {
                 lost(Cause::Disconnected);
                 Unknown::Session { session }.into()
             }
@@ -472,14 +477,14 @@ impl ClusterTransaction {
         self.over(error)
     }
 
-    /// The transaction is over, with the first error that ended it.
+    /// Ends the transaction, and returns the first error that ended it.
     fn over(&self, error: Error) -> Error {
         self.over.get_or_init(|| error).clone()
     }
 }
 
-/// Of a step of a transaction that was dropped.
-fn given_up() -> Error {
+/// The error of a step whose transaction was dropped.
+fn dropped() -> Error {
     Aborted::UnknownSession { session: 0 }.into()
 }
 
@@ -506,7 +511,7 @@ impl BufferedWrites {
     }
 }
 
-/// Bounds are keys, or empty.
+/// Checks that each bound of a scan is empty or a valid key.
 fn check_bounds(table: TableId, scan: &Scan<'_>) -> Result<()> {
     let end = match scan.end {
         ScanEnd::Bound(bound) => bound,
@@ -551,7 +556,7 @@ impl Drop for ClusterTransaction {
         let Some(link) = self.link.get() else { return };
         link.with(&self.session, |session| {
             if !session.is_committing() {
-                session.give_up();
+                session.roll_back();
             }
         });
     }

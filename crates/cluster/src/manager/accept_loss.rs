@@ -1,7 +1,7 @@
 //! The loss of a shard's majority, accepted by an operator (rules M9, M12; `docs/recovery.md`).
 //!
 //! ```text
-//!  accepted           all live nodes have told       the leader has prepared at all survivors
+//!  accepted           all live nodes have reported   the leader has prepared at all survivors
 //!  ──► Asking ────────────────► Preparing ──────────────────────────► Over
 //!   epoch E, the shard is out    epoch E+1, survivors vote            ends forced: in again with the next epoch
 //! ```
@@ -79,7 +79,7 @@ impl StateMachine {
             at_s,
             stage: LossStage::Asking,
             begun: Epoch(self.epoch.0 + 1),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             void: before.as_ref().map(|before| before.void.clone()).unwrap_or_default(),
             calls_before: before.as_ref().map(|before| before.calls_before).unwrap_or_default(),
             ends: BTreeMap::new(),
@@ -115,7 +115,7 @@ impl StateMachine {
         let loss = shard.and_then(|shard| shard.assignment.loss.as_ref());
         let is_asked = |loss: &Loss| {
             let asks = loss.stage == LossStage::Asking && loss.begun == begun;
-            asks && !loss.has_told(node, incarnation)
+            asks && !loss.has_reported(node, incarnation)
         };
         is_newest && loss.is_some_and(is_asked)
     }
@@ -135,7 +135,7 @@ impl StateMachine {
         }
         let Some(loss) = self.loss_mut(shard) else { return false };
         loss.learn(knowledge);
-        loss.told.insert(node, incarnation);
+        loss.reported.insert(node, incarnation);
         self.changed = true;
         true
     }
@@ -155,14 +155,14 @@ impl StateMachine {
     fn is_restorable(&self, at: usize, now: Time) -> bool {
         let shard = &self.shards[at];
         let Some(loss) = &shard.assignment.loss else { return false };
-        let has_told = |(id, node): (NodeId, &NodeState)| {
+        let has_reported = |(id, node): (NodeId, &NodeState)| {
             let asked = node.alive && node.incarnation > Incarnation(0);
-            !asked || loss.has_told(id, node.incarnation)
+            !asked || loss.has_reported(id, node.incarnation)
         };
         let mut nodes = (0..).map(NodeId).zip(&self.nodes);
         let leader = shard.assignment.leader;
         loss.stage == LossStage::Asking
-            && nodes.all(has_told)
+            && nodes.all(has_reported)
             && self.candidates(shard).next().is_some()
             && match shard.vacant {
                 Some(until) => until <= now,

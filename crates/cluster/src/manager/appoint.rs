@@ -83,7 +83,7 @@ impl StateMachine {
 
     /// Whether a heartbeat of the node has arrived lately.
     fn is_fresh(&self, node: NodeId, now: Time) -> bool {
-        now - self.nodes[node.0 as usize].heard <= self.options.suspect_after
+        now - self.nodes[node.0 as usize].last_heartbeat <= self.options.suspect_after
     }
 
     fn datacenter(&self, node: NodeId) -> DatacenterId {

@@ -10,7 +10,7 @@ use super::ids::{Ask, Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::{Knowledge, LossStage};
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
-use super::recovery::{HeardEpochs, Recollection};
+use super::recovery::{KnownEpochs, Recollection};
 use super::request::ManagerRequest;
 use super::state_machine::CLOSING_MAX;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, Rejected, ShardId, TableId, Time};
@@ -45,7 +45,7 @@ pub enum ManagerClientEvent {
         /// Whether this node rejects all other managers from now on.
         pledges: bool,
         /// The epochs beyond the configuration of which the node's owner has learned.
-        heard: HeardEpochs,
+        epochs: KnownEpochs,
     },
     /// The time of a [`ManagerClientEffect::Timer`] has passed; also the first event. An early call is legal.
     Timer,
@@ -144,8 +144,8 @@ pub struct ManagerClient {
     pledged: Generation,
     /// The last epoch that is closed, as far as this node knows.
     closed: Epoch,
-    /// Epochs up to `closed` whose final ends the owner was not told.
-    untold: BTreeSet<Epoch>,
+    /// Epochs up to `closed` whose final ends were not delivered to the owner.
+    undelivered: BTreeSet<Epoch>,
     round: u64,
     /// Heartbeats without an answer: their numbers, and the times of their sending.
     sent: VecDeque<(u64, Time)>,
@@ -188,7 +188,7 @@ impl ManagerClient {
             configuration: None,
             pledged: Generation(0),
             closed: Epoch(0),
-            untold: BTreeSet::new(),
+            undelivered: BTreeSet::new(),
             round: 0,
             sent: VecDeque::new(),
             granted: None,
@@ -224,8 +224,8 @@ impl ManagerClient {
             ManagerClientEvent::ChangeTable { ask, change } => {
                 self.change_table(now, ask, change, effects);
             }
-            ManagerClientEvent::Recall { generation, pledges, heard } => {
-                self.recall(generation, pledges, heard, effects);
+            ManagerClientEvent::Recall { generation, pledges, epochs } => {
+                self.recall(generation, pledges, epochs, effects);
             }
             ManagerClientEvent::Timer => {
                 self.timer = None;
@@ -282,7 +282,7 @@ impl ManagerClient {
     #[must_use]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("epochs whose end is not known", self.untold.len()),
+            ("epochs whose end is not known", self.undelivered.len()),
             ("heartbeats without an answer", self.sent.len()),
             ("requests to the manager", self.pending.len()),
             ("changes of tables without an answer", self.table_requests.len()),
@@ -329,7 +329,7 @@ impl ManagerClient {
 
     fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<ManagerClientEffect>) {
         match message {
-            ToNode::Stranger { instance, incarnation } => {
+            ToNode::OtherProcess { instance, incarnation } => {
                 self.on_stranger(instance, incarnation, effects);
             }
             ToNode::Welcome { instance, incarnation, configuration } => {
@@ -357,7 +357,7 @@ impl ManagerClient {
             }
             // This node's owner knows nothing beyond the configuration.
             ToNode::Recall { generation, pledges } => {
-                self.recall(generation, pledges, HeardEpochs::default(), effects);
+                self.recall(generation, pledges, KnownEpochs::default(), effects);
             }
             ToNode::Configured { configuration } => {
                 // Before the welcome the incarnation is unknown.
@@ -413,7 +413,7 @@ impl ManagerClient {
             return;
         };
         let change = &self.table_requests[place].change;
-        if result.as_ref().is_ok_and(|table| !change.is_heard(*table, tables)) {
+        if result.as_ref().is_ok_and(|table| !change.is_contained_in(*table, tables)) {
             self.late_messages += 1;
             return;
         }
@@ -528,11 +528,11 @@ impl ManagerClient {
         effects.push(ManagerClientEffect::Configured { configuration: Arc::clone(configuration) });
         while self.closed.0 + 1 < configuration.epoch.0 {
             self.closed.0 += 1;
-            self.untold.insert(self.closed);
+            self.undelivered.insert(self.closed);
         }
-        let known = self.untold.iter().filter_map(|epoch| configuration.last(*epoch));
+        let known = self.undelivered.iter().filter_map(|epoch| configuration.last(*epoch));
         effects.extend(known.map(|ends| ManagerClientEffect::Final { ends }));
-        self.untold.retain(|epoch| configuration.last(*epoch).is_none());
+        self.undelivered.retain(|epoch| configuration.last(*epoch).is_none());
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
         self.pending = pending;
@@ -542,7 +542,7 @@ impl ManagerClient {
     /// can never be judged.
     fn lacks_final(&self, configuration: &Configuration) -> bool {
         let Some(before) = &self.configuration else { return false };
-        let lacking = self.untold.first().copied().unwrap_or(before.epoch);
+        let lacking = self.undelivered.first().copied().unwrap_or(before.epoch);
         lacking <= configuration.forgotten
     }
 
@@ -552,7 +552,7 @@ impl ManagerClient {
         &mut self,
         generation: Generation,
         pledges: bool,
-        heard: HeardEpochs,
+        epochs: KnownEpochs,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
         if pledges && generation > self.pledged {
@@ -560,26 +560,27 @@ impl ManagerClient {
             self.granted = None;
             self.sent.clear();
         }
-        let told = Recollection {
+        let recollection = Recollection {
             instance: self.instance,
             incarnation: self.incarnation,
             pledged: self.pledged,
             configuration: self.configuration.clone(),
-            heard,
+            epochs,
         };
-        effects
-            .push(ManagerClientEffect::Send { message: ToManager::Recalled { generation, told } });
+        effects.push(ManagerClientEffect::Send {
+            message: ToManager::Recalled { generation, recollection },
+        });
     }
 
     /// Sends the node's knowledge of shards whose majority is lost, while the configuration asks for it.
-    fn tell_known(&mut self, effects: &mut Vec<ManagerClientEffect>) {
+    fn send_known(&mut self, effects: &mut Vec<ManagerClientEffect>) {
         let (me, incarnation) = (self.me, self.incarnation);
         let Some(configuration) = &self.configuration else { return };
         self.known.retain(|shard, (begun, _)| {
             let loss = configuration.shard(*shard).and_then(|it| it.loss.as_ref());
             loss.is_some_and(|loss| {
                 let asks = loss.stage == LossStage::Asking && loss.begun == *begun;
-                asks && !loss.has_told(me, incarnation)
+                asks && !loss.has_reported(me, incarnation)
             })
         });
         for (shard, (begun, knowledge)) in &self.known {
@@ -628,7 +629,7 @@ impl ManagerClient {
             }
             ManagerRequest::Known { shard, begun, knowledge } => {
                 self.known.insert(*shard, (*begun, knowledge.clone()));
-                return self.tell_known(effects);
+                return self.send_known(effects);
             }
             ManagerRequest::Held { shard, .. } => RequestTopic::Held(*shard),
         };
@@ -682,7 +683,7 @@ impl ManagerClient {
             let granted = self.granted.map_or(0, |(granted, _)| granted);
             let message = ToManager::Heartbeat { instance, incarnation, round, granted, known };
             effects.push(ManagerClientEffect::Send { message });
-            self.tell_known(effects);
+            self.send_known(effects);
         }
         self.table_requests.retain(|request| now < request.until);
         for request in self.table_requests.iter_mut().filter(|request| request.again <= now) {

@@ -57,7 +57,7 @@ impl StateMachine {
         let ends = self.closing.get_mut(&epoch).expect("it is closed, and not settled");
         let before = ends[shard.0 as usize].replace(end.clone());
         assert_eq!(before, None, "M12: {epoch} ends twice on {shard}");
-        self.untold_ends = true;
+        self.unpublished_ends = true;
         effects.push(Applied::Ended { shard, epoch, end: end.clone() });
         self.settle(epoch, effects);
     }
@@ -165,9 +165,9 @@ impl StateMachine {
         self.settled = Epoch(first.0 - 1);
         // All nodes take an epoch that is closed and in no list for one that ended whole.
         if !last.is_whole() {
-            let told = self.next_revision();
+            let revision = self.next_revision();
             let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
-            self.finals.insert(at, (told, last.clone()));
+            self.finals.insert(at, (revision, last.clone()));
         }
         self.changed = true;
         effects.push(Applied::Final(last));
@@ -185,8 +185,8 @@ impl StateMachine {
         let living = self.nodes.iter().filter(|node| node.alive);
         let known = living.map(|node| node.known).min().unwrap_or_default();
         while self.finals.len() > self.options.finals_max
-            && let Some((told, last)) = self.finals.first()
-            && *told <= known
+            && let Some((revision, last)) = self.finals.first()
+            && *revision <= known
             && last.epoch() <= self.settled
         {
             self.forgotten = last.epoch();

@@ -65,7 +65,7 @@ pub enum Action {
     #[coded(tag = 7)]
     Tick {
         /// The last heartbeat of each node from which the manager has received one in the last lease.
-        heard: Vec<HeartbeatRecord>,
+        heartbeats: Vec<HeartbeatRecord>,
     },
     /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
     /// however late, admits no node.
@@ -80,7 +80,7 @@ pub enum Action {
         /// Whether the former process's memory is lost: promises, streams, data.
         lost: bool,
         /// When the manager last received a heartbeat of the former process; it accepts no more of them.
-        heard: Time,
+        last_heartbeat: Time,
     },
     /// A shard's part of the end of an epoch.
     #[coded(tag = 12)]
@@ -165,9 +165,9 @@ pub enum TableChange {
 }
 
 impl TableChange {
-    /// Whether a node with these tables has heard that the change is done which the manager has answered with `table`.
+    /// Whether a node with these tables has the change that the manager has answered with `table`.
     #[must_use]
-    pub fn is_heard(&self, table: TableId, tables: &TableMap) -> bool {
+    pub fn is_contained_in(&self, table: TableId, tables: &TableMap) -> bool {
         match self {
             TableChange::Create { .. } => tables.standing(table) != TableStanding::NotGiven,
             TableChange::Drop { .. } => tables.standing(table) == TableStanding::Dropped,

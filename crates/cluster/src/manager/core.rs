@@ -218,7 +218,7 @@ impl<L: ManagerLog> Manager<L> {
             for applied in applied.drain(..) {
                 if self.term.is_some() {
                     self.note_table_change(&applied);
-                    self.tell(&applied, effects);
+                    self.on_applied(&applied, effects);
                 }
                 effects.push(ManagerEffect::Applied(applied));
             }
@@ -257,7 +257,7 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
-    fn tell(&self, applied: &Applied, effects: &mut Vec<ManagerEffect>) {
+    fn on_applied(&self, applied: &Applied, effects: &mut Vec<ManagerEffect>) {
         match applied {
             Applied::Joined { node, instance, incarnation } => {
                 self.welcome(*node, *instance, *incarnation, effects);
@@ -326,8 +326,8 @@ impl<L: ManagerLog> Manager<L> {
         }
         match message.clone() {
             ToManager::Heartbeat { instance, incarnation, round, granted, known } => {
-                let heard = HeartbeatRecord { node: from, incarnation, round, at, known };
-                self.on_heartbeat(now, instance, heard, granted, effects);
+                let heartbeat = HeartbeatRecord { node: from, incarnation, round, at, known };
+                self.on_heartbeat(now, instance, heartbeat, granted, effects);
             }
             ToManager::Join { instance, after, lost } => {
                 self.on_join(now, from, instance, after, lost, effects);
@@ -366,7 +366,7 @@ impl<L: ManagerLog> Manager<L> {
             }
             known.from = from;
             if known.result.is_some() {
-                return; // It is applied, and answered as soon as nodes have heard of it.
+                return; // It is applied, and answered as soon as nodes have learned of it.
             }
         } else if self.table_requests.len() >= TABLE_REQUESTS_MAX {
             self.counters.too_many += 1;
@@ -389,7 +389,7 @@ impl<L: ManagerLog> Manager<L> {
         };
     }
 
-    /// Answers nodes whose changes of tables are applied, once all nodes that live have heard of them.
+    /// Answers nodes whose changes of tables are applied, once all nodes that live have learned of them.
     fn answer_table_requests(&mut self, effects: &mut Vec<ManagerEffect>) {
         if self.term.is_none() || self.table_requests.is_empty() {
             return;
@@ -411,25 +411,25 @@ impl<L: ManagerLog> Manager<L> {
         &mut self,
         now: Time,
         instance: ProcessInstance,
-        heard: HeartbeatRecord,
+        heartbeat: HeartbeatRecord,
         granted: u64,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        let Some((own_instance, own)) = self.machine.node(heard.node) else { return };
+        let Some((own_instance, own)) = self.machine.node(heartbeat.node) else { return };
         if own == Incarnation(0) || instance != own_instance {
-            let message = ToNode::Stranger { instance, incarnation: own };
-            effects.push(ManagerEffect::Send { to: heard.node, message });
-        } else if heard.incarnation != own {
-            self.welcome(heard.node, instance, own, effects);
+            let message = ToNode::OtherProcess { instance, incarnation: own };
+            effects.push(ManagerEffect::Send { to: heartbeat.node, message });
+        } else if heartbeat.incarnation != own {
+            self.welcome(heartbeat.node, instance, own, effects);
         } else {
-            self.lease_tracker.hear(now, heard, granted, &self.machine);
+            self.lease_tracker.accept(now, heartbeat, granted, &self.machine);
             // A node that was declared dead may have missed this: a grant with the configuration makes it
             // known.
             let configuration = self.machine.configuration();
-            if !self.machine.is_alive(heard.node) && heard.known < configuration.revision {
+            if !self.machine.is_alive(heartbeat.node) && heartbeat.known < configuration.revision {
                 let configuration = Arc::clone(configuration);
                 let message = ToNode::Configured { configuration };
-                effects.push(ManagerEffect::Send { to: heard.node, message });
+                effects.push(ManagerEffect::Send { to: heartbeat.node, message });
             }
         }
     }
@@ -447,13 +447,16 @@ impl<L: ManagerLog> Manager<L> {
         if own > Incarnation(0) && instance == own_instance {
             self.welcome(from, instance, own, effects);
         } else if after == own {
-            let heard = match self.machine.options.faults.forget_former_instance {
+            let last_heartbeat = match self.machine.options.faults.forget_former_instance {
                 true => Time::ZERO,
                 false => self.lease_tracker.end(from, own),
             };
-            self.propose_once(now, Action::Join { node: from, instance, after, lost, heard });
+            self.propose_once(
+                now,
+                Action::Join { node: from, instance, after, lost, last_heartbeat },
+            );
         } else {
-            let message = ToNode::Stranger { instance, incarnation: own };
+            let message = ToNode::OtherProcess { instance, incarnation: own };
             effects.push(ManagerEffect::Send { to: from, message });
         }
     }
@@ -542,8 +545,8 @@ impl<L: ManagerLog> Manager<L> {
         }
         if self.ticks.len() < TICKS_MAX {
             self.ticks.push_back(now);
-            let heard = self.lease_tracker.told(now, &self.options).collect();
-            self.log.propose(Command { term, at: now, action: Action::Tick { heard } });
+            let heartbeats = self.lease_tracker.unexpired(now, &self.options).collect();
+            self.log.propose(Command { term, at: now, action: Action::Tick { heartbeats } });
         }
     }
 

@@ -32,7 +32,7 @@ const WAITING_MAX: usize = 16;
 #[derive(Debug)]
 struct HeartbeatHistory {
     /// The last heartbeat that was accepted.
-    heard: HeartbeatRecord,
+    latest: HeartbeatRecord,
     /// Whether the lease had not run out when it was accepted.
     is_sound: bool,
     /// Heartbeats that renew the lease once the manager is certain that it led, in order. If only the last
@@ -65,35 +65,39 @@ impl LeaseTracker {
     /// Accepts a heartbeat of the known incarnation, whose node has received the grant `granted`.
     ///
     /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients.
-    pub(super) fn hear(
+    pub(super) fn accept(
         &mut self,
         now: Time,
-        heard: HeartbeatRecord,
+        heartbeat: HeartbeatRecord,
         granted: u64,
         machine: &StateMachine,
     ) {
         let lease = machine.options.lease_at_manager();
         let is_young = machine.is_timeless() && self.since + lease > now;
-        let heartbeat_history = self.heartbeat_history(heard.node, heard.incarnation);
+        let heartbeat_history = self.heartbeat_history(heartbeat.node, heartbeat.incarnation);
         // The log accepts none that is older than its record, which may be from an earlier manager.
-        let last = heartbeat_history.heard.round.max(machine.round(heard.node));
-        if heartbeat_history.is_over || heard.round <= last {
+        let last = heartbeat_history.latest.round.max(machine.round(heartbeat.node));
+        if heartbeat_history.is_over || heartbeat.round <= last {
             return;
         }
-        let proved = |(first, _)| granted >= first || heard.known > heartbeat_history.heard.known;
+        let proved =
+            |(first, _)| granted >= first || heartbeat.known > heartbeat_history.latest.known;
         heartbeat_history.unproved =
             heartbeat_history.unproved.filter(|unproved| !proved(*unproved));
         if heartbeat_history.unproved.is_some_and(|(_, since)| now - since >= lease) {
             return;
         }
-        let runs = heartbeat_history.is_sound && heartbeat_history.heard.at + lease > now;
+        let runs = heartbeat_history.is_sound && heartbeat_history.latest.at + lease > now;
         heartbeat_history.is_sound = runs
-            || machine.lease_runs(heard.node, now)
-            || (is_young || machine.options.faults.renew_lapsed) && machine.is_alive(heard.node);
-        heartbeat_history.heard =
-            HeartbeatRecord { at: heard.at.min(now).max(heartbeat_history.heard.at), ..heard };
+            || machine.lease_runs(heartbeat.node, now)
+            || (is_young || machine.options.faults.renew_lapsed)
+                && machine.is_alive(heartbeat.node);
+        heartbeat_history.latest = HeartbeatRecord {
+            at: heartbeat.at.min(now).max(heartbeat_history.latest.at),
+            ..heartbeat
+        };
         if heartbeat_history.is_sound && heartbeat_history.waiting.len() < WAITING_MAX {
-            heartbeat_history.waiting.push_back(heartbeat_history.heard);
+            heartbeat_history.waiting.push_back(heartbeat_history.latest);
         }
     }
 
@@ -108,12 +112,16 @@ impl LeaseTracker {
         let lease = machine.options.lease_at_manager();
         let mut renewals = Vec::new();
         for (node, heartbeat_history) in &mut self.heartbeat_histories {
-            let ready =
-                heartbeat_history.waiting.iter().take_while(|heard| heard.at <= led).count();
-            let Some(heard) = heartbeat_history.waiting.drain(..ready).next_back() else {
+            let ready = heartbeat_history
+                .waiting
+                .iter()
+                .take_while(|heartbeat| heartbeat.at <= led)
+                .count();
+            let Some(heartbeat) = heartbeat_history.waiting.drain(..ready).next_back() else {
                 continue;
             };
-            let is_current = machine.node(*node).is_some_and(|(_, own)| own == heard.incarnation);
+            let is_current =
+                machine.node(*node).is_some_and(|(_, own)| own == heartbeat.incarnation);
             if !is_current || heartbeat_history.is_over {
                 continue;
             }
@@ -122,35 +130,35 @@ impl LeaseTracker {
                 || faults.appoint_early
                 || faults.appoint_hasty
                 || faults.trust_former_clocks;
-            let (is_alive, is_over) = (machine.is_alive(*node), heard.at + lease <= now);
+            let (is_alive, is_over) = (machine.is_alive(*node), heartbeat.at + lease <= now);
             assert!(
                 is_alive || is_over || is_faulty,
-                "{node} is dead, and its lease runs: {heard:?}"
+                "{node} is dead, and its lease runs: {heartbeat:?}"
             );
             if is_alive {
-                heartbeat_history.unproved.get_or_insert((heard.round, now));
-                renewals.push(heard);
+                heartbeat_history.unproved.get_or_insert((heartbeat.round, now));
+                renewals.push(heartbeat);
             }
         }
         renewals
     }
 
     /// The heartbeats to put into a tick.
-    pub(super) fn told(
+    pub(super) fn unexpired(
         &self,
         now: Time,
         options: &ManagerOptions,
     ) -> impl Iterator<Item = HeartbeatRecord> {
         let lease = options.lease_at_manager();
-        let heard =
-            self.heartbeat_histories.values().map(|heartbeat_history| heartbeat_history.heard);
-        heard.filter(move |heard| heard.round > 0 && heard.at + lease > now)
+        let latest =
+            self.heartbeat_histories.values().map(|heartbeat_history| heartbeat_history.latest);
+        latest.filter(move |heartbeat| heartbeat.round > 0 && heartbeat.at + lease > now)
     }
 
     /// Whether a heartbeat has waited for longer than `span` for the manager to be certain.
     pub(super) fn has_waited(&self, now: Time, span: Duration) -> bool {
         let first = |heartbeat_history: &HeartbeatHistory| {
-            heartbeat_history.waiting.front().is_some_and(|heard| heard.at + span <= now)
+            heartbeat_history.waiting.front().is_some_and(|heartbeat| heartbeat.at + span <= now)
         };
         self.heartbeat_histories.values().any(first)
     }
@@ -158,7 +166,7 @@ impl LeaseTracker {
     /// Whether the log should record a heartbeat before leases run out by its record.
     pub(super) fn has_news(&self, now: Time, machine: &StateMachine) -> bool {
         let revision = machine.configuration().revision;
-        self.told(now, &machine.options).any(
+        self.unexpired(now, &machine.options).any(
             |HeartbeatRecord { node, incarnation, known, .. }| {
                 let is_current = machine.node(node).is_some_and(|(_, own)| own == incarnation);
                 let is_behind = machine.known(node) < known.min(revision);
@@ -172,7 +180,7 @@ impl LeaseTracker {
     pub(super) fn end(&mut self, node: NodeId, incarnation: Incarnation) -> Time {
         let heartbeat_history = self.heartbeat_history(node, incarnation);
         heartbeat_history.is_over = true;
-        heartbeat_history.heard.at
+        heartbeat_history.latest.at
     }
 
     /// The heartbeats of this incarnation; those of any other are dropped.
@@ -183,7 +191,7 @@ impl LeaseTracker {
     ) -> &mut HeartbeatHistory {
         let heartbeat_history =
             self.heartbeat_histories.entry(node).or_insert(HeartbeatHistory::of(node, incarnation));
-        if heartbeat_history.heard.incarnation != incarnation {
+        if heartbeat_history.latest.incarnation != incarnation {
             *heartbeat_history = HeartbeatHistory::of(node, incarnation);
         }
         heartbeat_history
@@ -194,8 +202,8 @@ impl HeartbeatHistory {
     /// A history without heartbeats.
     fn of(node: NodeId, incarnation: Incarnation) -> HeartbeatHistory {
         let (at, known) = (Time::ZERO, Default::default());
-        let heard = HeartbeatRecord { node, incarnation, round: 0, at, known };
+        let latest = HeartbeatRecord { node, incarnation, round: 0, at, known };
         let waiting = VecDeque::new();
-        HeartbeatHistory { heard, is_sound: false, waiting, unproved: None, is_over: false }
+        HeartbeatHistory { latest, is_sound: false, waiting, unproved: None, is_over: false }
     }
 }

@@ -18,7 +18,7 @@ pub struct Loss {
     /// The epoch that began when it was accepted.
     pub begun: Epoch,
     /// The nodes that have reported what they know, with their incarnations.
-    pub told: BTreeMap<NodeId, Incarnation>,
+    pub reported: BTreeMap<NodeId, Incarnation>,
     /// The replicas that were removed, and the last incarnation of each that held the shard.
     pub void: BTreeMap<NodeId, Incarnation>,
     /// The outcomes of calls in sessions from before this epoch are lost, unless a row records them.
@@ -74,8 +74,8 @@ impl Loss {
 
     /// Whether this incarnation of a node has reported what it knows.
     #[must_use]
-    pub fn has_told(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.told.get(&node) == Some(&incarnation)
+    pub fn has_reported(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.reported.get(&node) == Some(&incarnation)
     }
 
     /// Adds a node's knowledge of epochs whose ends are lacking.

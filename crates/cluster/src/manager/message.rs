@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// From a node to the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum ToManager {
-    /// Sent periodically; renews the node's lease from its sending. Answered by `Granted`, or by `Stranger`
+    /// Sent periodically; renews the node's lease from its sending. Answered by `Granted`, or by `OtherProcess`
     /// or `Welcome` where the process is not that of the incarnation.
     #[coded(tag = 0)]
     Heartbeat {
@@ -32,12 +32,12 @@ pub enum ToManager {
         /// The revision of the configuration that the sender has.
         known: Revision,
     },
-    /// Asks to admit the sender. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
+    /// Asks to admit the sender. In answer to `OtherProcess`. A repeat is answered with the same `Welcome`.
     #[coded(tag = 1)]
     Join {
         /// The process that asks to be admitted.
         instance: ProcessInstance,
-        /// The incarnation before it, from `Stranger`.
+        /// The incarnation before it, from `OtherProcess`.
         after: Incarnation,
         /// Whether the memory of the former process is lost.
         lost: bool,
@@ -61,7 +61,7 @@ pub enum ToManager {
         /// The generation of the `Recall`.
         generation: Generation,
         /// The state of the node, and the generation to which it has pledged.
-        told: Recollection,
+        recollection: Recollection,
     },
     /// A client of the node asks for a change of tables. Repeated until `TableChanged`.
     #[coded(tag = 4)]
@@ -80,8 +80,8 @@ impl ToManager {
     pub(super) fn is_within_limits(&self) -> bool {
         match self {
             ToManager::Request { request, .. } => request.is_within_limits(),
-            ToManager::Recalled { told, .. } => {
-                let mut ends = told.heard.ends.values().flatten().flatten();
+            ToManager::Recalled { recollection, .. } => {
+                let mut ends = recollection.epochs.ends.values().flatten().flatten();
                 ends.all(EpochEnd::is_within_limits)
             }
             ToManager::Heartbeat { .. }
@@ -100,7 +100,7 @@ impl ToNode {
                 Some(configuration)
             }
             ToNode::Granted { configuration, .. } => configuration.as_ref(),
-            ToNode::Stranger { .. }
+            ToNode::OtherProcess { .. }
             | ToNode::Reported { .. }
             | ToNode::Recall { .. }
             | ToNode::TableChanged { .. } => None,
@@ -115,7 +115,7 @@ pub enum ToNode {
     /// The newest incarnation of this node is another process: join after it. In answer to `Heartbeat`
     /// and `Join`.
     #[coded(tag = 0)]
-    Stranger {
+    OtherProcess {
         /// The process that asked.
         instance: ProcessInstance,
         /// The newest incarnation of the node, after which it may join.

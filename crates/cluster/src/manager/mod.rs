@@ -41,8 +41,8 @@
 //!    under its new lease.
 //! 6. A leadership belongs to one incarnation of a node. A node that has restarted does not lead what it
 //!    led, and its former process may still be about, as far as the manager can tell: its shards wait until
-//!    the lease of that process has run out as well. Once it asks to be admitted, its former process is heard no more, and
-//!    the request carries when that was last.
+//!    the lease of that process has run out as well. Once it asks to be admitted, heartbeats of its former process are
+//!    ignored, and the request carries the arrival time of the last of them.
 //!
 //! A node whose heartbeats arrive, and which receives no grants, gets no more grants after a while: its
 //! heartbeats contain the last grant that arrived. So its shards go to other nodes; it could not keep them anyway.
@@ -57,7 +57,7 @@
 //! engines read. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
 //! and shard, whichever node leads later: its end is durable in the streams, where every successor finds it. When every shard
-//! has reported, these ends are the FVW, and no command can change it. The configuration tells nodes the ends that are
+//! has reported, these ends are the FVW, and no command can change it. The configuration contains the ends that are
 //! known of epochs that are not settled, so nothing has to wait for those of other shards.
 //!
 //! A shard that lacks the end of a closed epoch for two leases is *out* from the next epoch on: it draws no clock
@@ -120,7 +120,7 @@ pub use loss::{Knowledge, Loss, LossStage, LostEnd};
 pub use message::{ToManager, ToNode};
 pub use options::{ManagerOptions, ManagerPlantedBugs};
 pub use outage::Outage;
-pub use recovery::{HeardEpochs, NotRecovered, Recollection};
+pub use recovery::{KnownEpochs, NotRecovered, Recollection};
 pub use refusal::ChangeRefusal;
 pub use request::ManagerRequest;
 pub use simulated::{LogPace, SimulatedLog};

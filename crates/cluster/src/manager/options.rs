@@ -133,7 +133,7 @@ planted! {
         pub appoint_empty: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.
         pub create_again: bool,
-        /// Changes of tables are answered before all nodes have heard of them.
+        /// Changes of tables are answered before all nodes have learned of them.
         pub answer_untold: bool,
     }
 }

@@ -54,7 +54,7 @@ const REVISIONS_SKIPPED: u64 = 1 << 32;
 
 /// What a node knows of epochs beyond its configuration: from other nodes, and from streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
-pub struct HeardEpochs {
+pub struct KnownEpochs {
     /// The last epoch that was opened.
     pub open: Epoch,
     /// The known ends of epochs that are not settled in its configuration, by shard.
@@ -73,7 +73,7 @@ pub struct Recollection {
     /// The last configuration that it received.
     pub configuration: Option<Arc<Configuration>>,
     /// What it knows beyond that configuration.
-    pub heard: HeardEpochs,
+    pub epochs: KnownEpochs,
 }
 
 /// Why managers are not recovered. Nothing has changed.
@@ -126,22 +126,23 @@ impl StateMachine {
     pub fn recover(
         &self,
         generation: Generation,
-        told: &BTreeMap<NodeId, Recollection>,
+        recollections: &BTreeMap<NodeId, Recollection>,
     ) -> Result<StateMachine, NotRecovered> {
-        let newest = self.newest(generation, told)?;
+        let newest = self.newest(generation, recollections)?;
         let mut machine = self.clone();
         if newest.age() > self.configuration().age() {
             machine.replace_by(&newest);
         }
-        let survivors = told.iter().filter(|(id, told)| machine.goes_on(**id, told, generation));
+        let survivors =
+            recollections.iter().filter(|(id, it)| machine.goes_on(**id, it, generation));
         let mut survivors: Vec<NodeId> = survivors.map(|(id, _)| *id).collect();
         // Of lost epochs, nodes that were asked for their knowledge accept the end that is forced.
-        survivors.sort_by_key(|id| !machine.has_told_of_losses(*id));
-        let heard = told.values().map(|told| told.heard.open).max().unwrap_or_default();
-        machine.skip_epochs(heard)?;
+        survivors.sort_by_key(|id| !machine.has_reported_losses(*id));
+        let open = recollections.values().map(|it| it.epochs.open).max().unwrap_or_default();
+        machine.skip_epochs(open)?;
         let mut kept = Ok(());
         survivors.retain(|id| {
-            let added = machine.add_ends(*id, &told[id].heard);
+            let added = machine.add_ends(*id, &recollections[id].epochs);
             added.unwrap_or_else(|why| {
                 kept = Err(why);
                 false
@@ -149,12 +150,12 @@ impl StateMachine {
         });
         kept?;
         machine.restart_losses();
-        machine.begin_instances(&survivors, told);
+        machine.begin_instances(&survivors, recollections);
         machine.depose_all();
         machine.generation = generation;
         machine.restart_clock();
         machine.jump_revision(REVISIONS_SKIPPED);
-        assert!(machine.epoch > heard && machine.epoch > newest.epoch, "M9: an epoch is repeated");
+        assert!(machine.epoch > open && machine.epoch > newest.epoch, "M9: an epoch is repeated");
         let former = newest.nodes.iter().zip(&machine.nodes);
         let mut former = former.zip((0..).map(NodeId));
         let follows = |((before, now), id): (
@@ -172,12 +173,12 @@ impl StateMachine {
     fn newest(
         &self,
         generation: Generation,
-        told: &BTreeMap<NodeId, Recollection>,
+        recollections: &BTreeMap<NodeId, Recollection>,
     ) -> Result<Arc<Configuration>, NotRecovered> {
         let mut newest = Arc::clone(self.configuration());
         let mut cluster = self.cluster();
         let mut is_remembered = false;
-        for (id, recollection) in told {
+        for (id, recollection) in recollections {
             if recollection.pledged > generation {
                 return Err(NotRecovered::Late(recollection.pledged));
             }
@@ -206,17 +207,17 @@ impl StateMachine {
     /// Whether this process of a node has pledged, and is the last one that was admitted: then it continues.
     /// The generation that had admitted it does not matter: no two give the same number to different
     /// processes.
-    fn goes_on(&self, id: NodeId, told: &Recollection, generation: Generation) -> bool {
+    fn goes_on(&self, id: NodeId, recollection: &Recollection, generation: Generation) -> bool {
         let known = self.node(id).map(|(_, incarnation)| incarnation);
-        told.pledged == generation
-            && told.incarnation > Incarnation(0)
-            && known == Some(told.incarnation)
+        recollection.pledged == generation
+            && recollection.incarnation > Incarnation(0)
+            && known == Some(recollection.incarnation)
     }
 
     /// Closes all epochs that the lost managers may have begun. Nothing is known of those beyond the
     /// configuration: a shard that was out may have been in again.
-    fn skip_epochs(&mut self, heard: Epoch) -> Result<(), NotRecovered> {
-        let last = self.epoch.max(heard);
+    fn skip_epochs(&mut self, open: Epoch) -> Result<(), NotRecovered> {
+        let last = self.epoch.max(open);
         let skipped = (last.0 - self.epoch.0) as usize + EPOCHS_SKIPPED as usize;
         let count = self.closing.len() + skipped;
         // Appointments add some more.
@@ -236,9 +237,9 @@ impl StateMachine {
     /// Adds the ends that a node has learned, which are as final as before. Returns false if the node's
     /// process cannot continue, since it has learned another end for a shard whose majority was lost and
     /// whose end was forced: then none of its ends is added.
-    fn add_ends(&mut self, id: NodeId, heard: &HeardEpochs) -> Result<bool, NotRecovered> {
+    fn add_ends(&mut self, id: NodeId, known: &KnownEpochs) -> Result<bool, NotRecovered> {
         let mut news = Vec::new();
-        for (epoch, ends) in &heard.ends {
+        for (epoch, ends) in &known.ends {
             if ends.len() != self.shards.len() {
                 return Err(NotRecovered::Implausible(id));
             }
@@ -264,10 +265,10 @@ impl StateMachine {
     }
 
     /// Whether this node has reported what it knows of all shards whose loss is accepted.
-    fn has_told_of_losses(&self, id: NodeId) -> bool {
+    fn has_reported_losses(&self, id: NodeId) -> bool {
         let incarnation = self.nodes[id.0 as usize].incarnation;
         let mut losses = self.shards.iter().filter_map(|shard| shard.assignment.loss.as_ref());
-        losses.all(|loss| loss.has_told(id, incarnation))
+        losses.all(|loss| loss.has_reported(id, incarnation))
     }
 
     /// The end of an epoch on a shard, as far as it is known.
@@ -305,7 +306,7 @@ impl StateMachine {
             let lacking: Vec<Epoch> = lacking.map(|(epoch, _)| *epoch).collect();
             let loss = self.shards[at].assignment.loss.as_mut().expect("it is accepted");
             (loss.stage, loss.begun) = (LossStage::Asking, self.epoch);
-            loss.told.clear();
+            loss.reported.clear();
             for epoch in lacking {
                 loss.ends.entry(epoch).or_default();
             }
@@ -313,13 +314,17 @@ impl StateMachine {
     }
 
     /// These processes continue; all others have to end, and lose their memory.
-    fn begin_instances(&mut self, survivors: &[NodeId], told: &BTreeMap<NodeId, Recollection>) {
+    fn begin_instances(
+        &mut self,
+        survivors: &[NodeId],
+        recollections: &BTreeMap<NodeId, Recollection>,
+    ) {
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
-            (node.heard, node.known) = (Time::ZERO, Revision(0));
+            (node.last_heartbeat, node.known) = (Time::ZERO, Revision(0));
             node.restart_rounds();
             node.alive = survivors.contains(&id);
             if node.alive {
-                node.instance = told[&id].instance;
+                node.instance = recollections[&id].instance;
                 continue;
             }
             node.instance = ProcessInstance::default();

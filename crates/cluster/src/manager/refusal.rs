@@ -54,7 +54,7 @@ pub enum ChangeRefusal {
     /// There would be too many replicas meanwhile.
     #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
     TooManyReplicas(ShardId),
-    /// The table is neither created nor dropped, as its client is told.
+    /// The table is neither created nor dropped.
     #[error("{0}")]
     Table(#[from] Rejected),
     /// The table or its partitioning is invalid.

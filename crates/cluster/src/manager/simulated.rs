@@ -33,7 +33,7 @@ struct SimulatedReplica {
     /// When it learns of each command in the order.
     due: Vec<Time>,
     /// The number of commands it has received.
-    told: usize,
+    delivered: usize,
     leads: Option<Term>,
     /// What it will learn about its lead, and when.
     rumours: BTreeMap<Time, Option<Term>>,
@@ -131,7 +131,7 @@ impl SimulatedLog {
     /// The replica has restarted: it has the order, and does not know that it led.
     pub fn restart(&mut self, now: Time, replica: usize) {
         let again = &mut self.replicas[replica];
-        (again.told, again.leads, again.cut_off) = (0, None, now);
+        (again.delivered, again.leads, again.cut_off) = (0, None, now);
         again.rumours.clear();
         again.learns = None;
         again.due.iter_mut().for_each(|due| *due = (*due).min(now));
@@ -161,17 +161,17 @@ impl SimulatedLog {
         let asks = std::mem::take(&mut mailbox.asks);
         let learnt = self.learn(now, own, replica, asks);
         let own = &mut self.replicas[replica];
-        let before = (own.told, own.leads, mailbox.led);
+        let before = (own.delivered, own.leads, mailbox.led);
         while let Some(rumour) = own.rumours.first_entry().filter(|rumour| *rumour.key() <= now) {
             own.leads = rumour.remove();
         }
-        while own.due.get(own.told).is_some_and(|due| *due <= now) {
-            mailbox.decided.push_back(self.order[own.told].clone());
-            own.told += 1;
+        while own.due.get(own.delivered).is_some_and(|due| *due <= now) {
+            mailbox.decided.push_back(self.order[own.delivered].clone());
+            own.delivered += 1;
         }
         mailbox.term = own.leads;
         mailbox.led = mailbox.led.max(learnt);
-        before != (own.told, own.leads, mailbox.led)
+        before != (own.delivered, own.leads, mailbox.led)
     }
 
     /// A leader asks the others whether it leads, one question at a time. The answers are about the time at
@@ -195,11 +195,11 @@ impl SimulatedLog {
     #[must_use]
     pub fn due(&self) -> Option<Time> {
         let committed = self.proposals.keys().map(|(at, _)| *at).next().filter(|_| !self.is_out);
-        let told = self.replicas.iter().filter_map(|own| own.due.get(own.told).copied());
+        let delivered = self.replicas.iter().filter_map(|own| own.due.get(own.delivered).copied());
         let rumoured = self.replicas.iter().filter_map(|own| own.rumours.keys().next().copied());
         let learnt = self.replicas.iter().filter_map(|own| own.learns.map(|(at, _)| at));
         let learnt = learnt.filter(|_| !self.is_out);
-        told.chain(rumoured).chain(committed).chain(learnt).min()
+        delivered.chain(rumoured).chain(committed).chain(learnt).min()
     }
 
     fn commit(&mut self, now: Time) {

@@ -7,8 +7,8 @@
 //! It reads no clock and draws nothing at random: managers that applied the same commands have the same
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
+mod final_ends;
 mod image;
-mod told_ends;
 
 use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
 use super::configuration::{Assignment, Configuration, Move, NodeStanding};
@@ -137,7 +137,7 @@ pub(super) struct NodeState {
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
     /// When its last recorded heartbeat arrived, or its lease began anew; without meaning if it is dead.
-    pub(super) heard: Time,
+    pub(super) last_heartbeat: Time,
     round: u64,
     pub(super) known: Revision,
 }
@@ -188,13 +188,13 @@ pub struct StateMachine {
     /// Since when each of these is closed, as far as this term knows.
     pub(super) closed_at: BTreeMap<Epoch, Time>,
     /// Whether an end was accepted since the last configuration.
-    pub(super) untold_ends: bool,
+    pub(super) unpublished_ends: bool,
     /// The epoch up to which all FVWs are final; some of later epochs may be final too.
     pub(super) settled: Epoch,
     /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
     /// FVWs of later epochs, each with the revision of the first configuration that has it.
-    #[coded(with = told_ends)]
+    #[coded(with = final_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
     pub(super) table_changes: TableChanges,
@@ -211,7 +211,7 @@ struct JoiningProcess {
     /// It has lost what that one had promised and accepted.
     lost: bool,
     /// When the last heartbeat of the process before it arrived.
-    heard: Time,
+    last_heartbeat: Time,
 }
 
 impl StateMachine {
@@ -243,7 +243,7 @@ impl StateMachine {
             incarnation: Incarnation(0),
             // Assumed alive: a node that does not join in time is dead.
             alive: true,
-            heard: Time::ZERO,
+            last_heartbeat: Time::ZERO,
             round: 0,
             known: Revision(0),
         };
@@ -279,7 +279,7 @@ impl StateMachine {
             shards,
             closing: BTreeMap::new(),
             closed_at: BTreeMap::new(),
-            untold_ends: false,
+            unpublished_ends: false,
             settled,
             forgotten: settled,
             finals: Vec::new(),
@@ -382,7 +382,7 @@ impl StateMachine {
     pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
         let lease = self.options.lease_at_manager();
         let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
-        !self.is_timeless() && node.is_some_and(|node| node.heard + lease > now)
+        !self.is_timeless() && node.is_some_and(|node| node.last_heartbeat + lease > now)
     }
 
     /// Whether a tick at this time of the manager's clock may do something.
@@ -394,7 +394,7 @@ impl StateMachine {
             || self.is_promotion_due(now)
             || self.is_turn_due(now)
             || self.is_restore_due(now)
-            || self.untold_ends
+            || self.unpublished_ends
     }
 
     /// Accepts commands of the current term, and returns the time of its manager.
@@ -454,7 +454,7 @@ impl StateMachine {
         }
         let end = now + self.options.lease_at_manager();
         for node in &mut self.nodes {
-            node.heard = now;
+            node.last_heartbeat = now;
         }
         for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
             if *until > Time::ZERO {
@@ -466,14 +466,19 @@ impl StateMachine {
     fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
         let counts = match &command.action {
             Action::Take { .. } => unreachable!("a term has begun: {command:?}"),
-            Action::Tick { heard } => {
-                self.on_tick(now, command.at, heard, effects);
+            Action::Tick { heartbeats } => {
+                self.on_tick(now, command.at, heartbeats, effects);
                 true
             }
-            Action::Join { node, instance, after, lost, heard } => self.on_join(
+            Action::Join { node, instance, after, lost, last_heartbeat } => self.on_join(
                 now,
                 *node,
-                JoiningProcess { instance: *instance, after: *after, lost: *lost, heard: *heard },
+                JoiningProcess {
+                    instance: *instance,
+                    after: *after,
+                    lost: *lost,
+                    last_heartbeat: *last_heartbeat,
+                },
                 effects,
             ),
             Action::Report { claim, epoch, end } => self.on_report(*claim, *epoch, end, effects),
@@ -500,11 +505,11 @@ impl StateMachine {
         &mut self,
         now: Time,
         at: Time,
-        heard: &[HeartbeatRecord],
+        heartbeats: &[HeartbeatRecord],
         effects: &mut Vec<Applied>,
     ) {
-        for heard in heard {
-            self.renew(now, at, heard, effects);
+        for heartbeat in heartbeats {
+            self.renew(now, at, heartbeat, effects);
         }
         for place in 0..self.nodes.len() {
             let node = &self.nodes[place];
@@ -518,7 +523,7 @@ impl StateMachine {
         self.begin_promotions(at, effects);
         self.turn_shards(at, effects);
         self.restore_shards(at, effects);
-        self.changed |= self.untold_ends;
+        self.changed |= self.unpublished_ends;
         self.forget_finals();
         self.forget_table_changes();
     }
@@ -526,13 +531,13 @@ impl StateMachine {
     fn renew(
         &mut self,
         now: Time,
-        told: Time,
-        heard: &HeartbeatRecord,
+        ticked_at: Time,
+        heartbeat: &HeartbeatRecord,
         effects: &mut Vec<Applied>,
     ) {
-        let HeartbeatRecord { node: id, incarnation, round, at, known } = *heard;
+        let HeartbeatRecord { node: id, incarnation, round, at, known } = *heartbeat;
         let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
-        let at = at.min(told);
+        let at = at.min(ticked_at);
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
@@ -546,7 +551,7 @@ impl StateMachine {
         if !node.alive && (is_repeat || at + lease <= now) {
             return; // Its lease had run out by this heartbeat's time: that revives no node.
         }
-        node.heard = node.heard.max(at);
+        node.last_heartbeat = node.last_heartbeat.max(at);
         if !node.alive {
             node.alive = true;
             self.changed = true;
@@ -580,18 +585,19 @@ impl StateMachine {
         joining: JoiningProcess,
         effects: &mut Vec<Applied>,
     ) -> bool {
-        let JoiningProcess { instance, after, lost, heard } = joining;
+        let JoiningProcess { instance, after, lost, last_heartbeat } = joining;
         let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
         if node.incarnation != after {
             return false; // Another process was admitted since.
         }
         let incarnation = Incarnation(after.0 + 1);
         // The former process may act until then, if it still runs.
-        let last = NodeState { heard: node.heard.max(heard.min(now)), ..node };
+        let last =
+            NodeState { last_heartbeat: node.last_heartbeat.max(last_heartbeat.min(now)), ..node };
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
         self.nodes[id.0 as usize] =
-            NodeState { instance, incarnation, alive: true, heard: now, round: 0, known };
+            NodeState { instance, incarnation, alive: true, last_heartbeat: now, round: 0, known };
         self.changed = true;
         // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
@@ -616,7 +622,7 @@ impl StateMachine {
             false if faults.appoint_hasty => self.options.tick_every.min(lease),
             false => Duration::ZERO,
         };
-        node.heard + (lease - early)
+        node.last_heartbeat + (lease - early)
     }
 
     /// The number of the node's last heartbeat in the log.
@@ -637,7 +643,7 @@ impl StateMachine {
             return;
         }
         self.revision.0 += 1;
-        self.untold_ends = false;
+        self.unpublished_ends = false;
         let standing =
             |node: &NodeState| NodeStanding { incarnation: node.incarnation, alive: node.alive };
         self.configuration = Arc::new(Configuration {
@@ -666,7 +672,7 @@ impl StateMachine {
     /// Publishes a configuration whose revision is higher by `count`.
     pub(super) fn jump_revision(&mut self, count: u64) {
         self.revision.0 += count;
-        self.finals.iter_mut().for_each(|(told, _)| *told = self.revision);
+        self.finals.iter_mut().for_each(|(revision, _)| *revision = self.revision);
         self.changed = true;
         self.publish(&mut Vec::new());
         self.assert_invariants();
@@ -704,8 +710,8 @@ impl StateMachine {
         }
         self.closing.clone_from(&configuration.ends);
         (self.settled, self.forgotten) = (configuration.settled, configuration.forgotten);
-        let told = |last: &FinalEnds| (configuration.revision, last.clone());
-        self.finals = configuration.finals.iter().map(told).collect();
+        let with_revision = |last: &FinalEnds| (configuration.revision, last.clone());
+        self.finals = configuration.finals.iter().map(with_revision).collect();
         self.moving.clone_from(&configuration.moving);
         self.table_changes = TableChanges::default();
         self.configuration = Arc::new(configuration.clone());

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 /// The most requests of which it is remembered which table they have created.
 pub(super) const CREATED_MAX: usize = 1024;
 
-/// The requests that have created tables, and the changes of which nodes may not have heard.
+/// The requests that have created tables, and the changes of which nodes may not have learned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub(super) struct TableChanges {
     /// The last requests that have created a table, in their order.
     created: Vec<(Ask, TableId)>,
-    /// Tables of whose creation or drop a node that lives may not have heard, and the first configuration that tells of it.
-    pub(super) untold: BTreeMap<TableId, Revision>,
+    /// Tables of whose creation or drop a node that lives may not have learned, and the first configuration that tells of it.
+    pub(super) unpublished: BTreeMap<TableId, Revision>,
 }
 
 impl TableChanges {
@@ -37,6 +37,6 @@ impl TableChanges {
     pub(super) fn is_whole(&self, tables: &TableMap) -> bool {
         self.created.len() <= CREATED_MAX
             && self.created.iter().all(|(_, id)| tables.standing(*id) != TableStanding::NotGiven)
-            && self.untold.keys().all(|id| tables.standing(*id) != TableStanding::NotGiven)
+            && self.unpublished.keys().all(|id| tables.standing(*id) != TableStanding::NotGiven)
     }
 }

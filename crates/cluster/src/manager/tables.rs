@@ -80,7 +80,7 @@ impl StateMachine {
         self.topology = Arc::new(topology.map_err(invalid)?);
         self.changed = true;
         self.table_changes.create(ask, id);
-        self.table_changes.untold.insert(id, self.next_revision());
+        self.table_changes.unpublished.insert(id, self.next_revision());
         effects.push(Applied::TableCreated { ask, table: id, name: name.to_owned() });
         Ok(())
     }
@@ -103,7 +103,7 @@ impl StateMachine {
         kept.retain(|(id, _)| *id != table);
         self.topology = Arc::new((*self.topology).clone().with_numbered_tables(kept, next)?);
         self.changed = true;
-        self.table_changes.untold.insert(table, self.next_revision());
+        self.table_changes.unpublished.insert(table, self.next_revision());
         effects.push(Applied::TableDropped { table });
         Ok(())
     }
@@ -119,20 +119,21 @@ impl StateMachine {
         }
     }
 
-    /// Whether all nodes that live have heard that the table was created, or dropped.
+    /// Whether all nodes that live have learned that the table was created, or dropped.
     pub(super) fn is_table_change_known(&self, table: TableId) -> bool {
-        let told = self.table_changes.untold.get(&table);
-        told.is_none_or(|told| self.is_known_by_living(*told)) || self.options.faults.answer_untold
+        let revision = self.table_changes.unpublished.get(&table);
+        revision.is_none_or(|revision| self.is_known_by_living(*revision))
+            || self.options.faults.answer_untold
     }
 
     fn is_known_by_living(&self, revision: Revision) -> bool {
         self.nodes.iter().filter(|node| node.alive).all(|node| node.known >= revision)
     }
 
-    /// Forgets changes of which all nodes that live have heard.
+    /// Forgets changes of which all nodes that live have learned.
     pub(super) fn forget_table_changes(&mut self) {
-        let mut untold = std::mem::take(&mut self.table_changes.untold);
-        untold.retain(|_, told| !self.is_known_by_living(*told));
-        self.table_changes.untold = untold;
+        let mut unpublished = std::mem::take(&mut self.table_changes.unpublished);
+        unpublished.retain(|_, revision| !self.is_known_by_living(*revision));
+        self.table_changes.unpublished = unpublished;
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim,
+    Generation, HeartbeatRecord, Incarnation, Knowledge, KnownEpochs, LeadershipClaim,
     ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, TableChange, Term,
     ToManager, ToNode,
 };
@@ -53,7 +53,7 @@ fn changes() -> impl Strategy<Value = ClusterChange> {
     ]
 }
 
-fn heards() -> impl Strategy<Value = HeartbeatRecord> {
+fn heartbeats() -> impl Strategy<Value = HeartbeatRecord> {
     any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, at, known)| {
         HeartbeatRecord {
             node: NodeId(node),
@@ -83,16 +83,18 @@ fn clusters() -> impl Strategy<Value = ClusterId> {
 fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         clusters().prop_map(|drawn| Action::Take { drawn }),
-        vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
-        any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, instance, after, lost, heard)| {
-            Action::Join {
-                node: NodeId(node),
-                instance: ProcessInstance(instance),
-                after: Incarnation(after),
-                lost,
-                heard: Time(heard),
+        vec(heartbeats(), 0..5).prop_map(|heartbeats| Action::Tick { heartbeats }),
+        any::<(u32, u64, u32, bool, u64)>().prop_map(
+            |(node, instance, after, lost, last_heartbeat)| {
+                Action::Join {
+                    node: NodeId(node),
+                    instance: ProcessInstance(instance),
+                    after: Incarnation(after),
+                    lost,
+                    last_heartbeat: Time(last_heartbeat),
+                }
             }
-        }),
+        ),
         (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, end))| Action::Report {
             claim,
             epoch: Epoch(epoch),
@@ -155,10 +157,11 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
             _ => {
                 let (configuration, (closed, end)) = remembered;
                 let ends = [(Epoch(closed), vec![end.map(EpochEnd::up_to)])].into();
-                let heard = HeardEpochs { open: epoch, ends };
+                let epochs = KnownEpochs { open: epoch, ends };
                 let pledged = Generation(granted);
-                let told = Recollection { instance, incarnation, pledged, configuration, heard };
-                ToManager::Recalled { generation: Generation(round), told }
+                let recollection =
+                    Recollection { instance, incarnation, pledged, configuration, epochs };
+                ToManager::Recalled { generation: Generation(round), recollection }
             }
         }
     });
@@ -241,7 +244,7 @@ fn to_node() -> impl Strategy<Value = ToNode> {
             ToNode::Granted { generation, incarnation, round, revision, configuration }
         };
         match variant {
-            0 => ToNode::Stranger { instance, incarnation },
+            0 => ToNode::OtherProcess { instance, incarnation },
             1 => ToNode::Welcome { instance, incarnation, configuration: given },
             2 => granted(None),
             3 => granted(Some(given)),
@@ -325,14 +328,14 @@ fn forms_stay_as_they_are() {
     assert_eq!(encode(&command)[..], form);
     let drop = ClusterChange::Table(TableChange::Drop { table: TableId(4) });
     assert_eq!(encode(&drop)[..], [7, 1, 4, 0, 0, 0]);
-    let heard = HeartbeatRecord {
+    let heartbeat = HeartbeatRecord {
         node: NodeId(1),
         incarnation: Incarnation(2),
         round: 3,
         at: Time(4),
         known: Revision(5),
     };
-    let tick = Action::Tick { heard: vec![heard] };
+    let tick = Action::Tick { heartbeats: vec![heartbeat] };
     #[rustfmt::skip]
     let form = [
         7, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,

@@ -1,5 +1,5 @@
-//! How topologies are encoded: as their parts in their order, which ids count. A topology that is read is
-//! validated as if it came from a text.
+//! How topologies are encoded: as their parts, in the order of their ids. A decoded topology is validated like one that
+//! was read from a text.
 
 use super::cluster::{Shard, Topology};
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
@@ -75,6 +75,7 @@ impl TryFrom<TopologyParts> for Topology {
     }
 }
 
+/// Not derived by `via`: `cluster.rs` would have to import this file, which imports it.
 impl Coded for Topology {
     const BYTES_MIN: usize = TopologyParts::BYTES_MIN;
 

@@ -24,16 +24,16 @@ fn configurations() -> Vec<Arc<Configuration>> {
     let mut made = vec![Arc::clone(machine.configuration())];
     let join = |node, after| {
         let instance = ProcessInstance(u64::from(after) + 1);
-        let (node, after, heard) = (NodeId(node), Incarnation(after), Time::ZERO);
-        Action::Join { node, instance, after, lost: false, heard }
+        let (node, after, last_heartbeat) = (NodeId(node), Incarnation(after), Time::ZERO);
+        Action::Join { node, instance, after, lost: false, last_heartbeat }
     };
-    let heard = Vec::new();
+    let heartbeats = Vec::new();
     for (at, action) in [
         (0, Action::Take { drawn: DRAWN }),
         (1, join(0, 0)),
         (2, join(1, 0)),
         (601, join(1, 1)),
-        (602, Action::Tick { heard }),
+        (602, Action::Tick { heartbeats }),
     ] {
         let mut applied: Vec<Applied> = Vec::new();
         machine.apply(&Command { term: Term(1), at: ms(at), action }, &mut applied);
@@ -111,18 +111,18 @@ fn a_grant_counts_for_who_has_its_configuration() {
 #[test]
 fn configurations_are_told_once_and_never_back() {
     let (mut member, all) = joined(1, 1);
-    let mut told = Vec::new();
+    let mut delivered = Vec::new();
     for place in [5, 4, 5, 2] {
         let configuration = Arc::clone(&all[place]);
         let mut effects = Vec::new();
         let event = ManagerClientEvent::Received(ToNode::Configured { configuration });
         member.step(ms(20), event, &mut effects);
-        told.extend(effects.into_iter().filter_map(|effect| match effect {
+        delivered.extend(effects.into_iter().filter_map(|effect| match effect {
             ManagerClientEffect::Configured { configuration } => Some(configuration.revision),
             _ => None,
         }));
     }
-    assert_eq!(told, [all[5].revision]);
+    assert_eq!(delivered, [all[5].revision]);
 }
 
 /// Eight epochs have ended meanwhile, and how the first ones did is kept no more.
@@ -152,11 +152,11 @@ fn a_process_that_can_learn_no_more_how_an_epoch_ended_is_over() {
         ToNode::Welcome { instance, incarnation, configuration: configured(&joined(1, 1).1, 5) };
     let mut effects = Vec::new();
     member.step(ms(10), ManagerClientEvent::Received(welcome), &mut effects);
-    let told = effects.iter().filter_map(|effect| match effect {
+    let delivered = effects.iter().filter_map(|effect| match effect {
         ManagerClientEffect::Final { ends } => Some(ends.epoch()),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [6, 7, 8].map(Epoch));
+    assert_eq!(delivered.collect::<Vec<_>>(), [6, 7, 8].map(Epoch));
     assert!(!member.is_behind());
 }
 
@@ -165,9 +165,10 @@ fn a_superseded_process_is_over() {
     let (mut member, all) = joined(1, 1);
     member.step(ms(20), grant(1, 2, all[3].revision), &mut Vec::new());
     assert!(member.holds_lease(ms(20)));
-    let stranger = ToNode::Stranger { instance: ProcessInstance(1), incarnation: Incarnation(2) };
+    let other_process =
+        ToNode::OtherProcess { instance: ProcessInstance(1), incarnation: Incarnation(2) };
     let mut effects = Vec::new();
-    member.step(ms(30), ManagerClientEvent::Received(stranger), &mut effects);
+    member.step(ms(30), ManagerClientEvent::Received(other_process), &mut effects);
     assert_eq!(effects, [ManagerClientEffect::Superseded]);
     assert!(!member.holds_lease(ms(30)));
     effects.clear();
@@ -211,9 +212,9 @@ fn only_what_is_asked_is_reported() {
     assert_eq!(reports(&effects), [(Epoch(2), EpochEnd::Whole)]);
 }
 
-/// Its owner has heard from another node that an epoch is closed, and has ended it, before the manager says so here.
+/// Its owner has learned from another node that an epoch is closed, and has ended it, before the manager says so here.
 #[test]
-fn what_is_reported_early_is_said_until_it_is_heard() {
+fn what_is_reported_early_is_repeated_until_it_is_received() {
     let (mut member, all) = joined(1, 1);
     let event = ManagerClientEvent::Request(ManagerRequest::Report {
         shard: SHARD,

@@ -26,7 +26,7 @@ fn machine_with(options: ManagerOptions) -> StateMachine {
     apply(&mut machine, Time(1), Action::Take { drawn: DRAWN });
     for node in topology.nodes() {
         let (node, instance, after) = (node.id, ProcessInstance(7), Incarnation(0));
-        let join = Action::Join { node, instance, after, lost: false, heard: Time::ZERO };
+        let join = Action::Join { node, instance, after, lost: false, last_heartbeat: Time::ZERO };
         apply(&mut machine, Time(1), join);
     }
     machine
@@ -39,7 +39,7 @@ fn claim(machine: &StateMachine, shard: u32) -> LeadershipClaim {
     LeadershipClaim { node, incarnation, shard: ShardId(shard), ballot }
 }
 
-/// No node says that it has heard any.
+/// No node reports that it has received any.
 #[test]
 fn who_begins_anew_hears_the_same_finals() {
     let mut machine = machine();
@@ -55,17 +55,17 @@ fn who_begins_anew_hears_the_same_finals() {
             );
         }
         // A tick forgets what need not be kept.
-        apply(&mut machine, Action::Tick { heard: Vec::new() });
+        apply(&mut machine, Action::Tick { heartbeats: Vec::new() });
         assert_eq!(machine.configuration().settled, epoch);
     }
     let first = machine.configuration().last(Epoch(1)).expect("settled");
     let truth = FinalEnds::new(Epoch(1), vec![EpochEnd::up_to(1); 2]);
-    assert_eq!(first, truth, "what a node that restarts is told of the first epoch");
+    assert_eq!(first, truth, "what a node that restarts receives of the first epoch");
 }
 
-/// The oldest go that all living nodes have heard; one that is gone for good holds nothing back.
+/// The oldest go that all living nodes have received; one that is gone for good holds nothing back.
 #[test]
-fn of_finals_that_are_heard_the_newest_are_kept() {
+fn of_finals_that_all_nodes_have_the_newest_are_kept() {
     let options = ManagerOptions { finals_max: 4, ..ManagerOptions::default() };
     let mut machine = machine_with(options.clone());
     let fail = |machine: &mut StateMachine, round: u32, lease_tracker: u32| {
@@ -78,9 +78,10 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
             apply(machine, at, Action::Report { claim: of, epoch, end });
         }
         let (round, known) = (u64::from(round), machine.configuration().revision);
-        let heard = |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
-        let heard = (0..lease_tracker).map(|node| heard(NodeId(node))).collect();
-        apply(machine, at, Action::Tick { heard });
+        let heartbeat =
+            |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
+        let heartbeats = (0..lease_tracker).map(|node| heartbeat(NodeId(node))).collect();
+        apply(machine, at, Action::Tick { heartbeats });
     };
     let kept = |machine: &StateMachine| {
         let it = machine.configuration();
@@ -120,9 +121,10 @@ fn who_reports_each_end_in_time_is_not_out() {
         let of = claim(machine, 0);
         apply(machine, at, Action::Close { claim: of, epoch });
         let (round, known) = (u64::from(round), machine.configuration().revision);
-        let heard = |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
-        let heard = (0..nodes).map(|node| heard(NodeId(node))).collect();
-        apply(machine, at, Action::Tick { heard });
+        let heartbeat =
+            |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
+        let heartbeats = (0..nodes).map(|node| heartbeat(NodeId(node))).collect();
+        apply(machine, at, Action::Tick { heartbeats });
         for shard in 0..reporting {
             let of = claim(machine, shard);
             apply(machine, at, Action::Report { claim: of, epoch, end: EpochEnd::Whole });

@@ -37,14 +37,14 @@ pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
         out: BTreeSet::new(),
         coverage,
     };
-    let mut told = world.applied.iter();
+    let mut reported = world.applied.iter();
     for (place, command) in world.log.order().iter().enumerate() {
         let mut effects = Vec::new();
         machine.apply(command, &mut effects);
         judge.before = std::mem::replace(&mut judge.after, Arc::clone(machine.configuration()));
         for effect in &effects {
             // Managers may not have come that far.
-            if let Some(other) = told.next()
+            if let Some(other) = reported.next()
                 && other != effect
             {
                 return Err(format!("command {place} did {effect:?}, managers say {other:?}"));
@@ -253,10 +253,12 @@ impl Judge<'_> {
         let out = shards.filter(|(_, it)| it.out.is_some()).map(|(id, _)| (after.epoch, id));
         self.out.extend(out);
         for (epoch, ends) in &self.after.ends {
-            for (id, told) in (0..).map(ShardId).zip(ends) {
-                if *told != self.end(*epoch, id) {
+            for (id, reported) in (0..).map(ShardId).zip(ends) {
+                if *reported != self.end(*epoch, id) {
                     let known = self.end(*epoch, id);
-                    return Err(format!("M12: {epoch} ended at {known:?} on {id}, not {told:?}"));
+                    return Err(format!(
+                        "M12: {epoch} ended at {known:?} on {id}, not {reported:?}"
+                    ));
                 }
             }
         }
@@ -264,8 +266,9 @@ impl Judge<'_> {
             return Err(format!("M9: forgot up to {}, then {}", before.forgotten, after.forgotten));
         }
         let kept = |it: &&FinalEnds| after.finals.contains(it);
-        let told = self.finals.values().filter(|it| it.epoch() > after.forgotten && !it.is_whole());
-        if let Some(lost) = told.filter(|it| it.epoch() < after.epoch).find(|it| !kept(it)) {
+        let reported =
+            self.finals.values().filter(|it| it.epoch() > after.forgotten && !it.is_whole());
+        if let Some(lost) = reported.filter(|it| it.epoch() < after.epoch).find(|it| !kept(it)) {
             return Err(format!("M9: the configuration lacks {lost:?}"));
         }
         for found in &self.after.finals {

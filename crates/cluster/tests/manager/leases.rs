@@ -111,7 +111,7 @@ fn heartbeats_that_wait_are_not_replaced_by_later_ones() {
     assert_eq!(story.led(402, 400), [4]);
 }
 
-/// It was last heard at 1 ms. A tick of 602 ms is on its way when it is heard again.
+/// Its last heartbeat arrived at 1 ms. A tick of 602 ms is on its way when the next one arrives.
 fn lapse(faults: ManagerPlantedBugs) -> (Story, Vec<u64>) {
     let mut story = Story::new(faults);
     story.step(602, ManagerEvent::Timer);
@@ -129,7 +129,7 @@ fn a_lease_that_had_run_out_waits_for_the_log() {
     assert!(!story.is_alive(), "so it is");
     story.step(660, ManagerEvent::Timer);
     story.commit(661);
-    assert!(story.is_alive(), "the next tick told of it");
+    assert!(story.is_alive(), "the next tick contained its heartbeat");
     story.beat(680, 2);
     assert_eq!(story.led(681, 681), [2]);
 }
@@ -144,7 +144,7 @@ fn a_lease_renewed_when_it_had_run_out_breaks_the_rule() {
 }
 
 #[test]
-fn a_former_process_is_heard_no_more_and_waited_for() {
+fn heartbeats_of_a_former_process_are_ignored_and_its_lease_is_waited_for() {
     for (faults, waits) in [
         (ManagerPlantedBugs::default(), true),
         (
@@ -177,13 +177,15 @@ fn a_former_process_is_heard_no_more_and_waited_for() {
     }
 }
 
-/// What a manager before has heard is known from the log.
+/// Heartbeats that an earlier manager received are known from the log.
 #[test]
 fn a_late_heartbeat_of_a_term_before_renews_nothing() {
     let mut story = Story::new(ManagerPlantedBugs::default());
     story.beat(500, 7);
     story.step(610, ManagerEvent::Timer);
-    assert!(matches!(&story.proposed[0].action, Action::Tick { heard } if heard.len() == 1));
+    assert!(
+        matches!(&story.proposed[0].action, Action::Tick { heartbeats } if heartbeats.len() == 1)
+    );
     story.commit(611);
     story.manager.log_mut().term = Some(Term(2));
     story.step(620, ManagerEvent::Log);
@@ -223,7 +225,7 @@ fn others_are_asked_when_heartbeats_wait() {
     assert!(!story.manager.log_mut().asks, "nothing waits");
 }
 
-/// It was dead when the term began, and was heard before. By that it is alive again, for a lease and no longer.
+/// It was dead when the term began, and a heartbeat of it arrived before. By that it is alive again, for a lease and no longer.
 #[test]
 fn who_was_dead_when_a_term_began_has_no_lease_of_its_beginning() {
     let mut story = Story::new(ManagerPlantedBugs::default());

@@ -41,11 +41,11 @@ impl Cluster {
     fn join(&mut self, node: u32, after: u32) {
         let (node, after) = (NodeId(node), Incarnation(after));
         let instance = ProcessInstance(u64::from(after.0) + 1);
-        self.apply(Action::Join { node, instance, after, lost: true, heard: Time::ZERO });
+        self.apply(Action::Join { node, instance, after, lost: true, last_heartbeat: Time::ZERO });
     }
 
     fn tick(&mut self) {
-        self.apply(Action::Tick { heard: Vec::new() });
+        self.apply(Action::Tick { heartbeats: Vec::new() });
     }
 
     fn accept(&mut self, shard: ShardId, number: u64) {
@@ -88,7 +88,7 @@ impl Cluster {
         ends[S.0 as usize].clone()
     }
 
-    /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have told what they know.
+    /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have reported what they know.
     fn lose_beside_learner() -> Cluster {
         let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
         let mut cluster =
@@ -137,7 +137,7 @@ fn force(faults: ManagerPlantedBugs) -> Option<EpochEnd> {
     cluster.apply(Action::Known { node, incarnation: former, shard: S, begun, knowledge });
     cluster.tell(5, Some(40), None);
     cluster.accept(S, 7);
-    assert_eq!(cluster.loss().told.len(), 6, "a repeat begins nothing");
+    assert_eq!(cluster.loss().reported.len(), 6, "a repeat begins nothing");
     cluster.tick();
     let assignment = cluster.machine.configuration().shards[0].clone();
     assert_eq!((&*assignment.voters, assignment.since), (&[NodeId(0)][..], Epoch(3)));
@@ -167,13 +167,13 @@ fn an_end_below_what_is_known_is_seen() {
 }
 
 #[test]
-fn an_epoch_ends_where_it_was_heard_to_have_ended() {
+fn an_epoch_ends_where_a_node_knows_that_it_ended() {
     let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
     (0..5).for_each(|node| cluster.tell(node, Some(10), None));
     cluster.tell(5, None, Some(20));
     cluster.tick();
     cluster.hold(35);
-    assert_eq!(cluster.end(), Some(EpochEnd::up_to(20)), "some were told so");
+    assert_eq!(cluster.end(), Some(EpochEnd::up_to(20)), "some nodes know so");
     let (known, held, end) =
         (EpochEnd::up_to(20), Some(EpochEnd::up_to(35)), Some(EpochEnd::up_to(20)));
     let lost = LostEnd { known, has_ended: true, held, end };
@@ -215,7 +215,7 @@ fn a_loss_may_be_followed_by_another() {
     assert_eq!(
         cluster.loss().ends[&Epoch(1)].known,
         EpochEnd::up_to(10),
-        "what was told stays known"
+        "what was delivered stays known"
     );
     (0..8).for_each(|node| cluster.tell(node, None, None));
     cluster.tick();

@@ -4,7 +4,7 @@
 use crate::world::DRAWN;
 use shoal_cluster::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager,
+    Generation, HeartbeatRecord, Incarnation, Knowledge, KnownEpochs, LeadershipClaim, Manager,
     ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions,
     ManagerRequest, ProcessInstance, Recollection, Revision, StateMachine, TableChange, Term,
     ToManager, ToNode,
@@ -61,7 +61,7 @@ fn change(random: &mut Random) -> ClusterChange {
     }
 }
 
-fn heard(random: &mut Random) -> HeartbeatRecord {
+fn heartbeat(random: &mut Random) -> HeartbeatRecord {
     HeartbeatRecord {
         node: node(random),
         incarnation: Incarnation(number(random) as u32),
@@ -85,7 +85,7 @@ fn to_manager(random: &mut Random) -> ToManager {
     let instance = ProcessInstance(number(random));
     match random.below(7) {
         0 => {
-            let HeartbeatRecord { incarnation, round, known, .. } = heard(random);
+            let HeartbeatRecord { incarnation, round, known, .. } = heartbeat(random);
             let granted = number(random);
             ToManager::Heartbeat { instance, incarnation, round, granted, known }
         }
@@ -134,15 +134,15 @@ fn action(random: &mut Random) -> Action {
     match to_manager(random) {
         _ if random.chance(1, 20) => Action::Take { drawn: DRAWN },
         _ if random.chance(1, 4) => {
-            Action::Tick { heard: (0..random.below(6)).map(|_| heard(random)).collect() }
+            Action::Tick { heartbeats: (0..random.below(6)).map(|_| heartbeat(random)).collect() }
         }
         _ if random.chance(1, 5) => {
             Action::Change { ask: Ask(number(random)), change: change(random) }
         }
-        ToManager::Heartbeat { .. } => Action::Tick { heard: Vec::new() },
+        ToManager::Heartbeat { .. } => Action::Tick { heartbeats: Vec::new() },
         ToManager::Join { instance, after, lost } => {
-            let heard = Time(number(random));
-            Action::Join { node: node(random), instance, after, lost, heard }
+            let last_heartbeat = Time(number(random));
+            Action::Join { node: node(random), instance, after, lost, last_heartbeat }
         }
         ToManager::Request { incarnation, ballot, request } => {
             let (node, shard) = (node(random), request.shard());
@@ -159,7 +159,7 @@ fn action(random: &mut Random) -> Action {
                 ManagerRequest::Held { held, .. } => Action::Held { claim, held },
             }
         }
-        ToManager::Recalled { .. } => Action::Tick { heard: Vec::new() },
+        ToManager::Recalled { .. } => Action::Tick { heartbeats: Vec::new() },
         ToManager::ChangeTable { ask, change, .. } => {
             Action::Change { ask, change: ClusterChange::Table(change) }
         }
@@ -192,7 +192,7 @@ fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
         (ProcessInstance(number(random)), Incarnation(number(random) as u32));
     let configuration = configuration(random, like);
     match random.below(6) {
-        0 => ToNode::Stranger { instance, incarnation },
+        0 => ToNode::OtherProcess { instance, incarnation },
         1 => ToNode::Welcome { instance, incarnation, configuration },
         2 => {
             let (round, revision) = (number(random), Revision(number(random)));
@@ -320,7 +320,7 @@ fn run_member(random: &mut Random) {
     }
 }
 
-/// What nodes remember, some of which no manager has told them.
+/// Recollections of nodes, with content that no manager has sent.
 fn run_recovery(random: &mut Random) {
     let mut machine = machine();
     let take = Command { term: Term(1), at: Time(0), action: Action::Take { drawn: DRAWN } };
@@ -329,7 +329,7 @@ fn run_recovery(random: &mut Random) {
         let command = Command { term: Term(1), at: Time(number(random)), action: action(random) };
         machine.apply(&command, &mut Vec::new());
     }
-    let mut told = BTreeMap::new();
+    let mut recollections = BTreeMap::new();
     for _ in 0..random.below(5) {
         let mut newest = machine.configuration().as_ref().clone();
         match random.below(4) {
@@ -350,11 +350,11 @@ fn run_recovery(random: &mut Random) {
             incarnation: Incarnation(number(random) as u32),
             pledged: Generation(random.below(2) << 32),
             configuration: Some(Arc::new(newest)).filter(|_| random.chance(4, 5)),
-            heard: HeardEpochs { open: Epoch(number(random) as u32), ends },
+            epochs: KnownEpochs { open: Epoch(number(random) as u32), ends },
         };
-        told.insert(node(random), recollection);
+        recollections.insert(node(random), recollection);
     }
-    let recovered = machine.recover(Generation(0).next(NodeId(1)), &told);
+    let recovered = machine.recover(Generation(0).next(NodeId(1)), &recollections);
     if let Ok(recovered) = recovered {
         let again = StateMachine::from_image(&recovered.image(), ManagerOptions::default());
         assert_eq!(again.expect("an image"), recovered);

@@ -203,7 +203,7 @@ impl Run {
             15 => {
                 self.world.mute.clear();
                 self.world.deaf.clear();
-                self.world.unheard.clear();
+                self.world.blocked.clear();
                 self.world.log.set_out(false);
             }
             17 => {
@@ -211,7 +211,7 @@ impl Run {
                 let managers = 0..self.world.servers.len();
                 let leads = self.world.log.leader();
                 let others = managers.filter(|manager| Some(*manager) != leads);
-                self.world.unheard.extend(others.map(|manager| (node, manager)));
+                self.world.blocked.extend(others.map(|manager| (node, manager)));
                 if let Some(leads) = leads.filter(|_| self.random.below(4) < self.changes) {
                     let span = millis(&mut self.random, 100, 3000);
                     self.world.log.cut_off(leads, self.world.now + span);
@@ -238,7 +238,7 @@ impl Run {
         self.world.wait(span)
     }
 
-    /// Faults end: every node is up and heard, one manager leads.
+    /// Faults end: every node is up and its messages arrive, one manager leads.
     fn calm_down(&mut self) -> Result<(), String> {
         self.world.log.set_out(false);
         let delay = Duration::from_millis(2);
@@ -246,7 +246,7 @@ impl Run {
         self.world.network_faults = NetworkFaults::fair(delay);
         self.world.mute.clear();
         self.world.deaf.clear();
-        self.world.unheard.clear();
+        self.world.blocked.clear();
         self.world.elect(0);
         for node in (0..self.world.nodes.len() as u32).map(NodeId) {
             self.world.nodes[node.0 as usize].paused = None;

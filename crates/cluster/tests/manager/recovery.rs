@@ -4,7 +4,7 @@
 use crate::world::DRAWN;
 use shoal_cluster::manager::{
     Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss,
+    Generation, HeartbeatRecord, Incarnation, Knowledge, KnownEpochs, LeadershipClaim, Loss,
     LossStage, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions,
     ManagerPlantedBugs, NotRecovered, Outage, ProcessInstance, Recollection, Revision,
     StateMachine, Term, ToManager, ToNode,
@@ -53,28 +53,28 @@ impl Managers {
     }
 
     fn join(&mut self, node: u32, after: u32) {
-        let (instance, heard) = (instance(node, after + 1), self.now);
+        let (instance, last_heartbeat) = (instance(node, after + 1), self.now);
         let (node, after) = (NodeId(node), Incarnation(after));
-        self.apply(Action::Join { node, instance, after, lost: true, heard });
+        self.apply(Action::Join { node, instance, after, lost: true, last_heartbeat });
     }
 
-    /// At that time these nodes are heard.
-    fn hear(&mut self, millis: u64, nodes: Range<u32>) {
+    /// At that time heartbeats of these nodes arrive.
+    fn learn(&mut self, millis: u64, nodes: Range<u32>) {
         self.now = at(millis);
-        let heard = nodes.map(|node| HeartbeatRecord {
+        let heartbeats = nodes.map(|node| HeartbeatRecord {
             node: NodeId(node),
             incarnation: self.machine.node(NodeId(node)).expect("a node").1,
             round: 1,
             at: self.now,
             known: Revision(0),
         });
-        let heard = heard.collect();
-        self.apply(Action::Tick { heard });
+        let heartbeats = heartbeats.collect();
+        self.apply(Action::Tick { heartbeats });
     }
 
     fn tick(&mut self, millis: u64) -> Vec<Applied> {
         self.now = at(millis);
-        self.apply(Action::Tick { heard: Vec::new() })
+        self.apply(Action::Tick { heartbeats: Vec::new() })
     }
 
     fn claim(&self, shard: ShardId) -> LeadershipClaim {
@@ -102,8 +102,8 @@ impl Managers {
     fn remembered(&self, node: u32) -> Recollection {
         let (instance, incarnation) = self.machine.node(NodeId(node)).expect("a node");
         let configuration = Some(Arc::clone(self.configuration()));
-        let heard = HeardEpochs { open: self.configuration().epoch, ends: BTreeMap::new() };
-        Recollection { instance, incarnation, pledged: FIRST, configuration, heard }
+        let epochs = KnownEpochs { open: self.configuration().epoch, ends: BTreeMap::new() };
+        Recollection { instance, incarnation, pledged: FIRST, configuration, epochs }
     }
 
     fn remember(&self, nodes: impl IntoIterator<Item = u32>) -> BTreeMap<NodeId, Recollection> {
@@ -111,8 +111,8 @@ impl Managers {
     }
 
     /// The one that is left goes on alone, on a clock that shows another time.
-    fn recover(&self, told: &BTreeMap<NodeId, Recollection>) -> Managers {
-        let machine = self.machine.recover(FIRST, told).expect("recovered");
+    fn recover(&self, recollections: &BTreeMap<NodeId, Recollection>) -> Managers {
+        let machine = self.machine.recover(FIRST, recollections).expect("recovered");
         let mut managers = Managers { machine, term: Term(2), now: at(50) };
         let took = managers.apply(Action::Take { drawn: ClusterId::new(99).expect("not 0") });
         assert_eq!(took, [Applied::Took(Term(2))], "it is the same cluster");
@@ -147,15 +147,15 @@ fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
     assert_eq!(appointed(&after.tick(50)), []);
     let last = Time((at(50) + lease).0 - 1);
     after.now = last;
-    let heard = |node: u32| shoal_cluster::manager::HeartbeatRecord {
+    let heartbeat = |node: u32| shoal_cluster::manager::HeartbeatRecord {
         node: NodeId(node),
         incarnation: Incarnation(1),
         round: 1,
         at: last,
         known: Revision(0),
     };
-    let heard: Vec<_> = (0..6).map(heard).collect();
-    assert_eq!(appointed(&after.apply(Action::Tick { heard })), []);
+    let heartbeats: Vec<_> = (0..6).map(heartbeat).collect();
+    assert_eq!(appointed(&after.apply(Action::Tick { heartbeats })), []);
     let applied = after.tick(1000);
     assert_eq!(appointed(&applied), [S, T]);
     let all = Arc::clone(after.configuration());
@@ -172,7 +172,7 @@ fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
     assert_eq!(after.configuration().settled.0 + 1, after.configuration().epoch.0);
 }
 
-/// The survivor has missed a restart, an epoch and an appointment, which a live node was told of.
+/// The survivor has missed a restart, an epoch and an appointment, which a live node knows.
 #[test]
 fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
     let mut lost = Managers::new(ManagerPlantedBugs::default());
@@ -180,18 +180,18 @@ fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
     lost.join(4, 1);
     lost.close();
     lost.tick(10);
-    lost.hear(700, 1..6);
+    lost.learn(700, 1..6);
     lost.tick(800);
     let known = Arc::clone(lost.configuration());
     assert_eq!(known.shards[0].leader, NodeId(1), "node 0 has died");
     assert!(known.epoch > survivor.configuration().epoch);
 
-    // Of those that answer, one was told; the others know as little as the survivor.
-    let mut told = survivor.remember([1, 2, 3]);
-    told.extend(lost.remember([5]));
-    // Another was told by it that one more epoch had begun.
-    told.get_mut(&NodeId(3)).expect("it answers").heard.open = Epoch(known.epoch.0 + 1);
-    let after = survivor.recover(&told);
+    // Of those that answer, one knows it; the others know as little as the survivor.
+    let mut recollections = survivor.remember([1, 2, 3]);
+    recollections.extend(lost.remember([5]));
+    // Another has learned from it that one more epoch had begun.
+    recollections.get_mut(&NodeId(3)).expect("it answers").epochs.open = Epoch(known.epoch.0 + 1);
+    let after = survivor.recover(&recollections);
     let now = after.configuration();
     assert!(now.epoch.0 > known.epoch.0 + 1 && now.revision > known.revision);
     assert_eq!(now.shards[0].leader, NodeId(1), "as the lost ones had it");
@@ -206,37 +206,37 @@ fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
     assert!(now.shards[1].empty.contains_key(&NodeId(4)));
 
     // A node that has a number of a process that is over is not taken for the one that follows it.
-    let mut told = lost.remember([5, 1]);
-    told.get_mut(&NodeId(1)).expect("it answers").incarnation = Incarnation(7);
-    assert!(!survivor.recover(&told).configuration().nodes[1].alive);
+    let mut recollections = lost.remember([5, 1]);
+    recollections.get_mut(&NodeId(1)).expect("it answers").incarnation = Incarnation(7);
+    assert!(!survivor.recover(&recollections).configuration().nodes[1].alive);
 }
 
 #[test]
-fn ends_that_nodes_have_heard_stay_final() {
+fn ends_that_nodes_know_stay_final() {
     let mut before = Managers::new(ManagerPlantedBugs::default());
     before.close();
-    let mut told = before.remember(0..6);
-    let hear = |it: &mut Recollection, ends: [Option<u64>; 2]| {
-        it.heard.ends.insert(Epoch(1), ends.map(|end| end.map(EpochEnd::up_to)).to_vec());
+    let mut recollections = before.remember(0..6);
+    let learn = |it: &mut Recollection, ends: [Option<u64>; 2]| {
+        it.epochs.ends.insert(Epoch(1), ends.map(|end| end.map(EpochEnd::up_to)).to_vec());
     };
-    hear(told.get_mut(&NodeId(2)).expect("told"), [Some(7), None]);
-    let after = before.recover(&told);
+    learn(recollections.get_mut(&NodeId(2)).expect("present"), [Some(7), None]);
+    let after = before.recover(&recollections);
     let ends = after.configuration().ends[&Epoch(1)].clone();
     assert_eq!(ends, [Some(EpochEnd::up_to(7)), None]);
 
-    // An FVW that was heard from other nodes or streams, of an epoch that no configuration has as closed.
-    let last = told.get_mut(&NodeId(3)).expect("told");
-    last.heard.open = Epoch(4);
-    hear(last, [Some(7), Some(9)]);
-    last.heard.ends.insert(Epoch(3), vec![Some(EpochEnd::up_to(1)), Some(EpochEnd::Whole)]);
-    let after = before.recover(&told);
+    // An FVW that is known from other nodes or streams, of an epoch that no configuration has as closed.
+    let last = recollections.get_mut(&NodeId(3)).expect("present");
+    last.epochs.open = Epoch(4);
+    learn(last, [Some(7), Some(9)]);
+    last.epochs.ends.insert(Epoch(3), vec![Some(EpochEnd::up_to(1)), Some(EpochEnd::Whole)]);
+    let after = before.recover(&recollections);
     let last = FinalEnds::new(Epoch(1), vec![EpochEnd::up_to(7), EpochEnd::up_to(9)]);
     assert_eq!(after.configuration().last(Epoch(1)), Some(last));
     assert!(after.configuration().last(Epoch(3)).is_some());
     assert_eq!(after.configuration().settled, Epoch(1));
 
-    hear(told.get_mut(&NodeId(5)).expect("told"), [Some(8), None]);
-    let refused = before.machine.recover(FIRST, &told);
+    learn(recollections.get_mut(&NodeId(5)).expect("present"), [Some(8), None]);
+    let refused = before.machine.recover(FIRST, &recollections);
     assert_eq!(
         refused,
         Err(NotRecovered::Contradiction { node: NodeId(5), epoch: Epoch(1), shard: S })
@@ -258,7 +258,7 @@ fn loss(managers: &Managers) -> &Loss {
 }
 
 /// A live node tells what it knows of S.
-fn tell_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
+fn send_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
     let (shard, begun) = (S, loss(managers).begun);
     let (node, incarnation) = (NodeId(node), managers.machine.node(NodeId(node)).expect("one").1);
     managers.apply(Action::Known { node, incarnation, shard, begun, knowledge });
@@ -277,7 +277,7 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
         let mut before = Managers::new(ManagerPlantedBugs::default());
         accept_loss(&mut before);
         let asked = if stage == LossStage::Preparing { 6 } else { 3 };
-        (0..asked).for_each(|node| tell_known(&mut before, node, Knowledge::default()));
+        (0..asked).for_each(|node| send_known(&mut before, node, Knowledge::default()));
         before.tick(10);
         assert_eq!(loss(&before).stage, stage);
         let mut after = before.recover(&before.remember(0..5));
@@ -287,9 +287,9 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
         for node in 0..5 {
             // What a node knows of a clock is not forgotten.
             let durable = [(Epoch(2), EpochEnd::up_to(9))].into();
-            tell_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
+            send_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
         }
-        after.hear(700, 0..5);
+        after.learn(700, 0..5);
         after.tick(800);
         assert_eq!(loss(&after).stage, LossStage::Preparing);
         assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);
@@ -302,21 +302,21 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
 }
 
 #[test]
-fn a_process_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go_on() {
+fn a_process_that_knows_another_end_than_the_one_that_was_forced_does_not_go_on() {
     let mut before = Managers::new(ManagerPlantedBugs::default());
     accept_loss(&mut before);
-    // The node 3 is cut off, and had heard before where S ended the epoch 1.
+    // The node 3 is cut off, and had learned before where S ended the epoch 1.
     [0, 1, 2, 4, 5]
         .into_iter()
-        .for_each(|node| tell_known(&mut before, node, Knowledge::default()));
-    let mut told = before.remember([0, 3, 5]);
-    let hear = |it: &mut Recollection, end: u64| {
-        it.heard.ends.insert(Epoch(1), vec![Some(EpochEnd::up_to(end)), None]);
+        .for_each(|node| send_known(&mut before, node, Knowledge::default()));
+    let mut recollections = before.remember([0, 3, 5]);
+    let learn = |it: &mut Recollection, end: u64| {
+        it.epochs.ends.insert(Epoch(1), vec![Some(EpochEnd::up_to(end)), None]);
     };
-    hear(told.get_mut(&NodeId(3)).expect("told"), 7);
-    // Another has heard of the end that was forced, which no configuration that is left has.
-    hear(told.get_mut(&NodeId(5)).expect("told"), 5);
-    let after = before.recover(&told);
+    learn(recollections.get_mut(&NodeId(3)).expect("present"), 7);
+    // Another knows the end that was forced, which no configuration that is left has.
+    learn(recollections.get_mut(&NodeId(5)).expect("present"), 5);
+    let after = before.recover(&recollections);
     let now = after.configuration();
     assert_eq!((now.nodes[3].alive, now.nodes[5].alive), (false, true));
     assert_eq!(now.ends[&Epoch(1)][0], Some(EpochEnd::up_to(5)));
@@ -324,20 +324,20 @@ fn a_process_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go
 }
 
 #[test]
-fn only_processes_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_heard_of() {
+fn only_processes_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_nodes_know() {
     let before = Managers::new(ManagerPlantedBugs::default());
-    let mut told = before.remember(0..6);
-    told.get_mut(&NodeId(2)).expect("told").pledged = Generation(0);
-    let mut first = before.recover(&told);
+    let mut recollections = before.remember(0..6);
+    recollections.get_mut(&NodeId(2)).expect("present").pledged = Generation(0);
+    let mut first = before.recover(&recollections);
     assert!(!first.configuration().nodes[2].alive, "it has not pledged");
 
-    // These managers are lost, too, when one node has heard of them.
+    // These managers are lost, too, when one node knows of them.
     first.tick(60);
     let second = FIRST.next(NodeId(3));
-    let mut told = before.remember([0, 1]);
-    told.extend(first.remember([4]));
-    told.values_mut().for_each(|it| it.pledged = second);
-    let after = before.machine.recover(second, &told).expect("recovered");
+    let mut recollections = before.remember([0, 1]);
+    recollections.extend(first.remember([4]));
+    recollections.values_mut().for_each(|it| it.pledged = second);
+    let after = before.machine.recover(second, &recollections).expect("recovered");
     let alive: Vec<bool> = after.configuration().nodes.iter().map(|node| node.alive).collect();
     assert_eq!(alive, [true, true, false, false, true, false]);
 }
@@ -345,31 +345,33 @@ fn only_processes_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few
 #[test]
 fn what_cannot_be_safe_is_refused() {
     let before = Managers::new(ManagerPlantedBugs::default());
-    let refused = |told: &BTreeMap<_, _>| before.machine.recover(FIRST, told).expect_err("refused");
+    let refused = |recollections: &BTreeMap<_, _>| {
+        before.machine.recover(FIRST, recollections).expect_err("refused")
+    };
     assert_eq!(refused(&BTreeMap::new()), NotRecovered::NothingRemembered);
-    let mut told = before.remember([1]);
+    let mut recollections = before.remember([1]);
     let change = |it: &mut BTreeMap<NodeId, Recollection>, work: fn(&mut Recollection)| {
         let mut changed = it.clone();
-        work(changed.get_mut(&NodeId(1)).expect("told"));
+        work(changed.get_mut(&NodeId(1)).expect("present"));
         refused(&changed)
     };
-    let fresh = change(&mut told, |it| it.configuration = None);
+    let fresh = change(&mut recollections, |it| it.configuration = None);
     assert_eq!(fresh, NotRecovered::NothingRemembered);
-    let later = change(&mut told, |it| it.pledged = FIRST.next(NodeId(0)));
+    let later = change(&mut recollections, |it| it.pledged = FIRST.next(NodeId(0)));
     assert_eq!(later, NotRecovered::Late(FIRST.next(NodeId(0))));
-    let far = change(&mut told, |it| it.heard.open = Epoch(1000));
+    let far = change(&mut recollections, |it| it.epochs.open = Epoch(1000));
     assert!(matches!(far, NotRecovered::TooManyEpochs(_)), "{far}");
-    let other = change(&mut told, |it| {
-        let configuration = it.configuration.as_mut().expect("told");
+    let other = change(&mut recollections, |it| {
+        let configuration = it.configuration.as_mut().expect("present");
         Arc::make_mut(configuration).cluster = ClusterId::new(5);
     });
     assert_eq!(other, NotRecovered::OtherCluster(NodeId(1)));
-    let odd = change(&mut told, |it| {
-        Arc::make_mut(it.configuration.as_mut().expect("told")).shards.truncate(1);
+    let odd = change(&mut recollections, |it| {
+        Arc::make_mut(it.configuration.as_mut().expect("present")).shards.truncate(1);
     });
     assert_eq!(odd, NotRecovered::Implausible(NodeId(1)));
     // It is done already.
-    let done = before.recover(&told);
+    let done = before.recover(&recollections);
     let again = done.machine.recover(FIRST, &done.remember([1]));
     assert_eq!(again, Err(NotRecovered::Late(FIRST)));
     assert_eq!(FIRST.next(NodeId(3)).count(), 2);
@@ -412,16 +414,16 @@ fn grant(managers: &Managers, round: u64) -> ManagerClientEvent {
 fn return_of_the_lost(faults: ManagerPlantedBugs) -> bool {
     let mut lost = Managers::new(faults);
     let (mut member, effects) = member(&lost, true, faults);
-    let told = effects.iter().find_map(|effect| match effect {
-        ManagerClientEffect::Send { message: ToManager::Recalled { told, .. } } => {
-            Some(told.clone())
+    let recollection = effects.iter().find_map(|effect| match effect {
+        ManagerClientEffect::Send { message: ToManager::Recalled { recollection, .. } } => {
+            Some(recollection.clone())
         }
         _ => None,
     });
-    let mut told = BTreeMap::from([(NodeId(1), told.expect("it answers"))]);
-    told.extend(lost.remember([0, 2, 3, 4, 5]));
+    let mut recollections = BTreeMap::from([(NodeId(1), recollection.expect("it answers"))]);
+    recollections.extend(lost.remember([0, 2, 3, 4, 5]));
     assert!(!member.holds_lease(at(7)), "it has given it up");
-    let recovered = lost.recover(&told);
+    let recovered = lost.recover(&recollections);
     lost.close();
     let mut effects = Vec::new();
     let heartbeats = |effects: &[ManagerClientEffect]| {
@@ -469,8 +471,8 @@ fn a_process_that_was_not_asked_ends_with_what_it_remembers() {
     let mut effects = Vec::new();
     member.step(at(9), grant(&lost, 1), &mut effects);
     let configuration = Arc::clone(recovered.configuration());
-    let told = ManagerClientEvent::Received(ToNode::Configured { configuration });
-    member.step(at(10), told, &mut effects);
+    let event = ManagerClientEvent::Received(ToNode::Configured { configuration });
+    member.step(at(10), event, &mut effects);
     assert!(effects.contains(&ManagerClientEffect::Superseded));
     assert!(!member.holds_lease(at(10)));
 

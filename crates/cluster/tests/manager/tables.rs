@@ -161,17 +161,17 @@ fn step(
         log.led = Some(now);
         manager.step(now, ManagerEvent::Log, &mut effects);
     }
-    let told = effects.into_iter().filter_map(|effect| match effect {
+    let replies = effects.into_iter().filter_map(|effect| match effect {
         ManagerEffect::Send { to, message: ToNode::TableChanged { ask, result } } => {
             Some((to, ask, result))
         }
         _ => None,
     });
-    told.collect()
+    replies.collect()
 }
 
 #[test]
-fn a_change_is_answered_when_all_nodes_that_live_have_heard_of_it() {
+fn a_change_is_answered_when_all_live_nodes_have_it() {
     let mut manager = manager();
     manager.log_mut().term = Some(Term(1));
     step(&mut manager, 1, None);
@@ -197,10 +197,10 @@ fn a_change_is_answered_when_all_nodes_that_live_have_heard_of_it() {
     };
     assert_eq!(step(&mut manager, 100_000_000, Some((0, heartbeat(0, known.0)))), []);
     assert_eq!(step(&mut manager, 100_000_001, Some((0, create_it()))), [], "node 1 lacks it");
-    let told = step(&mut manager, 150_000_000, Some((1, heartbeat(1, known.0))));
-    assert_eq!(told, [(NodeId(0), Ask(5), Ok(TableId(2)))]);
-    let told = step(&mut manager, 150_000_001, Some((1, create_it())));
-    assert_eq!(told, [(NodeId(1), Ask(5), Ok(TableId(2)))], "a repeat by way of another node");
+    let replies = step(&mut manager, 150_000_000, Some((1, heartbeat(1, known.0))));
+    assert_eq!(replies, [(NodeId(0), Ask(5), Ok(TableId(2)))]);
+    let replies = step(&mut manager, 150_000_001, Some((1, create_it())));
+    assert_eq!(replies, [(NodeId(1), Ask(5), Ok(TableId(2)))], "a repeat by way of another node");
     let drop = || ask(Ask(6), TableChange::Drop { table: TableId(2) });
     assert_eq!(step(&mut manager, 150_000_002, Some((0, drop()))), []);
     let known = manager.machine().configuration().revision;
@@ -212,6 +212,6 @@ fn a_change_is_answered_when_all_nodes_that_live_have_heard_of_it() {
         change: create("u", &HASH),
     };
     assert_eq!(step(&mut manager, 200_000_002, Some((1, late))), [], "not its process");
-    let told = step(&mut manager, 250_000_000, Some((1, heartbeat(1, known.0))));
-    assert_eq!(told, [(NodeId(0), Ask(6), Ok(TableId(2)))]);
+    let replies = step(&mut manager, 250_000_000, Some((1, heartbeat(1, known.0))));
+    assert_eq!(replies, [(NodeId(0), Ask(6), Ok(TableId(2)))]);
 }

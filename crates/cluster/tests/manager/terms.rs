@@ -32,14 +32,14 @@ impl Story {
 
     /// It tells of heartbeats that have just come.
     fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
-        let heard = |round: &u64| HeartbeatRecord {
+        let heartbeat = |round: &u64| HeartbeatRecord {
             node: NODE,
             incarnation: Incarnation(1),
             round: *round,
             at: Time(at_ms * 1_000_000),
             known: Revision(1),
         };
-        self.tell(term, at_ms, Action::Tick { heard: rounds.iter().map(heard).collect() });
+        self.tell(term, at_ms, Action::Tick { heartbeats: rounds.iter().map(heartbeat).collect() });
     }
 
     fn is_alive(&self) -> bool {
@@ -53,7 +53,7 @@ impl Story {
         self.tell(
             1,
             10,
-            Action::Join { node: NODE, instance, after, lost: false, heard: Time::ZERO },
+            Action::Join { node: NODE, instance, after, lost: false, last_heartbeat: Time::ZERO },
         );
         self.tick(1, 20, &[1]);
     }

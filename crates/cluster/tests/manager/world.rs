@@ -88,14 +88,14 @@ pub struct Node {
     pub member: Option<ManagerClient>,
     survivors: u64,
     pub paused: Option<Time>,
-    told: Told,
+    delivered: Delivered,
     /// What the owner has done under the ballots it has.
     done: BTreeSet<Task>,
 }
 
-/// What an owner was told, to see that it grows.
+/// What was delivered to an owner, to see that it grows.
 #[derive(Default)]
-struct Told {
+struct Delivered {
     revision: u64,
     epoch: Epoch,
     finals: BTreeSet<Epoch>,
@@ -112,7 +112,7 @@ pub struct Server {
     pub dial: Dial,
     pub manager: Option<Manager<CarriedLog>>,
     survivors: u64,
-    /// How many of the effects of all commands it has told.
+    /// How many of the effects of all commands it has reported.
     applied: usize,
 }
 
@@ -181,7 +181,7 @@ pub struct World {
     pub mute: BTreeSet<NodeId>,
     pub deaf: BTreeSet<NodeId>,
     /// Nodes that a manager does not hear.
-    pub unheard: BTreeSet<(NodeId, usize)>,
+    pub blocked: BTreeSet<(NodeId, usize)>,
     happenings: BTreeMap<(Time, u64), Happening>,
     counted: u64,
     timers: BTreeMap<(bool, u32), (Time, u64)>,
@@ -218,7 +218,7 @@ impl World {
             member: None,
             survivors: 0,
             paused: None,
-            told: Told::default(),
+            delivered: Delivered::default(),
             done: BTreeSet::new(),
         });
         let nodes = nodes.collect();
@@ -239,7 +239,7 @@ impl World {
             random,
             mute: BTreeSet::new(),
             deaf: BTreeSet::new(),
-            unheard: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             happenings: BTreeMap::new(),
             counted: 0,
             timers: BTreeMap::new(),
@@ -276,7 +276,7 @@ impl World {
         it.member = Some(ManagerClient::new(node, instance, lost, self.options.clone()));
         it.survivors += 1;
         it.paused = None;
-        (it.told, it.done) = (Told::default(), BTreeSet::new());
+        (it.delivered, it.done) = (Delivered::default(), BTreeSet::new());
         self.member_step(node, ManagerClientEvent::Timer)
     }
 
@@ -384,7 +384,7 @@ impl World {
     fn take(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
             Happening::ToManager { from, to, message } => {
-                if self.mute.contains(&from) || self.unheard.contains(&(from, to)) {
+                if self.mute.contains(&from) || self.blocked.contains(&(from, to)) {
                     return Ok(());
                 }
                 let (at, instance) =
@@ -536,14 +536,15 @@ impl World {
                     self.configured(id, &configuration)?;
                 }
                 ManagerClientEffect::Final { ends } => {
-                    let told = &mut self.nodes[id.0 as usize].told;
-                    if !told.finals.insert(ends.epoch()) {
-                        return Err(format!("{id} was told FVW({}) again", ends.epoch()));
+                    let delivered = &mut self.nodes[id.0 as usize].delivered;
+                    if !delivered.finals.insert(ends.epoch()) {
+                        return Err(format!("{id} received FVW({}) again", ends.epoch()));
                     }
                     self.check_final(&ends)?;
                 }
                 ManagerClientEffect::TableChanged { ask, result } => {
-                    self.trace.push(format!("{id} is told of request {ask}: {result:?}"));
+                    self.trace
+                        .push(format!("{id} receives the answer to request {ask}: {result:?}"));
                 }
                 ManagerClientEffect::Superseded => self.trace.push(format!("{id} is superseded")),
                 ManagerClientEffect::Timer { at } => {
@@ -559,10 +560,10 @@ impl World {
     fn configured(&mut self, id: NodeId, configuration: &Arc<Configuration>) -> Result<(), String> {
         let node = &mut self.nodes[id.0 as usize];
         let (revision, epoch) = (configuration.revision.0, configuration.epoch);
-        if revision <= node.told.revision || epoch < node.told.epoch {
-            return Err(format!("{id} was told revision {revision}, {epoch} again"));
+        if revision <= node.delivered.revision || epoch < node.delivered.epoch {
+            return Err(format!("{id} received revision {revision}, {epoch} again"));
         }
-        (node.told.revision, node.told.epoch) = (revision, epoch);
+        (node.delivered.revision, node.delivered.epoch) = (revision, epoch);
         let settled = configuration.settled;
         self.trace.push(format!("{id} knows revision {revision} of {epoch}, {settled} settled"));
         let (Some(owners), Some(own)) =
@@ -697,7 +698,7 @@ fn show_applied(applied: &Applied) -> Option<String> {
             format!("{node} joins, incarnation {incarnation}")
         }
         Applied::Died(node) => format!("{node} is taken for dead"),
-        Applied::Revived(node) => format!("{node} is heard again"),
+        Applied::Revived(node) => format!("{node} is alive again"),
         Applied::Raised(epoch) => format!("{epoch} begins"),
         Applied::Appointed { shard, ballot } => format!("{shard} is led by {ballot}"),
         Applied::Reported { claim, epoch } => {

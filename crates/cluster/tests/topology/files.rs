@@ -1,5 +1,5 @@
 //! Topologies as texts: the example says what it seems to say, writing and reading give the same,
-//! and every mistake is told with the line it stands on.
+//! and each error names its line.
 
 use proptest::prelude::*;
 use shoal_cluster::topology::{

@@ -8,14 +8,14 @@
 //!                 └─ oldest           └─ oldest + known.len(), granted next
 //! ```
 //! The leader of a shard grants sessions for calls on it. Each worker grants its own, and keeps the last
-//! [`call_sessions_max`](super::Limits::call_sessions_max). A call runs only if its session is known here and it is
-//! the first call of the session with its number, or a greater one, to arrive. Everything else is *looked up*: the answer
-//! is what the session's row in the table of requests says, and nothing runs.
+//! [`call_sessions_max`](super::Limits::call_sessions_max). A call is executed only if its session is known here, and no call of
+//! the session with its number or a greater one has arrived before. Every other call is *looked up*: it is answered by
+//! the session's row in the table of requests, and not executed.
 //!
-//! **Why no call that was told *aborted* runs later.** A session is named by the shard, the epoch in which its
+//! **Why no call that was answered *aborted* is executed later.** A session is named by the shard, the epoch in which its
 //! leader's leadership began, that leader's incarnation, the worker and a count. The manager gives a new epoch to a leadership
 //! whenever the leader or its incarnation changes, so the name belongs to one worker of one process, and the
-//! count makes it unique there. Without a manager no epoch tells a process from the one before it; so the count begins at
+//! count makes it unique there. Without a manager the epoch does not identify the process; so the count begins at
 //! a number of 62 bits that is drawn when the process starts, which also keeps clients from guessing the sessions of others. Calls of a session run in that worker alone, and there only while the session is
 //! known. Within that time every number that was begun is below [`KnownSession::next`], so each call runs at most once.
 //! A session that was forgotten, one of an earlier leadership, of an earlier process, or of a process that another replaced,
@@ -23,7 +23,7 @@
 //! is safe, as it comes with forgetting the session; a copy of any call may be late by any time.
 //!
 //! **Why a call that committed does not run twice.** It runs at most once, as above. What remains is that its client
-//! could be told *aborted* and call again under another id. A lookup says *aborted* only where a transaction on the
+//! could be answered *aborted* and call again under another id. A lookup answers *aborted* only where a transaction on the
 //! serving leader proves that the row is absent and was not dropped. The run that might still write the row is then over:
 //! in this process it is not among [`CallSessions::running`]; and what another leader ran is committed, or rolled back,
 //! before its successor serves the shard. For a run writes its row in the same transaction, and as the leader of the
@@ -35,7 +35,7 @@
 //! refused: what is below `oldest`, or of an earlier leadership, is refused before its row goes.
 //!
 //! A grant that is lost, or repeated, leaves a session that no client uses: it is forgotten as others are. A client that
-//! was slow for an hour, and whose session is over, is told so, and gets another.
+//! sends nothing for an hour, and whose session is over, is answered so, and gets another.
 
 use super::leaderships::Leadership;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
@@ -46,29 +46,29 @@ use std::time::Duration;
 /// After this, rows that could not be dropped are tried again.
 const DROP_AGAIN: Duration = Duration::from_secs(1);
 
-/// What becomes of a call.
+/// How a call is handled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallStart {
-    /// It runs now; [`CallSessions::end`] has to follow.
+    /// It is executed now; [`CallSessions::end`] has to follow.
     Runs,
-    /// A copy of it runs, or an earlier call of its session: its client asks again.
+    /// A copy of it, or an earlier call of its session, is being executed: the client sends it again.
     Waits,
     /// It has failed with this error.
     Failed(Error),
-    /// Only its row can tell.
+    /// It is answered by its row.
     LookUp,
 }
 
 /// How a call has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// It has committed, or that is open: its row tells.
+    /// It has committed, or may have: its row has the outcome.
     SeeRow,
     /// It has not taken effect, and never will.
     Failed(Error),
 }
 
-/// How much is kept of calls: as in [`Limits`](super::Limits).
+/// The limits of call sessions, from [`Limits`](super::Limits).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptCalls {
     pub(super) sessions_max: usize,
@@ -84,7 +84,7 @@ pub(super) struct CallSessions {
     kept: KeptCalls,
     faults: PlantedBugs,
     granted: BTreeMap<ShardId, GrantedSessions>,
-    /// Calls that run, whether their sessions are over or not.
+    /// Calls that are being executed, whether or not their sessions are over.
     running: BTreeSet<RequestId>,
 }
 
@@ -98,12 +98,12 @@ struct GrantedSessions {
     rows: RowCollection,
 }
 
-/// A session that is known.
+/// A session that this worker has granted and not dropped.
 #[derive(Debug, Default)]
 struct KnownSession {
     /// Calls with a lower number have begun here, or never will.
     next: u64,
-    /// How the last one that began has ended, if it has.
+    /// The outcome of the last call that began, if it has ended.
     last: Option<CallEnd>,
 }
 
@@ -130,7 +130,7 @@ pub(super) struct OverdueRows {
 }
 
 impl CallSessions {
-    /// None yet, of a worker whose first will have that serial.
+    /// No sessions; the first will have the serial `first`.
     pub(super) fn new(
         worker: WorkerId,
         first: u64,
@@ -165,14 +165,14 @@ impl CallSessions {
         CallSession { home: shard, since, incarnation: incarnation.0, worker, serial }
     }
 
-    /// What becomes of a call on a shard that this node leads in `leadership`.
+    /// Decides how a call on a shard is handled that this node leads in `leadership`.
     pub(super) fn begin(&mut self, id: RequestId, leadership: Leadership) -> CallStart {
         let first = RequestId { number: 0, ..id };
         let last = RequestId { number: u64::MAX, ..id };
         if self.running.range(first..=last).next().is_some() {
             return CallStart::Waits;
         }
-        // The last number of all never runs: none is greater, to say that it has.
+        // The last number is never executed: no greater one could mark it as executed.
         let Some(next) = id.number.checked_add(1) else { return CallStart::LookUp };
         let forgets = self.faults.has(PlantedBug::ServeForgottenSessions);
         match self.known(id.session, leadership) {
@@ -193,7 +193,7 @@ impl CallSessions {
         CallStart::Runs
     }
 
-    /// A call that ran, in `leadership`, has ended.
+    /// Ends a call that was executed in `leadership`.
     pub(super) fn end(&mut self, id: RequestId, leadership: Leadership, ended: CallEnd) {
         assert!(self.running.remove(&id), "{id} has ended and did not run");
         let Some(known) = self.known(id.session, leadership) else { return };
@@ -215,7 +215,7 @@ impl CallSessions {
         granted.known.get_mut(at)
     }
 
-    /// How many sessions are known, and how many calls run.
+    /// The number of known sessions, and of calls that are being executed.
     pub(super) fn sizes(&self) -> [usize; 2] {
         let known = self.granted.values().map(|granted| granted.known.len());
         [known.sum(), self.running.len()]
@@ -247,7 +247,7 @@ impl CallSessions {
         Some(OverdueRows { shard: *shard, leadership, over: oldest, long_over })
     }
 
-    /// Those rows were dropped, or could not be.
+    /// Notes that those rows were dropped, or could not be.
     pub(super) fn dropped(&mut self, now: Time, overdue: &OverdueRows, done: bool) {
         let kept = self.kept;
         let Some(granted) = self.granted.get_mut(&overdue.shard) else { return };

@@ -1,9 +1,9 @@
-//! The transactions that a worker coordinates and that have something to do with other nodes, by their numbers.
+//! The transactions that a worker coordinates and that have requests to other nodes or waits, by their numbers.
 //!
 //! ```text
 //!            begin                   commit                    end
-//!   ──► executing: the body runs ──────► committing: the engine's state ──► told
-//!            │ no answer: its body is told      │ no answer: the engine aborts it
+//!   ──► executing: the body runs ──────► committing: the engine's state ──► ended
+//!            │ no answer: its body fails        │ no answer: the engine aborts it
 //! ```
 //! Invariant: a number stands for one transaction, which is kept once.
 
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
-/// What an engine keeps of a transaction whose body is done.
+/// The engine's state of a transaction whose body has ended.
 pub trait CommitState {
-    /// Its branches on shards of other nodes.
+    /// The branches on shards of other nodes.
     fn remote_branches(&self) -> &Rc<RemoteBranches>;
 
-    /// May the participant of this shard have committed it, without having said so?
+    /// Whether the participant of this shard may have committed the transaction, and its answer is lost.
     fn may_be_committed(&self, shard: ShardId) -> bool;
 }
 
@@ -29,7 +29,7 @@ enum CoordinatedTransaction<C> {
     Committing(C),
 }
 
-/// The transactions of a worker that have something to do with other nodes.
+/// The transactions of a worker that have requests to other nodes or waits.
 #[derive(Debug)]
 pub struct CoordinatedTransactions<C> {
     by_sequence: BTreeMap<u64, CoordinatedTransaction<C>>,
@@ -42,7 +42,7 @@ impl<C> Default for CoordinatedTransactions<C> {
 }
 
 impl<C: CommitState> CoordinatedTransactions<C> {
-    /// How many there are.
+    /// The number of transactions.
     #[expect(
         clippy::len_without_is_empty,
         reason = "it is counted, and nothing asks whether it is empty"
@@ -51,13 +51,13 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         self.by_sequence.len()
     }
 
-    /// Another node is asked something while the body runs.
+    /// Adds a transaction whose body has sent a request to another node.
     pub fn execute(&mut self, remote_branches: &Rc<RemoteBranches>) {
         let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
         self.by_sequence.entry(remote_branches.id.sequence).or_insert_with(executing);
     }
 
-    /// Its commit waits for something.
+    /// Adds a transaction whose commit waits, or moves it to that state.
     pub fn keep(&mut self, commit: C) {
         let sequence = commit.remote_branches().id.sequence;
         let before = self.by_sequence.insert(sequence, CoordinatedTransaction::Committing(commit));
@@ -65,7 +65,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         assert!(!waits, "{sequence} waits twice");
     }
 
-    /// It has nothing to do with other nodes any more, or goes on at once.
+    /// Removes a transaction that waits for nothing any more.
     pub fn remove(&mut self, sequence: u64) {
         self.by_sequence.remove(&sequence);
     }
@@ -78,7 +78,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         })
     }
 
-    /// The state of a transaction whose body is done.
+    /// The state of a transaction whose body has ended.
     pub fn commit(&self, sequence: u64) -> Option<&C> {
         match self.by_sequence.get(&sequence)? {
             CoordinatedTransaction::Executing(_) => None,
@@ -86,7 +86,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         }
     }
 
-    /// The states of all of those whose bodies are done, in the order of their numbers.
+    /// The states of all transactions whose bodies have ended, in the order of their numbers.
     pub fn commits_mut(&mut self) -> impl Iterator<Item = &mut C> {
         self.by_sequence.values_mut().filter_map(|transaction| match transaction {
             CoordinatedTransaction::Executing(_) => None,
@@ -94,12 +94,12 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         })
     }
 
-    /// Takes out a transaction whose body is done; one whose body runs stays.
+    /// Removes a transaction whose body has ended; one whose body runs stays.
     pub fn take_commit(&mut self, sequence: u64) -> Option<C> {
         self.take_commit_if(sequence, |_| true)
     }
 
-    /// The same for one of which that holds.
+    /// Removes a transaction whose body has ended, if `holds` returns true for it.
     pub fn take_commit_if(&mut self, sequence: u64, goes: impl FnOnce(&C) -> bool) -> Option<C> {
         let Entry::Occupied(found) = self.by_sequence.entry(sequence) else { return None };
         match found.get() {
@@ -111,7 +111,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         }
     }
 
-    /// Takes out all of those whose bodies are done and of which that holds, in the order of their numbers.
+    /// Removes all transactions whose bodies have ended and for which `holds` returns true, in the order of their numbers.
     pub fn take_commits(&mut self, goes: impl Fn(&C) -> bool) -> Vec<C> {
         let taken = self.by_sequence.extract_if(.., |_, transaction| match transaction {
             CoordinatedTransaction::Executing(_) => false,
@@ -124,7 +124,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         commits.collect()
     }
 
-    /// The participant of `shard` is gone: the bodies that run and have a branch there are told.
+    /// The participant of `shard` is gone: running bodies with a branch there fail.
     pub fn lose_executing(&self, shard: ShardId, error: &Error) {
         for transaction in self.by_sequence.values() {
             if let CoordinatedTransaction::Executing(remote_branches) = transaction {
@@ -133,7 +133,7 @@ impl<C: CommitState> CoordinatedTransactions<C> {
         }
     }
 
-    /// A participant does not answer what it was asked. A body that runs is told so; one that is done is taken out, to be
+    /// A participant does not answer a request. A running body fails; a transaction whose body has ended is removed, to be
     /// ended with this error.
     pub fn give_up_on(&mut self, (sequence, shard): BranchKey) -> Option<(C, Error)> {
         let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
@@ -149,8 +149,8 @@ impl<C: CommitState> CoordinatedTransactions<C> {
     }
 }
 
-/// The error of a transaction whose participant of `shard` is gone, or does not answer: this one, unless that participant may
-/// have done all of it, and the answer got lost.
+/// The error of a transaction whose participant of `shard` is gone or does not answer: `error`, unless that participant may
+/// have committed the transaction, and its answer is lost.
 pub fn unless_committed(commit: &impl CommitState, shard: ShardId, error: Error) -> Error {
     match commit.may_be_committed(shard) {
         true => Unknown::Participant { shard }.into(),

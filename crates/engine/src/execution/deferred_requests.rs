@@ -52,16 +52,19 @@ impl<R> DeferredRequests<R> {
         has_room
     }
 
-    /// Takes out the first that may go on, since its shard is `served` or it has waited too long. Those before it keep their
-    /// places.
-    pub fn next(
+    /// Takes out the requests whose shards are `served`, in their order, and drops those that have waited too long. Returns
+    /// how many were dropped.
+    pub fn take_served(
         &mut self,
         now: Time,
         served: impl Fn(ShardId) -> bool,
-    ) -> Option<DeferredRequest<R>> {
-        let is_due = |it: &DeferredRequest<R>| it.until <= now || served(it.header.shard);
-        let at = self.queue.iter().position(is_due)?;
-        self.queue.remove(at)
+    ) -> (Vec<DeferredRequest<R>>, u64) {
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            self.queue.drain(..).partition(|it| served(it.header.shard));
+        let before = waiting.len();
+        self.queue.extend(waiting.into_iter().filter(|it| it.until > now));
+        let dropped = before - self.queue.len();
+        (ready, dropped as u64)
     }
 
     /// The node is not about to lead this shard any more.
@@ -113,16 +116,15 @@ mod tests {
         assert!(!defer(0, "four"), "there are too many");
         assert_eq!(requests.next_due(), Some(Time(1) + limits.queue_wait_max));
         requests.assert_invariants(&limits);
-        let next = |requests: &mut DeferredRequests<_>, now, served: Option<u32>| {
-            let next = requests.next(now, |shard| Some(shard.0) == served);
-            next.map(|it| it.request)
+        let take = |requests: &mut DeferredRequests<_>, now, served: Option<u32>| {
+            let (ready, dropped) = requests.take_served(now, |shard| Some(shard.0) == served);
+            (ready.into_iter().map(|it| it.request).collect::<Vec<_>>(), dropped)
         };
-        assert_eq!(next(&mut requests, Time(2), None), None, "it is early");
-        assert_eq!(next(&mut requests, Time(2), Some(0)), Some("one"));
-        assert_eq!(next(&mut requests, Time(2), Some(0)), Some("three"), "another waits before it");
-        assert_eq!(next(&mut requests, Time(2), Some(0)), None);
+        assert_eq!(take(&mut requests, Time(2), None), (vec![], 0), "no shard is served");
+        assert_eq!(take(&mut requests, Time(2), Some(0)), (vec!["one", "three"], 0));
+        assert_eq!(take(&mut requests, Time(2), Some(0)), (vec![], 0));
         let late = Time(1) + limits.queue_wait_max;
-        assert_eq!(next(&mut requests, late, None), Some("two"), "it has waited too long");
+        assert_eq!(take(&mut requests, late, None), (vec![], 1), "it has waited too long");
         assert!(requests.is_empty() && requests.next_due().is_none());
     }
 
@@ -132,7 +134,8 @@ mod tests {
         assert!(requests.defer(Time(1), &limits, NodeId(1), &header(0), "one"));
         assert!(requests.defer(Time(1), &limits, NodeId(1), &header(1), "two"));
         requests.forget(ShardId(0));
-        let next = requests.next(Time(2), |_| true).map(|it| it.request);
-        assert_eq!((next, requests.len()), (Some("two"), 0));
+        let (ready, _) = requests.take_served(Time(2), |_| true);
+        let ready: Vec<_> = ready.into_iter().map(|it| it.request).collect();
+        assert_eq!((ready, requests.len()), (vec!["two"], 0));
     }
 }

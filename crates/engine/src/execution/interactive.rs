@@ -1,15 +1,14 @@
-//! Interactive transactions: a client sends one step after the other, the coordinator keeps the
-//! transaction.
+//! Interactive transactions: a client sends steps, and the coordinator keeps the transaction between them.
 //!
-//! What a step has read is shown to the client once it is covered (rule M5), even though the transaction may yet abort.
-//! Steps are done in the order of their numbers; those that come before their turn wait for it, so that a client may
-//! send many at once, with the beginning and the end. A step that arrives again is answered again; so a client may
-//! repeat one until it hears. A client that is silent for too long has its transaction given up.
+//! What a step has read is revealed to the client once it is durable, even though the transaction may abort later. Steps
+//! are executed in the order of their numbers; those that arrive before their turn are kept, so that a client may send
+//! many at once, with the beginning and the end. A repeated step is answered again, so a client repeats a step until it
+//! is answered. The transaction of a client that sends nothing for too long is rolled back.
 //!
-//! Puts and deletes are answered by what comes after them: a reply says that all of them before its step are done. One
-//! that fails ends the transaction, with all steps that wait behind it; so a commit commits all of them or nothing.
+//! Puts and deletes are answered by the reply to a later step, which acknowledges all of them before it. One that fails
+//! ends the transaction, with all steps behind it; so a commit commits all of them or nothing.
 //!
-//! Which sessions begin, and why none does so twice, is argued in [`registrations`](super::registrations).
+//! [`registrations`](super::registrations) has the rule which sessions begin, and the argument that none begins twice.
 
 use super::local_database::LocalDatabase;
 use super::registrations::Registrations;
@@ -30,7 +29,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// A client and its number for one of its transactions.
+/// A client, and the number of one of its transactions.
 type InteractiveKey = (ClientId, u64);
 
 /// The interactive transactions of a worker.
@@ -41,49 +40,49 @@ pub(super) struct InteractiveSessions {
 
 struct SessionTable {
     registrations: Registrations,
-    /// Those that are open, and the last of each connection that is over, to repeat its last answer.
+    /// The open sessions, and of each connection the last one that is over, to repeat its last answer.
     sessions: BTreeMap<InteractiveKey, Rc<RefCell<InteractiveSession>>>,
-    /// When to look for silent clients; `None` if nothing is open.
+    /// When to look for clients that send nothing; `None` if no session is open.
     collect_at: Option<Time>,
 }
 
-/// What is known of one.
+/// The state of an interactive transaction.
 #[derive(Default)]
 struct InteractiveSession {
-    /// The client's number for it.
+    /// The number of the session, which the client has counted.
     number: u64,
-    /// That of its connection.
+    /// The registration of the connection.
     registration: u64,
-    /// The step that is waited for.
+    /// The number of the next step.
     next: u32,
-    /// Where it is handed over, when it comes.
+    /// The slot in which the transaction's task receives the next step.
     step: Rc<ResultSlot<SessionStep>>,
-    /// It has come, and is not done.
+    /// A step is being executed.
     busy: bool,
-    /// Steps that have come before their turn, and their bytes.
+    /// Steps that have arrived before their turn, and their bytes.
     ahead: BTreeMap<u32, SessionStep>,
     ahead_bytes: usize,
-    /// It was let in, so that there is a transaction.
+    /// The transaction was admitted.
     admitted: bool,
-    /// There is no transaction any more.
+    /// The transaction has ended.
     over: bool,
-    /// That is so since it was given up, which no step was told.
-    given_up: Option<Aborted>,
+    /// Why the transaction was rolled back by this worker, until a step is answered with that.
+    aborted_by: Option<Aborted>,
     began_at: Time,
-    /// When its client was last heard of.
-    heard_at: Time,
-    /// What the last steps were told, in their order.
-    said: RecentReplies,
+    /// When the last message of the client arrived.
+    received_at: Time,
+    /// The replies to the last steps, in their order.
+    replies: RecentReplies,
 }
 
-/// The last answers of a session, with the numbers of their steps: those that its client may not have heard.
+/// The last replies of a session, with the numbers of their steps: those that the client may not have received.
 #[derive(Default)]
 struct RecentReplies {
     replies: VecDeque<(u32, ClientReply)>,
     bytes: usize,
 }
 
-/// Steps of a session, as they came in one message: see [`ClientRequest::Steps`](crate::client::ClientRequest::Steps).
+/// The steps of one [`ClientRequest::Steps`](crate::client::ClientRequest::Steps).
 #[derive(Debug, Clone)]
 pub(super) struct SessionSteps {
     pub(super) registration: u64,
@@ -94,19 +93,19 @@ pub(super) struct SessionSteps {
 }
 
 enum SessionStep {
-    /// What to do, and whether its client is told also where it brings nothing.
+    /// An operation, and whether it is answered even if it has no result of its own.
     Operation {
         operation: Operation,
-        told: bool,
+        answered: bool,
     },
     End(SessionEnd),
-    /// None came for too long, or too many.
+    /// No step arrived for too long, or the session has ended for another reason: roll back.
     GiveUp(Aborted),
 }
 
 impl InteractiveSessions {
     pub(super) fn new(worker_context: &Rc<WorkerContext>) -> InteractiveSessions {
-        // Drawn, so that those before a restart had others.
+        // Drawn, so that registrations of an earlier process were others.
         let first = worker_context.random.borrow().fork(2).next_u64() >> 2;
         let (idle_max, faults) =
             (worker_context.limits.answers_remembered, worker_context.limits.faults);
@@ -121,13 +120,13 @@ impl InteractiveSessions {
         }
     }
 
-    /// How many are known, and how many connections are registered.
+    /// The number of sessions in the table, and of registered connections.
     pub(super) fn sizes(&self) -> [usize; 2] {
         let book = self.book.borrow();
         [book.sessions.len(), book.registrations.len()]
     }
 
-    /// Registers a connection, unless it was registered before, and tells it so.
+    /// Registers a connection, unless it is registered, and answers with its registration.
     pub(super) fn register(&self, from: ClientId) {
         let registration = self.book.borrow_mut().register(from);
         self.reply(from, ClientReply::Registered { registration });
@@ -137,7 +136,7 @@ impl InteractiveSessions {
         self.worker_context.local_command(LocalCommand::Reply(ReplyToClient { to, reply }));
     }
 
-    /// Takes steps, or answers them; where a session begins with them, what has to be run for it is returned.
+    /// Accepts steps, or answers them. If a session begins with them, returns the task that executes it.
     pub(super) fn take(&self, from: ClientId, steps: SessionSteps) -> Option<Task> {
         let key = (from, steps.session);
         let mut book = self.book.borrow_mut();
@@ -154,7 +153,7 @@ impl InteractiveSessions {
         let begins = book.registrations.may_begin(from, steps.registration, steps.session);
         match (begins, steps.number) {
             (true, 0) => {}
-            // It comes before the beginning, and so before its turn.
+            // The beginning has not arrived yet.
             (true, _) if steps.ending != Some(SessionEnd::Rollback) => return None,
             (true | false, _) => {
                 let (session, number) = (steps.session, steps.number);
@@ -176,7 +175,7 @@ impl InteractiveSessions {
         }))
     }
 
-    /// Gives up those whose clients have been silent for too long.
+    /// Rolls back the sessions whose clients have sent nothing for too long.
     pub(super) fn collection(&self, now: Time) {
         let mut book = self.book.borrow_mut();
         if book.collect_at.is_none_or(|at| now < at) {
@@ -191,7 +190,7 @@ impl InteractiveSessions {
                 continue;
             }
             let aborted = match () {
-                () if session.heard_at + idle <= now => Some(Aborted::Idle { idle }),
+                () if session.received_at + idle <= now => Some(Aborted::Idle { idle }),
                 () if session.began_at + open <= now => Some(Aborted::OpenTooLong { open }),
                 () => None,
             };
@@ -199,14 +198,14 @@ impl InteractiveSessions {
             if let Some(aborted) = aborted.filter(|_| !session.busy && session.admitted) {
                 session.start(SessionStep::GiveUp(aborted));
             }
-            let due = (session.heard_at + idle).min(session.began_at + open);
+            let due = (session.received_at + idle).min(session.began_at + open);
             let due = due.max(now + idle.min(open) / 4);
             next = Some(next.map_or(due, |next: Time| next.min(due)));
         }
         book.collect_at = next;
     }
 
-    /// When to collect.
+    /// When to collect next.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.book.borrow().collect_at
     }
@@ -219,7 +218,7 @@ impl SessionTable {
         registration
     }
 
-    /// A session begins, which may; it is looked at for silence from then on.
+    /// Begins a session that may begin.
     fn begin(&mut self, key: InteractiveKey, session: &Rc<RefCell<InteractiveSession>>, at: Time) {
         let (client, number) = key;
         self.registrations.begin(client, number);
@@ -228,7 +227,7 @@ impl SessionTable {
         self.collect_at.get_or_insert(at);
     }
 
-    /// This one is over. Others of its client that are over need no answer any more.
+    /// Notes that a session is over. Earlier ones of the client need no answer any more.
     fn end(&mut self, key: InteractiveKey) {
         let (client, number) = key;
         let others = self.sessions.range((client, 0)..(client, number));
@@ -249,25 +248,25 @@ impl SessionTable {
 }
 
 impl SessionSteps {
-    /// The error where the transaction is not known here, or not any more.
+    /// The error for a step of a session that is not in the table.
     fn unknown(&self) -> Error {
         let session = self.session;
         match self.ending {
-            // It may have been committed and forgotten.
+            // It may have committed, and been dropped from the table.
             Some(SessionEnd::Commit) => Unknown::Session { session }.into(),
-            // One that was not ended has changed nothing.
+            // A session without an end has changed nothing.
             Some(SessionEnd::Confirm | SessionEnd::Rollback) | None => {
                 Aborted::UnknownSession { session }.into()
             }
         }
     }
 
-    /// The steps and their numbers, as many as can be counted. A client is told of the last one in any case.
+    /// The steps with their numbers. The last one is answered in any case.
     fn steps(self) -> impl Iterator<Item = (u32, SessionStep)> {
         let count = self.operations.len();
         let has_end = self.ending.is_some();
         let operations = self.operations.into_iter().zip(1..).map(move |(operation, at)| {
-            SessionStep::Operation { operation, told: at == count && !has_end }
+            SessionStep::Operation { operation, answered: at == count && !has_end }
         });
         (self.number..u32::MAX).zip(operations.chain(self.ending.map(SessionStep::End)))
     }
@@ -281,11 +280,11 @@ impl SessionStep {
         }
     }
 
-    /// A copy that shares no memory with the frame it came in, which may be part of much more.
+    /// A copy that shares no memory with the received frame, which may be much larger.
     fn detached(self) -> SessionStep {
         match self {
-            SessionStep::Operation { operation, told } => {
-                SessionStep::Operation { operation: operation.detached(), told }
+            SessionStep::Operation { operation, answered } => {
+                SessionStep::Operation { operation: operation.detached(), answered }
             }
             SessionStep::End(_) | SessionStep::GiveUp(_) => self,
         }
@@ -293,53 +292,59 @@ impl SessionStep {
 }
 
 impl InteractiveSession {
-    /// One that begins with these steps.
+    /// A session that begins with these steps.
     fn new(now: Time, steps: &SessionSteps) -> Rc<RefCell<InteractiveSession>> {
         Rc::new(RefCell::new(InteractiveSession {
             number: steps.session,
             registration: steps.registration,
             began_at: now,
-            heard_at: now,
+            received_at: now,
             ..InteractiveSession::default()
         }))
     }
 
-    /// Takes steps, or finds what was said to them before.
+    /// Accepts new steps, and returns the replies to repeated ones.
     fn take(&mut self, now: Time, asked: SessionSteps) -> Vec<ClientReply> {
-        self.heard_at = now;
+        self.received_at = now;
         let mut replies = Vec::new();
         let unknown = asked.unknown();
         for (number, step) in asked.steps() {
             if number < self.next {
-                replies.extend(self.said_before(number, &step, &unknown));
+                replies.extend(self.repeated_reply(number, &step, &unknown));
             } else if !self.over {
                 self.keep(number, step);
             } else {
-                let error = self.given_up.map_or(unknown, Error::from);
-                replies.extend((number == self.next).then(|| self.told(number, Err(error))));
+                let error = self.aborted_by.map_or(unknown, Error::from);
+                replies
+                    .extend((number == self.next).then(|| self.reply_to_step(number, Err(error))));
                 break;
             }
         }
         replies
     }
 
-    /// What is said to a step that is done and is asked for again.
-    fn said_before(&self, number: u32, step: &SessionStep, unknown: &Error) -> Option<ClientReply> {
-        if let Some(said) = self.said.find(number) {
-            return Some(said);
+    /// The reply to a repeated step that was executed.
+    fn repeated_reply(
+        &self,
+        number: u32,
+        step: &SessionStep,
+        unknown: &Error,
+    ) -> Option<ClientReply> {
+        if let Some(reply) = self.replies.find(number) {
+            return Some(reply);
         }
         match step {
             // Had it failed, that would have been the last answer.
-            SessionStep::Operation { operation, told } if !operation.wants_answer() => {
-                told.then(|| self.told(number, Ok(OperationResult::Done)))
+            SessionStep::Operation { operation, answered } if !operation.wants_answer() => {
+                answered.then(|| self.reply_to_step(number, Ok(OperationResult::Done)))
             }
             SessionStep::Operation { .. } | SessionStep::End(_) | SessionStep::GiveUp(_) => {
-                Some(self.told(number, Err(unknown.clone())))
+                Some(self.reply_to_step(number, Err(unknown.clone())))
             }
         }
     }
 
-    /// A step has come that is not done: it is under way already, or begins, or waits for its turn.
+    /// Accepts a step that was not executed: it is executed now, kept for its turn, or a repeat of one of these.
     fn keep(&mut self, number: u32, step: SessionStep) {
         let ahead = number - self.next;
         if ahead == 0 {
@@ -356,17 +361,17 @@ impl InteractiveSession {
         }
     }
 
-    /// The step that is waited for has its turn.
+    /// Passes the next step to the transaction's task.
     fn start(&mut self, step: SessionStep) {
         self.busy = true;
         self.step.fill(step);
     }
 
-    fn told(&self, number: u32, result: Result<OperationResult>) -> ClientReply {
+    fn reply_to_step(&self, number: u32, result: Result<OperationResult>) -> ClientReply {
         ClientReply::Done { session: self.number, number, result }
     }
 
-    /// The step under way is done. Lets the next one have its turn, if it is there.
+    /// Ends the current step, and passes on the next one if it has arrived.
     fn done(&mut self) {
         self.next += 1;
         self.busy = false;
@@ -377,22 +382,21 @@ impl InteractiveSession {
         }
     }
 
-    /// The step under way is done, and its client is told.
+    /// Ends the current step, and keeps its reply.
     fn answer(&mut self, result: Result<OperationResult>) -> ClientReply {
-        let reply = self.told(self.next, result);
-        self.said.push(self.next, reply.clone());
+        let reply = self.reply_to_step(self.next, result);
+        self.replies.push(self.next, reply.clone());
         self.done();
         reply
     }
 
-    /// There is no transaction any more. What its end was told may be asked for again, and nothing else: it is
-    /// remembered for long.
+    /// Ends the session. Only the reply to its last step may be requested again: it is kept for long.
     fn end(&mut self) {
         self.over = true;
         self.step = Rc::default();
         self.ahead = BTreeMap::new();
         self.ahead_bytes = 0;
-        self.said.keep(usize::from(self.given_up.is_none()));
+        self.replies.keep(usize::from(self.aborted_by.is_none()));
     }
 }
 
@@ -401,27 +405,27 @@ impl RecentReplies {
         let last = bytes(&reply);
         self.bytes += last;
         self.replies.push_back((number, reply));
-        // The last one is kept, of any size.
+        // The last reply is kept, of any size.
         while self.replies.len() > STEPS_AHEAD_MAX || self.bytes - last > AHEAD_BYTES_MAX {
             self.keep(self.replies.len() - 1);
         }
     }
 
-    /// Forgets all but the last so many.
+    /// Drops all but the last replies.
     fn keep(&mut self, count: usize) {
         while self.replies.len() > count {
             self.bytes -= self.replies.pop_front().map_or(0, |(_, reply)| bytes(&reply));
         }
     }
 
-    /// What a step was told.
+    /// The reply to a step.
     fn find(&self, number: u32) -> Option<ClientReply> {
         let at = self.replies.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         self.replies.get(at).map(|(_, reply)| reply.clone())
     }
 }
 
-/// About how many bytes a reply takes.
+/// The approximate size of a reply, in bytes.
 fn bytes(reply: &ClientReply) -> usize {
     match reply {
         ClientReply::Done { result: Ok(answer), .. } => answer.bytes(),
@@ -429,7 +433,7 @@ fn bytes(reply: &ClientReply) -> usize {
     }
 }
 
-/// One interactive transaction, from its beginning to its end, which is returned.
+/// Executes an interactive transaction, and returns its end.
 async fn run(
     worker_context: &Rc<WorkerContext>,
     to: ClientId,
@@ -456,7 +460,7 @@ async fn run(
         let step = step.take().await;
         trace.client += worker_context.now.get() - waits_since;
         match step {
-            SessionStep::Operation { operation, told } => {
+            SessionStep::Operation { operation, answered } => {
                 let result = perform(&transaction, &operation).await;
                 trace.see(worker_context, || transaction.done());
                 is_spoiled |= result.is_err() && !operation.wants_answer();
@@ -468,14 +472,14 @@ async fn run(
                     answer(result);
                     return ended;
                 }
-                if told || operation.wants_answer() {
+                if answered || operation.wants_answer() {
                     answer(result);
                 } else {
                     session.borrow_mut().done();
                 }
             }
             SessionStep::GiveUp(aborted) => {
-                session.borrow_mut().given_up = Some(aborted);
+                session.borrow_mut().aborted_by = Some(aborted);
                 return Err(aborted.into());
             }
             SessionStep::End(ending) => {
@@ -497,7 +501,7 @@ async fn run(
     }
 }
 
-/// Does one step, and waits until what it brought may be shown.
+/// Executes a step, and waits until its result may be revealed.
 async fn perform(tx: &CoordinatorTransaction, operation: &Operation) -> Result<OperationResult> {
     let result = match operation {
         Operation::Get { table, key } => {
@@ -616,21 +620,21 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_of_the_last_step_of_each_message() {
+    fn the_last_step_of_each_message_is_answered() {
         let steps = |ending| asked(4, vec![put(1), put(1)], ending).steps();
-        let told = |(number, step)| match step {
-            SessionStep::Operation { told, .. } => (number, told),
+        let answered = |(number, step)| match step {
+            SessionStep::Operation { answered, .. } => (number, answered),
             SessionStep::End(_) | SessionStep::GiveUp(_) => (number, true),
         };
-        assert_eq!(steps(None).map(told).collect::<Vec<_>>(), [(4, false), (5, true)]);
-        let commit = steps(Some(SessionEnd::Commit)).map(told).collect::<Vec<_>>();
+        assert_eq!(steps(None).map(answered).collect::<Vec<_>>(), [(4, false), (5, true)]);
+        let commit = steps(Some(SessionEnd::Commit)).map(answered).collect::<Vec<_>>();
         assert_eq!(commit, [(4, false), (5, false), (6, true)]);
         let mut session = session();
         assert_eq!(come(&mut session, asked(0, vec![put(1), put(1)], None)), []);
         session.done();
         session.done();
-        let told = [done(1, Ok(OperationResult::Done))];
-        assert_eq!(come(&mut session, asked(0, vec![put(1), put(1)], None)), told, "again");
+        let replies = [done(1, Ok(OperationResult::Done))];
+        assert_eq!(come(&mut session, asked(0, vec![put(1), put(1)], None)), replies, "again");
     }
 
     #[test]
@@ -641,9 +645,12 @@ mod tests {
         let full = Err(shoal_types::Rejected::MemoryFull { bytes: 1, max: 1 }.into());
         session.answer(full.clone());
         session.end();
-        let told = come(&mut session, message);
-        assert_eq!(told[0], done(0, full));
-        assert!(told.len() == 2 && session.ahead.is_empty(), "nothing waits behind it: {told:?}");
+        let replies = come(&mut session, message);
+        assert_eq!(replies[0], done(0, full));
+        assert!(
+            replies.len() == 2 && session.ahead.is_empty(),
+            "nothing waits behind it: {replies:?}"
+        );
     }
 
     #[test]
@@ -654,15 +661,15 @@ mod tests {
         }
         assert_eq!(session.ahead.len(), 2, "two thirds, and some bytes of keys");
         let kept = |session: &InteractiveSession| {
-            session.said.replies.iter().map(|(number, _)| *number).collect::<Vec<_>>()
+            session.replies.replies.iter().map(|(number, _)| *number).collect::<Vec<_>>()
         };
-        (0..10).for_each(|number| session.said.push(number, done(number, value())));
+        (0..10).for_each(|number| session.replies.push(number, done(number, value())));
         assert_eq!(kept(&session), [5, 6, 7, 8, 9], "four quarters beside the last");
-        assert_eq!(session.said.find(5), Some(done(5, value())));
-        assert_eq!(session.said.find(4), None);
+        assert_eq!(session.replies.find(5), Some(done(5, value())));
+        assert_eq!(session.replies.find(4), None);
         let small = |number| done(number, Ok(OperationResult::Done));
-        (10..100).for_each(|number| session.said.push(number, small(number)));
-        assert_eq!(session.said.replies.len(), STEPS_AHEAD_MAX);
+        (10..100).for_each(|number| session.replies.push(number, small(number)));
+        assert_eq!(session.replies.replies.len(), STEPS_AHEAD_MAX);
     }
 
     #[test]

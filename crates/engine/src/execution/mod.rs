@@ -10,7 +10,7 @@
 //! Bodies are futures: procedures, sessions of clients, tasks that live on the worker. The worker
 //! polls them (`tasks.rs`), no runtime does. An operation on a shard that this worker's node leads is
 //! a plain call into the store and ready at once; but after a conflict it first waits for what was asked
-//! ahead of others. One on another shard goes into the transaction's `remote_branches.rs` and parks the body; the
+//! ahead of others. One on another shard goes into the transaction's `remote_branches.rs` and suspends the body; the
 //! engine sends what has gathered there, one batch for each shard at a time, and wakes the body with the
 //! answers. So a worker keeps many transactions in flight, and operations that are awaited together travel
 //! together.

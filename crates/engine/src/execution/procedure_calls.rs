@@ -1,8 +1,8 @@
-//! What clients from outside ask of a worker: sessions for calls, procedures by name, and interactive transactions.
+//! Requests of clients to a worker: sessions for calls, calls of procedures, and interactive transactions.
 //!
 //! A call takes effect once: in the same transaction in which the procedure runs, its result goes into the row of its
-//! session in the table of requests ([`request_rows`](super::request_rows)). Which calls may run, and why that keeps the
-//! promise, is on the front page of [`call_sessions`](super::call_sessions).
+//! session in the table of requests ([`request_rows`](super::request_rows)). [`call_sessions`](super::call_sessions) decides which
+//! calls are executed, and argues that each takes effect once.
 
 use super::call_sessions::{CallEnd, CallSessions, CallStart, KeptCalls};
 use super::interactive::{InteractiveSessions, SessionSteps};
@@ -26,14 +26,14 @@ use shoal_types::{
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The requests of a worker that are under way.
+/// The sessions and requests of a worker's clients.
 pub(crate) struct ProcedureCalls {
     worker_context: Rc<WorkerContext>,
     granted: Rc<RefCell<CallSessions>>,
     sessions: InteractiveSessions,
 }
 
-/// A call, as it was asked for.
+/// A call, as a client has sent it.
 struct ProcedureCall {
     id: RequestId,
     procedure: Box<str>,
@@ -57,8 +57,8 @@ impl ProcedureCalls {
         }
     }
 
-    /// Gives up interactive transactions whose clients have been silent for too long, and has rows dropped that were kept
-    /// for long enough: what has to be run for that is returned.
+    /// Rolls back interactive transactions whose clients have sent nothing for too long. Returns the task that drops rows
+    /// which were kept for long enough, if there are any.
     pub(crate) fn collection(&self, now: Time) -> Option<Task> {
         self.sessions.collection(now);
         let lasts = |shard, leadership| {
@@ -72,7 +72,7 @@ impl ProcedureCalls {
         }))
     }
 
-    /// How many interactive transactions are known, and connections registered; call sessions, and calls that run.
+    /// The numbers of interactive transactions, registered connections, call sessions, and calls that are being executed.
     pub(crate) fn sizes(&self) -> [usize; 4] {
         let ([sessions, registered], [known, running]) =
             (self.sessions.sizes(), self.granted.borrow().sizes());
@@ -84,20 +84,20 @@ impl ProcedureCalls {
         [self.sessions.next_due(), self.granted.borrow().next_due()].into_iter().flatten().min()
     }
 
-    /// Takes a request; what has to be run for it is returned.
+    /// Accepts a request. Returns the task that it needs, if any.
     pub(crate) fn request(&mut self, request: RequestFromClient) -> Option<Task> {
         let RequestFromClient { from, request } = request;
         self.take(Caller { client: from, via: None }, request)
     }
 
-    /// Takes what another node passes on; what has to be run for it is returned.
+    /// Accepts a relayed message of another node. Returns the task that it needs, if any.
     pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
         match relay {
             Relay::Request(RequestFromClient {
                 from,
                 request: request @ (ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. }),
             }) => self.take(Caller { client: from, via: Some(node) }, request),
-            // Interactive transactions are not passed on.
+            // Interactive transactions are not relayed.
             Relay::Request(_) => None,
             Relay::Reply(reply) => {
                 self.worker_context.local_command(LocalCommand::Reply(reply));
@@ -106,7 +106,7 @@ impl ProcedureCalls {
         }
     }
 
-    /// Refuses a call that came to the wrong worker, passes on what came to the wrong node, and serves everything else.
+    /// Refuses a call to the wrong worker, relays a request to the wrong node, and serves every other request.
     fn take(&mut self, from: Caller, request: ClientRequest) -> Option<Task> {
         let home = match &request {
             ClientRequest::OpenCalls { home, .. } => *home,
@@ -124,7 +124,7 @@ impl ProcedureCalls {
         }
         let leader = self.worker_context.leaderships.leader(home).node;
         if leader != self.worker_context.place.node {
-            // What was passed on once is not passed on again: its client asks again.
+            // A relayed request is not relayed again: the client sends it again.
             if from.via.is_none() {
                 let relay = Relay::Request(RequestFromClient { from: from.client, request });
                 self.worker_context.local_command(LocalCommand::Relay { to: leader, relay });
@@ -151,7 +151,7 @@ impl ProcedureCalls {
         }
     }
 
-    /// Can this worker serve such a request, if its node leads the shard?
+    /// Whether this worker can serve the request, if its node leads the shard.
     fn check(&self, request: &ClientRequest, home: ShardId) -> Result<()> {
         if let ClientRequest::Call { id, .. } = request {
             let worker = worker_of(&id.session, self.worker_context.topology.workers());
@@ -179,8 +179,8 @@ impl ProcedureCalls {
         None
     }
 
-    /// Answers a call, has it run, or has its row looked up. A session of a leadership of which this node has not heard yet is
-    /// not judged: its client asks again.
+    /// Answers a call, executes it, or looks up its row. A call in a session of a leadership that this node does not know yet
+    /// is ignored: the client sends it again.
     fn call(&mut self, from: Caller, call: ProcedureCall, leadership: Leadership) -> Option<Task> {
         let id = call.id;
         if id.session.since > self.worker_context.leaderships.configured() {
@@ -216,7 +216,7 @@ impl ProcedureCalls {
     }
 }
 
-/// How a run has ended, and what its client is told.
+/// The outcome of an execution, and the reply to the client.
 fn settle(id: RequestId, result: Result<Bytes>) -> (CallEnd, Result<Bytes>) {
     match result {
         Ok(result) => (CallEnd::SeeRow, Ok(result)),
@@ -245,7 +245,7 @@ impl Caller {
         }
     }
 
-    /// A request cannot be served here. Interactive transactions are refused by their sessions.
+    /// Refuses a request that cannot be served here. Interactive transactions are refused by their sessions.
     fn refused(self, request: &ClientRequest, error: Error) -> Option<LocalCommand> {
         let reply = match *request {
             ClientRequest::OpenCalls { token, .. } => {

@@ -22,11 +22,11 @@
 //! **Why what a client has read and what it commits are one transaction.** Registration and session name one transaction
 //! at most. Its steps are done in their order, each once.
 //!
-//! **Why a client that was told *aborted* has changed nothing.** It gives a session up for another one when this worker
-//! says that it does not know the session, which so will not begin any more. Where the client has sent no commit, no copy
-//! can commit. Where it has sent one, once, that message either came before this was said, and was not known then, or comes
-//! after it, and is not known either. Where it has sent it again, the first may have committed and be forgotten: to that
-//! client the outcome is *unknown*. All other answers come from the transaction itself.
+//! **Why a client that was answered *aborted* has changed nothing.** A client begins another session when this worker
+//! answers that it does not know the session, which will not begin any more then. If the client has sent no commit, no
+//! copy can commit. If it has sent one, once, that message arrived before this answer, and was refused, or arrives after
+//! it, and is refused. If it has sent the commit twice, the first copy may have committed and the session been dropped:
+//! then the outcome is *unknown*. All other answers come from the transaction itself.
 //!
 //! **Why a put that failed is not left out of a commit.** A client sends a commit with puts that are not answered. A
 //! put or a delete that fails ends the transaction, with its error for an answer, and a commit that waits behind it is
@@ -40,8 +40,8 @@ use crate::client::ClientId;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sessions that a connection may skip and begin later. A node without a lease passes over what it is asked, and the client
-/// asks again; of more than so many, the oldest never begin.
+/// Sessions that a connection may skip and begin later. A node without a lease ignores requests, and the client repeats
+/// them; if more are skipped, the oldest never begin.
 const SKIPPED_MAX: u64 = 64;
 
 /// The connections that a worker has registered.
@@ -50,7 +50,7 @@ pub(super) struct Registrations {
     /// The serial of the next one.
     next_serial: u64,
     known: BTreeMap<ClientId, Registration>,
-    /// Those without an open transaction, by when that began to be so.
+    /// The connections without an open transaction, in the order in which their last one ended.
     idle: BTreeMap<u64, ClientId>,
     next_idle: u64,
     /// As in [`Limits`](super::Limits).
@@ -71,18 +71,18 @@ struct Registration {
 }
 
 impl Registrations {
-    /// None yet; the first will have that serial.
+    /// No registrations; the first will have the serial `first`.
     pub(super) fn new(first: u64, idle_max: usize, faults: PlantedBugs) -> Registrations {
         let (known, idle) = (BTreeMap::new(), BTreeMap::new());
         Registrations { next_serial: first, known, idle, next_idle: 0, idle_max, faults }
     }
 
-    /// How many are known.
+    /// The number of registered connections.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// The serial under which a connection is registered, from now on or since it asked before.
+    /// The serial of a connection, which is registered if it was not.
     pub(super) fn register(&mut self, client: ClientId) -> u64 {
         if let Some(registration) = self.known.get(&client) {
             return registration.serial;
@@ -96,14 +96,14 @@ impl Registrations {
         serial
     }
 
-    /// May a session begin that has not begun?
+    /// Whether a session may begin.
     pub(super) fn may_begin(&self, client: ClientId, serial: u64, session: u64) -> bool {
         let Some(registration) = self.known.get(&client) else { return false };
         let is_new = registration.may_begin(session) || self.faults.has(PlantedBug::BeginAgain);
         registration.serial == serial && is_new
     }
 
-    /// A session begins, which may.
+    /// Begins a session that may begin.
     pub(super) fn begin(&mut self, client: ClientId, session: u64) {
         let forgets = self.faults.has(PlantedBug::BeginAgain);
         let registration = self.known.get_mut(&client).expect("a session begins where it may");
@@ -119,7 +119,7 @@ impl Registrations {
         }
     }
 
-    /// A session that has begun is over.
+    /// Ends a session.
     pub(super) fn end(&mut self, client: ClientId) {
         let registration = self.known.get_mut(&client).expect("it has an open transaction");
         registration.open -= 1;
@@ -128,7 +128,7 @@ impl Registrations {
         }
     }
 
-    /// A connection has no open transaction now.
+    /// Notes that a connection has no open transaction.
     fn rest(&mut self, client: ClientId) {
         let registration = self.known.get_mut(&client).expect("it is registered");
         registration.idle = Some(self.next_idle);
@@ -151,11 +151,11 @@ impl Registrations {
 
 impl Registration {
     fn may_begin(&self, session: u64) -> bool {
-        // The last number of all never begins: none is greater, to say that it has.
+        // The last number never begins: no greater one could mark it as begun.
         (session >= self.next && session < u64::MAX) || self.skipped.contains(&session)
     }
 
-    /// Takes a number out of those that may begin.
+    /// Removes a number from those that may begin.
     fn take(&mut self, session: u64) {
         if session < self.next {
             self.skipped.remove(&session);

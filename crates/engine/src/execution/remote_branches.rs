@@ -1,4 +1,4 @@
-//! What a transaction has to say to other shards, and what they answer.
+//! The branches of a transaction on shards of other nodes: requests to them, and their answers.
 
 use super::admission::AdmissionPermit;
 use super::leaderships::ShardLeader;
@@ -12,61 +12,61 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
 
-/// A request of a branch carries no more operations, and no more bytes but for one operation: what gathers beyond is
-/// sent ahead of the commit. More in one message would save round trips, and hold up what comes behind it.
+/// The most operations of one request, and its most bytes beside those of one operation: operations beyond them are sent
+/// before the commit. More in one message would save round trips, and delay the messages behind it.
 const REQUEST_OPERATIONS_MAX: usize = 1 << 12;
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
-/// Where an answer will be.
+/// Identifies the slot of an answer.
 pub(crate) type ReplySlot = Rc<ResultSlot<Result<OperationResult>>>;
 
 /// Shared by a transaction and the engine of its worker.
 #[derive(Debug)]
 pub struct RemoteBranches {
-    /// The name of this attempt.
+    /// The id of this attempt of the transaction.
     pub id: TransactionId,
-    /// The epoch that was open when it began.
+    /// The epoch that was open when the transaction began.
     pub epoch: Epoch,
-    /// As long as it is known, it is not over.
+    /// Counts the transaction as open until it is dropped.
     pub(crate) permit: Rc<AdmissionPermit>,
-    /// When it came to which stage.
+    /// The times at which the transaction reached its stages.
     pub marks: StageMarks,
-    /// How many keys it writes on own shards.
+    /// The number of keys that the transaction writes on own shards.
     pub own_keys: Cell<usize>,
-    /// The outcome, once it may be told.
+    /// The outcome, once it may be revealed.
     pub outcome: ResultSlot<Result<()>>,
     remotes: RefCell<Vec<RemoteBranch>>,
-    /// What the engine keeps of the transaction beside this.
+    /// The engine's own state of the transaction.
     engine_state: OnceCell<Box<dyn Any>>,
-    /// Why no operation can succeed any more.
+    /// The error of all further operations, once they fail.
     failure: RefCell<Option<Error>>,
 }
 
-/// A transaction's branch on a shard that another node leads, as its coordinator sees it.
+/// A branch on a shard that another node leads, at its coordinator.
 #[derive(Debug)]
 pub struct RemoteBranch {
     /// The shard.
     pub shard: ShardId,
-    /// Its leader when the branch began; what a later leadership is told of the branch is nothing to it.
+    /// The leader when the branch began; later leaderships do not know the branch.
     pub leader: ShardLeader,
-    /// The last request that was sent; they count from 1.
+    /// The number of the last request that was sent, counted from 1.
     pub step: u32,
-    /// It has looked at something there.
+    /// The transaction has read there.
     pub reads: bool,
-    /// It will change something there.
+    /// The transaction writes there.
     pub writes: bool,
-    /// The participant has ended it.
+    /// The participant has ended the branch.
     pub over: bool,
-    /// Keys it has written there.
+    /// The number of keys that the transaction writes there.
     written_keys: usize,
-    /// Bytes it has written there.
+    /// The number of bytes that the transaction writes there.
     written_bytes: usize,
-    /// Not sent yet.
+    /// The operations that are not sent yet.
     outgoing: Vec<Operation>,
-    /// How many bytes that is.
+    /// The bytes of those operations.
     outgoing_bytes: usize,
     waiting: Vec<ReplySlot>,
-    /// The tickets of the request that is under way.
+    /// The tickets of the outstanding request.
     asked: Option<Vec<ReplySlot>>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct NextRequest {
 }
 
 impl RemoteBranches {
-    /// Of an attempt that begins now.
+    /// The state of an attempt that begins now.
     pub fn new(
         now: Time,
         id: TransactionId,
@@ -132,7 +132,7 @@ impl RemoteBranches {
         Ok(ticket)
     }
 
-    /// Has more gathered for some shard than one request carries?
+    /// Whether more operations wait for some shard than one request carries.
     pub fn is_full(&self) -> bool {
         self.remotes.borrow().iter().any(RemoteBranch::is_full)
     }
@@ -160,12 +160,12 @@ impl RemoteBranches {
         })
     }
 
-    /// No task waits for reads any more: those that were not sent are forgotten.
+    /// No task waits for reads any more: drops those that are not sent.
     pub fn forget_reads(&self) {
         self.remotes.borrow_mut().iter_mut().for_each(RemoteBranch::forget_reads);
     }
 
-    /// Hands out the answers to the request that is under way, in its order.
+    /// Passes the answers to the outstanding request to their tickets, in order.
     pub fn answer(&self, shard: ShardId, answers: Vec<Result<OperationResult>>) {
         let mut remotes = self.remotes.borrow_mut();
         let remote = remotes.iter_mut().find(|remote| remote.shard == shard);
@@ -175,7 +175,7 @@ impl RemoteBranches {
         }
     }
 
-    /// The participant of `shard` has given up: nothing can succeed any more.
+    /// The participant of `shard` has aborted: all further operations fail.
     pub fn fail(&self, shard: ShardId, error: &Error) {
         self.spoil(error);
         let mut remotes = self.remotes.borrow_mut();
@@ -184,11 +184,11 @@ impl RemoteBranches {
         }
     }
 
-    /// Nothing can succeed any more.
+    /// All further operations fail.
     pub fn spoil(&self, error: &Error) {
         self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         for remote in self.remotes.borrow_mut().iter_mut() {
-            // Nor is there any use in waiting for other shards.
+            // Answers of other shards are not waited for either.
             remote.asked.iter().flatten().for_each(|ticket| ticket.fill(Err(error.clone())));
             remote.outgoing.clear();
             remote.outgoing_bytes = 0;
@@ -198,38 +198,38 @@ impl RemoteBranches {
         }
     }
 
-    /// The participant of `shard` is gone, if there was one: nothing can succeed any more.
+    /// The participant of `shard` is gone, if there was one: all further operations fail.
     pub fn lose(&self, shard: ShardId, error: &Error) {
         if self.remotes.borrow().iter().any(|remote| remote.shard == shard) {
             self.fail(shard, error);
         }
     }
 
-    /// The participant of `shard` does not answer: nothing can succeed any more. It may have the branch, and is told to
-    /// undo it.
+    /// The participant of `shard` does not answer: all further operations fail. It may have the branch, and is requested to
+    /// abort it.
     pub fn time_out(&self, shard: ShardId, error: &Error) {
         self.fail(shard, error);
         self.with_remote(shard, |remote| remote.over = false);
     }
 
-    /// Why no operation can succeed any more, if that is so.
+    /// The error of all further operations, if they fail.
     pub fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()
     }
 
-    /// Is a request under way?
+    /// Whether a request is outstanding.
     pub fn is_busy(&self) -> bool {
         self.remotes.borrow().iter().any(|remote| remote.asked.is_some())
     }
 
-    /// Its branches on other nodes' shards that are begun and not over.
+    /// The branches on other nodes' shards that have begun and not ended.
     pub fn open_branches(&self) -> Vec<ShardId> {
         let remotes = self.remotes.borrow();
         let open = remotes.iter().filter(|remote| !remote.over && remote.step > 0);
         open.map(|remote| remote.shard).collect()
     }
 
-    /// Its branches on other nodes' shards.
+    /// The branches on other nodes' shards.
     pub fn remotes(&self) -> Ref<'_, Vec<RemoteBranch>> {
         self.remotes.borrow()
     }
@@ -237,15 +237,15 @@ impl RemoteBranches {
     /// Changes the branch on `shard`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no branch on the shard.
     pub fn with_remote<T>(&self, shard: ShardId, change: impl FnOnce(&mut RemoteBranch) -> T) -> T {
         let mut remotes = self.remotes.borrow_mut();
         let remote = remotes.iter_mut().find(|remote| remote.shard == shard);
         change(remote.expect("a branch on this shard"))
     }
 
-    /// What the engine keeps of the transaction, which `begin` makes when it is needed first: a transaction of which the
-    /// engine keeps nothing costs no allocation.
+    /// The engine's own state of the transaction, which `begin` makes when it is first needed: a transaction without such a
+    /// state costs no allocation.
     ///
     /// # Panics
     /// If the engine has kept something of another type.
@@ -254,7 +254,7 @@ impl RemoteBranches {
         state.downcast_ref().expect("an engine keeps values of one type")
     }
 
-    /// What the engine keeps of the transaction, if it has begun to keep something.
+    /// The engine's own state of the transaction, if it was made.
     ///
     /// # Panics
     /// If that is of another type.
@@ -263,7 +263,7 @@ impl RemoteBranches {
         Some(state.downcast_ref().expect("an engine keeps values of one type"))
     }
 
-    /// How many keys it writes, as far as its coordinator knows.
+    /// The number of keys that the transaction writes, as far as the coordinator knows.
     pub fn keys(&self) -> usize {
         let remotes = self.remotes.borrow();
         self.own_keys.get() + remotes.iter().map(|remote| remote.written_keys).sum::<usize>()
@@ -335,7 +335,7 @@ impl RemoteBranch {
         self.outgoing_bytes = self.outgoing.iter().map(Operation::bytes).sum();
     }
 
-    /// The writes that have gathered. Reads that no task waited for are forgotten.
+    /// Takes the writes that are not sent. Reads that no task waits for are dropped.
     fn take_writes(&mut self) -> Vec<Operation> {
         self.forget_reads();
         self.outgoing_bytes = 0;

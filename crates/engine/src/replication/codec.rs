@@ -4,7 +4,8 @@
 //! writes = count u32 | write*
 //! write  = table u32 | key length u16 | key | value length u32 | value
 //! ```
-//! Little-endian. A value length of `ffffffff` is a tombstone's.
+//! Little-endian. A value length of `ffffffff` is a tombstone's. Not derived: each write is encoded in place from borrowed
+//! bytes, and the count is put in front once it is known.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use shoal_types::TableId;

@@ -14,7 +14,7 @@
 
 use super::epoch_ends::end_at;
 use super::shared_watermark::SharedWatermark;
-use shoal_cluster::manager::{HeardEpochs, Knowledge};
+use shoal_cluster::manager::{Knowledge, KnownEpochs};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -246,7 +246,7 @@ impl Epochs {
     }
 
     /// What is known here of the epochs after `settled`.
-    pub(super) fn heard(&self, settled: Epoch) -> HeardEpochs {
+    pub(super) fn known(&self, settled: Epoch) -> KnownEpochs {
         let (state, open) = (self.state(), self.open());
         let first = settled.max(state.forgotten()).0.saturating_add(1);
         let ends = (first..open.0).map(Epoch).map(|epoch| {
@@ -262,7 +262,7 @@ impl Epochs {
             };
             (epoch, ends)
         });
-        HeardEpochs { open, ends: ends.collect() }
+        KnownEpochs { open, ends: ends.collect() }
     }
 
     /// A worker's stream of `shard`, which leads under `ballot` for the survivors of a lost majority, holds epochs that lack
@@ -402,8 +402,8 @@ mod tests {
         live.end_at(ShardId(1), Clock(7));
         let (known, all) = (vec![None, Some(end_at(Clock(7)))], vec![Some(EpochEnd::Whole); 2]);
         let ends = [(Epoch(2), known), (Epoch(3), all)].into();
-        assert_eq!(epochs.heard(Epoch(1)), HeardEpochs { open: Epoch(4), ends });
-        assert_eq!(epochs.heard(Epoch(9)).ends, BTreeMap::new());
+        assert_eq!(epochs.known(Epoch(1)), KnownEpochs { open: Epoch(4), ends });
+        assert_eq!(epochs.known(Epoch(9)).ends, BTreeMap::new());
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct FailureDetector {
 
 #[derive(Debug, Clone, Copy)]
 struct MonitoredPeer {
-    heard: Time,
+    last_message: Time,
     /// Its transactions with a lower number are of a former process, or it is dead.
     first: u64,
     /// It may be silent for so many times as long as others.
@@ -50,7 +50,7 @@ impl FailureDetector {
         FailureDetector {
             peers: vec![
                 MonitoredPeer {
-                    heard: Time::ZERO,
+                    last_message: Time::ZERO,
                     first: 0,
                     patience: 1,
                     wronged_at: Time::ZERO,
@@ -83,16 +83,16 @@ impl FailureDetector {
         waits: impl FnOnce(Time) -> bool,
     ) {
         let Some(peer) = self.peers.get_mut(from.0 as usize) else { return };
-        let was_heard = peer.heard > Time::ZERO && peer.heard >= self.awake_since;
-        let late = was_heard && peer.heard + patience * peer.patience < now;
-        if std::mem::take(&mut peer.suspected) || late && waits(peer.heard) {
+        let was_received = peer.last_message > Time::ZERO && peer.last_message >= self.awake_since;
+        let late = was_received && peer.last_message + patience * peer.patience < now;
+        if std::mem::take(&mut peer.suspected) || late && waits(peer.last_message) {
             peer.patience = PATIENCE_MAX.min(peer.patience * 2);
             peer.wronged_at = now;
         } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
             // By halves: one that is far stays far.
             (peer.patience, peer.wronged_at) = (peer.patience / 2, now);
         }
-        peer.heard = now;
+        peer.last_message = now;
     }
 
     /// May the end of this epoch still be asked for?
@@ -125,7 +125,7 @@ impl FailureDetector {
     /// From when on a node counts as silent, if nothing comes from it.
     pub(super) fn silent_at(&self, node: NodeId, patience: Duration) -> Time {
         let peer = self.peers.get(node.0 as usize);
-        peer.map_or(Time::MAX, |it| it.heard.max(self.awake_since) + patience * it.patience)
+        peer.map_or(Time::MAX, |it| it.last_message.max(self.awake_since) + patience * it.patience)
     }
 
     /// Asserts the invariants above, while this epoch is open.
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
         let later = at(201) + WRONG_FOR;
         awake(&mut failure_detector, 210, later.0 / 1_000_000);
-        failure_detector.peers[PEER.0 as usize].heard = Time(later.0 - 1);
+        failure_detector.peers[PEER.0 as usize].last_message = Time(later.0 - 1);
         failure_detector.hear(PEER, later, PATIENCE, |_| true);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), later + PATIENCE);
     }

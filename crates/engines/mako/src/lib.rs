@@ -108,7 +108,7 @@ use losses::Losses;
 use message::{MakoReply, MakoRequest};
 use piece::StreamEntry;
 use rollback_collections::RollbackCollections;
-use shoal_cluster::manager::{Configuration, EpochEnd, HeardEpochs};
+use shoal_cluster::manager::{Configuration, EpochEnd, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
@@ -326,8 +326,8 @@ impl Engine for Mako {
         self.lacking_ends(shard)
     }
 
-    fn heard_epochs(&self, settled: Epoch) -> HeardEpochs {
-        self.shared.epochs.heard(settled)
+    fn known_epochs(&self, settled: Epoch) -> KnownEpochs {
+        self.shared.epochs.known(settled)
     }
 
     fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {

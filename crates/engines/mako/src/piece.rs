@@ -10,7 +10,8 @@
 //! writes on one shard, with its stamp as that shard keeps it. An entry without pieces is a heartbeat:
 //! it only carries a safe clock. An **end** says that no piece of that epoch or of one before follows in
 //! this stream, which has all of the epoch up to that clock. A **final** is the FVW of a settled epoch, for
-//! those who hear of it nowhere else.
+//! replicas that learn it from no configuration. Not derived: writes are encoded one by one from the write set, with no
+//! value of the whole piece, and counts are put in front afterwards.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_engine::replication::codec::{

@@ -75,7 +75,6 @@ fn place() -> impl Strategy<Value = (TableId, Bytes)> {
 }
 
 fn part() -> impl Strategy<Value = MakoMessage> {
-    let place = || (any::<u32>(), vec(any::<u8>(), 0..4)).prop_map(|(t, k)| (TableId(t), k.into()));
     let row = (place(), any::<u32>(), number(), vec(any::<u8>(), 0..9));
     let row = row.prop_map(|((table, key), epoch, clock, value)| ChunkRow {
         table,
@@ -149,7 +148,7 @@ proptest! {
     }
 }
 
-/// Workers of other releases say and understand these.
+/// Workers of other releases send and decode these bytes.
 #[test]
 fn forms_stay_as_they_are() {
     let transaction = TransactionId { node: NodeId(1), worker: WorkerId(2), sequence: 300 };

@@ -70,7 +70,7 @@ impl WritePlace {
     fn form(self) -> WalkPlace {
         let WritePlace { transaction, list, number } = self;
         let mut key = BytesMut::new();
-        // The greatest byte first: keys order as places do.
+        // Not derived: big-endian, so that keys sort as places do.
         key.put_u32(transaction.node.0);
         key.put_u32(transaction.worker.0);
         key.put_u64(transaction.sequence);

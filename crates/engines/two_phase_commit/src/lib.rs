@@ -165,7 +165,7 @@ use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use open_decisions::Decisions;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
-use shoal_cluster::manager::{Configuration, HeardEpochs};
+use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
@@ -398,9 +398,9 @@ impl Engine for TwoPhaseCommit {
         self.has_copy(shard, (from, length), state)
     }
 
-    fn heard_epochs(&self, _settled: Epoch) -> HeardEpochs {
+    fn known_epochs(&self, _settled: Epoch) -> KnownEpochs {
         let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
-        HeardEpochs { open, ..HeardEpochs::default() }
+        KnownEpochs { open, ..KnownEpochs::default() }
     }
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {

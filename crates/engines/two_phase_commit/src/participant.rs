@@ -24,7 +24,6 @@ use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, ShardId, Time, WorkerPlace};
-use std::rc::Rc;
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
@@ -130,15 +129,12 @@ impl TwoPhaseCommit {
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
     pub(super) fn serve_deferred(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let worker_context = Rc::clone(&self.runtime.worker_context);
-        let is_served = |shard| worker_context.own(shard).is_some();
-        for _ in 0..self.deferred.len() {
-            let Some(deferred) = self.deferred.next(now, is_served) else { return };
-            let DeferredRequest { from, header, request, .. } = deferred;
-            match is_served(header.shard) {
-                true => self.serve(from, &header, request, effects),
-                false => self.runtime.counters.dropped += 1,
-            }
+        let worker_context = &self.runtime.worker_context;
+        let (ready, dropped) =
+            self.deferred.take_served(now, |shard| worker_context.own(shard).is_some());
+        self.runtime.counters.dropped += dropped;
+        for DeferredRequest { from, header, request, .. } in ready {
+            self.serve(from, &header, request, effects);
         }
     }
 

@@ -17,7 +17,9 @@
 //! an earlier *prepare* of the same stream. An entry without records only carries a safe clock. A *part* has
 //! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry; where the leadership
 //! of an entry is another than that of a part before it, that part is of a transaction which came to nothing. *End* says
-//! that all participants of a decided transaction have their outcomes durable: the decision is asked for no more.
+//! that all participants of a decided transaction have their outcomes durable: the decision is asked for no more. Not
+//! derived: writes are encoded one by one from the write set, with no value of the whole record, and counts are put in
+//! front afterwards.
 
 use super::message::DecisionHome;
 use bytes::{BufMut, Bytes, BytesMut};

@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Workers of other releases say and understand these.
+/// Workers of other releases send and decode these bytes.
 #[test]
 fn forms_stay_as_they_are() {
     let transaction = TransactionId { node: NodeId(1), worker: WorkerId(2), sequence: 3 };

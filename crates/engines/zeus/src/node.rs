@@ -148,9 +148,9 @@ impl ZeusNode {
     pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
         self.now = now;
         let is_old = message.epoch < self.view.epoch;
-        let is_heard = message.epoch == self.view.epoch
+        let is_in = message.epoch == self.view.epoch
             || (is_old && self.options.bugs.has(ZeusPlantedBug::HearOldEpoch));
-        if !is_heard || !self.view.is_live(from) || !self.view.is_live(self.node) {
+        if !is_in || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
             return;
         }

@@ -1,7 +1,7 @@
 //! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
 
 use shoal_cluster::manager::{
-    self, Action, Command, EpochEnd, Generation, HeardEpochs, Incarnation, LeadershipClaim,
+    self, Action, Command, EpochEnd, Generation, Incarnation, KnownEpochs, LeadershipClaim,
     ManagerClient, ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
@@ -32,7 +32,7 @@ fn worker() -> Worker<Mako> {
     apply(Action::Take { drawn: ClusterId::new(5).expect("not 0") });
     let join = |node: u32, after: u32| {
         let (instance, after) = (ProcessInstance(u64::from(node + 10 * after)), Incarnation(after));
-        Action::Join { node: NodeId(node), instance, after, lost: true, heard: Time(1) }
+        Action::Join { node: NodeId(node), instance, after, lost: true, last_heartbeat: Time(1) }
     };
     (0..3).for_each(|node| apply(join(node, 0)));
     let ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
@@ -87,16 +87,18 @@ fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
 }
 
 /// A manager asks what it remembers, and has it pledge or not.
-fn recall(worker: &mut Worker<Mako>, pledges: bool) -> HeardEpochs {
+fn recall(worker: &mut Worker<Mako>, pledges: bool) -> KnownEpochs {
     let generation = Generation(0).next(NodeId(2));
     let effects =
         step(worker, WorkerEvent::Told { message: ToNode::Recall { generation, pledges } });
-    let told = effects.into_iter().find_map(|effect| match effect {
-        WorkerEffect::Tell { message: ToManager::Recalled { told, .. } } => Some(told),
+    let recollection = effects.into_iter().find_map(|effect| match effect {
+        WorkerEffect::Tell { message: ToManager::Recalled { recollection, .. } } => {
+            Some(recollection)
+        }
         _ => None,
     });
-    let Recollection { heard, .. } = told.expect("it answers");
-    heard
+    let Recollection { epochs, .. } = recollection.expect("it answers");
+    epochs
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The stored and sent forms of votes, entries, and the two requests of Raft.
+//! The encodings of votes, entries, and the requests of Raft.
 //!
-//! A request names the replica it is for, since addresses may be given away again, and volumes get lost: a node that gets
-//! one that is not for it, does not take it. The first byte is the version of the form.
+//! A request names the replica that it is for, since addresses may be reused, and volumes may be lost: a node ignores a
+//! request for another replica. The first byte is the version of the encoding.
 
 use super::Foreign;
 use crate::config::{self, Entry, LogId, Membership, Vote};
@@ -14,17 +14,17 @@ use shoal_cluster::manager::Command;
 use shoal_types::wire::{Coded, Input, Malformed, put_count};
 use std::collections::BTreeSet;
 
-/// The form of all bytes here.
+/// The version of all encodings of this file.
 const VERSION: u8 = 4;
 
 /// From one replica to another.
 #[derive(Debug, Clone)]
 pub enum RaftRequest {
-    /// The leader has entries for a follower, or only shows that it is there.
+    /// Entries for a follower, or none: then it is a heartbeat.
     Append(AppendEntriesRequest<config::Types>),
     /// A candidate requests a vote.
     Vote(VoteRequest<Number>),
-    /// The leader has no entries any more for a follower that is so far behind, and a snapshot instead.
+    /// A snapshot, for a follower that lacks entries which the leader has truncated.
     Snapshot(Vote, MachineSnapshot),
 }
 
@@ -149,12 +149,11 @@ impl Foreign for RaftResponse {
     }
 }
 
-/// Who leads, or wants to: the term and the member. A term beyond the greatest one is no correct
-/// replica's.
+/// The leader or the candidate: the term and the member. No correct replica has a term above `RAFT_TERM_MAX`.
 fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Number>, Malformed> {
     let term = u64::take(input)?;
     if term > config::RAFT_TERM_MAX {
-        return Err(input.wrong("a term that never was"));
+        return Err(input.wrong("a term above the greatest one"));
     }
     Ok(CommittedLeaderId::new(term, LogMember::take(input)?.number()))
 }

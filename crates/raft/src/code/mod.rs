@@ -1,6 +1,7 @@
-//! The forms of what is the library's: votes, entries and the two requests of Raft, for the wire and the
-//! disk. The library is foreign here, and so is [`Coded`]; hence a trait between them. What is in the
-//! entries has its form in `shoal-cluster`, and the rules of all forms are those of [`shoal_types::wire`].
+//! The encodings of the Raft library's types, for the wire and the disk: votes, entries and the requests of Raft. They are
+//! not derived: these types and the trait [`Coded`] both belong to other crates, and their fields need checks that the
+//! library relies on. The content of entries is encoded in `shoal-cluster`, and the rules are those of
+//! [`shoal_types::wire`].
 
 mod message;
 #[cfg(test)]
@@ -11,7 +12,7 @@ pub use message::{RaftRequest, RaftResponse};
 use bytes::{Bytes, BytesMut};
 use shoal_types::wire::{Coded, Input, Malformed};
 
-/// What has a form in bytes, and is not ours to say so of.
+/// A type of another crate with an encoding of this one.
 pub trait Foreign: Sized {
     /// Appends the value's bytes, as [`Foreign::take`] reads them.
     fn put(&self, out: &mut BytesMut);

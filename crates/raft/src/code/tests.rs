@@ -24,7 +24,7 @@ fn drawn() -> ClusterId {
 /// A few; `shoal-log` and `shoal-cluster` test all of them.
 fn commands() -> impl Strategy<Value = Command> {
     (0..3, any::<[u64; 3]>(), ".{0,20}").prop_map(|(variant, [term, at, number], name)| {
-        let heard = HeartbeatRecord {
+        let heartbeat = HeartbeatRecord {
             node: NodeId(1),
             incarnation: Incarnation(2),
             round: number,
@@ -35,7 +35,7 @@ fn commands() -> impl Strategy<Value = Command> {
         let partitioning = Partitioning::Range { splits };
         let action = match variant {
             0 => Action::Take { drawn: drawn() },
-            1 => Action::Tick { heard: vec![heard] },
+            1 => Action::Tick { heartbeats: vec![heartbeat] },
             _ => {
                 let change = ClusterChange::Table(TableChange::Create { name, partitioning });
                 Action::Change { ask: Ask(number), change }
@@ -298,5 +298,5 @@ fn members_in_disorder_are_refused() {
 #[test]
 fn a_term_that_never_was_is_refused() {
     let vote = Vote::new(RAFT_TERM_MAX + 1, 1);
-    is_malformed::<Vote>(&encode(&vote), "a term that never was");
+    is_malformed::<Vote>(&encode(&vote), "a term above the greatest one");
 }

@@ -78,7 +78,7 @@ impl ManagerInbox {
             .missing()
             .for_each(|node| manager_host.tell(node, ToNode::Recall { generation, pledges }));
         ToOperator::UnderWay(RecoveryStage::Asking {
-            told: asking.answered(),
+            answered: asking.answered(),
             of: asking.nodes as u64,
         })
     }

@@ -203,7 +203,7 @@ impl ManagerInbox {
             ManagerInput::FromNode {
                 from,
                 version,
-                message: ToManager::Recalled { generation, told },
+                message: ToManager::Recalled { generation, recollection },
             } => {
                 if let Some(recovery) = &mut self.recovery {
                     let now = self.clock.now();
@@ -211,7 +211,7 @@ impl ManagerInbox {
                         now,
                         ListHolder { node: from, version },
                         generation,
-                        told,
+                        recollection,
                         self.plan.node,
                     );
                 }
@@ -244,7 +244,7 @@ impl ManagerInbox {
                 }
             }
             ManagerInput::Operator { client, wanted } => {
-                let told = match wanted.clone() {
+                let reply = match wanted.clone() {
                     FromOperator::ReplaceManager { outgoing, incoming } => {
                         self.change(RequestedChange::Replace { outgoing, incoming }).await
                     }
@@ -260,8 +260,8 @@ impl ManagerInbox {
                         self.accept_loss(shard, number, at_s)?
                     }
                 };
-                tracing::info!(node = %self.plan.node, ?wanted, ?told, "an operator asks");
-                self.rpc.command(WorkerCommand::Answer { client, frame: encode(&told) });
+                tracing::info!(node = %self.plan.node, ?wanted, ?reply, "an operator asks");
+                self.rpc.command(WorkerCommand::Answer { client, frame: encode(&reply) });
             }
         }
         Ok(())
@@ -360,7 +360,7 @@ impl ManagerInbox {
     fn check_loss(&mut self, shard: ShardId) -> ToOperator {
         let machine = match self.leading() {
             Ok(manager_host) => manager_host.machine(),
-            Err(told) => return told,
+            Err(reply) => return reply,
         };
         if let Err(why) = machine.check_loss(shard) {
             return ToOperator::Refused(OperatorRefusal::Failed(why.to_string()));
@@ -383,7 +383,7 @@ impl ManagerInbox {
     ) -> Result<ToOperator, Stopped> {
         let manager_host = match self.leading() {
             Ok(manager_host) => manager_host,
-            Err(told) => return Ok(told),
+            Err(reply) => return Ok(reply),
         };
         let assignment = manager_host.machine().configuration().shard(shard);
         let loss = assignment.and_then(|assignment| assignment.loss.as_ref());
@@ -414,17 +414,17 @@ impl ManagerInbox {
         }
         if let Some(change) = self.change.as_mut().filter(|it| it.is(wanted)) {
             let is_over = change.is_over();
-            let told = change.ask(log, now).await;
+            let reply = change.ask(log, now).await;
             if is_over {
                 self.change = None;
             }
-            return told;
+            return reply;
         }
         let members = log.members().filter(|members| members.version == status.members.version);
         // An uncommitted list may still change.
         let Some(members) = members else { return ToOperator::UnderWay(RecoveryStage::Voting) };
-        if let Some(told) = wanted.foregone(&members) {
-            return told;
+        if let Some(reply) = wanted.foregone(&members) {
+            return reply;
         }
         let way = ChangeContext {
             log: log.clone(),

@@ -114,7 +114,7 @@ pub struct RememberedManagers {
     /// The epoch of the newest configuration of any node.
     pub epoch: Epoch,
     /// The latest epoch that a node knows to be open.
-    pub heard: Epoch,
+    pub open: Epoch,
     /// A recovery was begun before: nodes that have pledged accept nothing from their former managers.
     pub pledged: bool,
 }
@@ -143,7 +143,7 @@ pub enum RecoveryStage {
     #[coded(tag = 4)]
     Asking {
         /// Nodes that have answered.
-        told: u64,
+        answered: u64,
         /// The total number.
         of: u64,
     },
@@ -244,7 +244,7 @@ mod tests {
             at_s: 2,
             stage: LossStage::Preparing,
             begun: Epoch(5),
-            told: [(NodeId(0), Incarnation(2))].into(),
+            reported: [(NodeId(0), Incarnation(2))].into(),
             void: [(NodeId(1), Incarnation(1))].into(),
             calls_before: Epoch(6),
             ends: [lost].into(),
@@ -262,10 +262,10 @@ mod tests {
             RecoveryStage::Learning { has: 3, of: 5 },
             RecoveryStage::Voting,
             RecoveryStage::Accepting,
-            RecoveryStage::Asking { told: 1, of: 6 },
+            RecoveryStage::Asking { answered: 1, of: 6 },
         ];
-        let told = stages.map(ToOperator::UnderWay).into_iter();
-        let told = told.chain(refusals.map(ToOperator::Refused)).chain([
+        let replies = stages.map(ToOperator::UnderWay).into_iter();
+        let replies = replies.chain(refusals.map(ToOperator::Refused)).chain([
             ToOperator::Done { managers },
             may_lose,
             ToOperator::MayRecover(remembered),
@@ -273,8 +273,8 @@ mod tests {
             ToOperator::NotLeading { leader: None },
             ToOperator::NotLeading { leader: Some(NodeId(2)) },
         ]);
-        for told in told {
-            assert_eq!(decode::<ToOperator>(&encode(&told)), Ok(told));
+        for reply in replies {
+            assert_eq!(decode::<ToOperator>(&encode(&reply)), Ok(reply));
         }
         (0..8_u8).for_each(|first| withstands::<ToOperator>(&Bytes::from(vec![first; 40])));
     }

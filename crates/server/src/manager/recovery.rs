@@ -35,7 +35,7 @@ pub(super) struct ManagerRecovery {
     pub(super) generation: Generation,
     /// The latest version of the list of managers that a node has.
     pub(super) version: u64,
-    told: BTreeMap<NodeId, Recollection>,
+    recollections: BTreeMap<NodeId, Recollection>,
     pub(super) nodes: usize,
     begun: Time,
     asked: Time,
@@ -56,13 +56,13 @@ impl ManagerRecovery {
         nodes: usize,
         now: Time,
     ) -> ManagerRecovery {
-        let (told, version) = (BTreeMap::new(), 0);
+        let (recollections, version) = (BTreeMap::new(), 0);
         ManagerRecovery {
             number,
             pledges,
             generation,
             version,
-            told,
+            recollections,
             nodes,
             begun: now,
             asked: now,
@@ -84,7 +84,7 @@ impl ManagerRecovery {
     /// Asks all nodes anew, for pledges to a generation later than these.
     fn begin_anew(&mut self, now: Time, known: Generation, me: NodeId) {
         self.generation = known.next(me);
-        self.told.clear();
+        self.recollections.clear();
         self.begun = now;
     }
 
@@ -99,16 +99,16 @@ impl ManagerRecovery {
     /// Whether a node has pledged to a later generation than that of the machine.
     pub(super) fn is_pledged(&self, machine: &StateMachine) -> bool {
         let generation = machine.configuration().generation;
-        self.told.values().any(|told| told.pledged > generation)
+        self.recollections.values().any(|it| it.pledged > generation)
     }
 
     /// Nodes that have not answered.
     pub(super) fn missing(&self) -> impl Iterator<Item = NodeId> + '_ {
-        (0..self.nodes as u32).map(NodeId).filter(|node| !self.told.contains_key(node))
+        (0..self.nodes as u32).map(NodeId).filter(|node| !self.recollections.contains_key(node))
     }
 
     pub(super) fn answered(&self) -> u64 {
-        self.told.len() as u64
+        self.recollections.len() as u64
     }
 
     /// A node has answered. If it has pledged to a later generation, or has a list of such managers, all
@@ -118,17 +118,19 @@ impl ManagerRecovery {
         now: Time,
         from: ListHolder,
         generation: Generation,
-        told: Recollection,
+        recollection: Recollection,
         me: NodeId,
     ) {
         let ListHolder { node, version } = from;
-        let known = told.pledged.max(Generation(version));
+        let known = recollection.pledged.max(Generation(version));
         if known > self.generation {
             self.begin_anew(now, known, me);
-        } else if generation == self.generation && (!self.pledges || told.pledged == generation) {
+        } else if generation == self.generation
+            && (!self.pledges || recollection.pledged == generation)
+        {
             // An answer to a request without a pledge contains none.
             self.version = self.version.max(version);
-            self.told.insert(node, told);
+            self.recollections.insert(node, recollection);
         }
     }
 
@@ -154,7 +156,7 @@ impl ManagerRecovery {
         if !silent.is_empty() || !lost.is_empty() {
             return Err(OperatorRefusal::LosesMore { silent, lost });
         }
-        machine.recover(self.generation, &self.told).map_err(failed)
+        machine.recover(self.generation, &self.recollections).map_err(failed)
     }
 
     /// The state that is left, for the operator.
@@ -162,8 +164,8 @@ impl ManagerRecovery {
         &self,
         machine: &StateMachine,
     ) -> Result<RememberedManagers, NotRecovered> {
-        let mut pledged = self.told.clone(); // As if they had, which they do when it is requested.
-        pledged.values_mut().for_each(|told| told.pledged = self.generation);
+        let mut pledged = self.recollections.clone(); // As if they had, which they do when it is requested.
+        pledged.values_mut().for_each(|it| it.pledged = self.generation);
         let recovered = machine.recover(self.generation, &pledged)?;
         let after = recovered.configuration();
         let (nodes, silent): (BTreeSet<NodeId>, BTreeSet<NodeId>) = (0..)
@@ -172,19 +174,19 @@ impl ManagerRecovery {
             .partition(|node| after.nodes[node.0 as usize].alive);
         let is_lost =
             |shard: &ShardId| !matches!(after.outage(*shard), None | Some(Outage::Appointing));
-        let known = self.told.values().filter_map(|told| told.configuration.as_ref());
+        let known = self.recollections.values().filter_map(|it| it.configuration.as_ref());
         let newest = known.max_by_key(|it: &&Arc<Configuration>| it.age());
         let own = machine.configuration();
         let (revision, epoch) =
             newest.map_or((own.revision, own.epoch), |newest| (newest.revision, newest.epoch));
-        let heard = self.told.values().map(|told| told.heard.open).max().unwrap_or_default();
+        let open = self.recollections.values().map(|it| it.epochs.open).max().unwrap_or_default();
         Ok(RememberedManagers {
             nodes: nodes.into_iter().collect(),
             silent: silent.into_iter().collect(),
             lost: after.topology.shard_ids().filter(is_lost).collect(),
             lacking: revision.0.saturating_sub(own.revision.0),
             epoch: epoch.max(own.epoch),
-            heard: heard.max(epoch),
+            open: open.max(epoch),
             pledged: self.is_pledged(machine),
         })
     }
@@ -194,18 +196,18 @@ impl ManagerRecovery {
 mod tests {
     use super::*;
     use shoal_cluster::manager::{
-        Action, Command, HeardEpochs, Incarnation, ProcessInstance, Term,
+        Action, Command, Incarnation, KnownEpochs, ProcessInstance, Term,
     };
     use shoal_cluster::topology::Topology;
     use shoal_types::ClusterId;
 
-    fn told(pledged: Generation) -> Recollection {
+    fn recollection(pledged: Generation) -> Recollection {
         Recollection {
             instance: ProcessInstance(1),
             incarnation: Incarnation(1),
             pledged,
             configuration: None,
-            heard: HeardEpochs::default(),
+            epochs: KnownEpochs::default(),
         }
     }
 
@@ -223,7 +225,7 @@ mod tests {
             Time(1),
             ListHolder { node: NodeId(1), version: 4 },
             first,
-            told(Generation(0)),
+            recollection(Generation(0)),
             ME,
         );
         assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
@@ -231,7 +233,7 @@ mod tests {
             Time(1),
             ListHolder { node: NodeId(1), version: 4 },
             first,
-            told(first),
+            recollection(first),
             ME,
         );
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
@@ -242,7 +244,7 @@ mod tests {
             late,
             ListHolder { node: NodeId(2), version: 5 },
             first,
-            told(other),
+            recollection(other),
             ME,
         );
         assert_eq!((recovery.answered(), recovery.generation), (0, other.next(ME)));
@@ -251,7 +253,7 @@ mod tests {
             late,
             ListHolder { node: NodeId(1), version: 9 },
             first,
-            told(first),
+            recollection(first),
             ME,
         );
         assert_eq!(recovery.answered(), 0, "an answer to what was asked before");
@@ -260,7 +262,7 @@ mod tests {
             late,
             ListHolder { node: NodeId(1), version: 9 },
             later,
-            told(later),
+            recollection(later),
             ME,
         );
         assert_eq!((recovery.answered(), recovery.version), (1, 9));
@@ -270,7 +272,7 @@ mod tests {
             late,
             ListHolder { node: NodeId(2), version: list.0 },
             later,
-            told(later),
+            recollection(later),
             ME,
         );
         assert_eq!((recovery.answered(), recovery.generation), (0, list.next(ME)));
@@ -300,15 +302,15 @@ mod tests {
         };
         apply(Action::Take { drawn: ClusterId::new(5).expect("not 0") });
         for node in (0..3).map(NodeId) {
-            let (instance, after, lost, heard) =
+            let (instance, after, lost, last_heartbeat) =
                 (ProcessInstance(1), Incarnation(0), true, Time(1));
-            apply(Action::Join { node, instance, after, lost, heard });
+            apply(Action::Join { node, instance, after, lost, last_heartbeat });
         }
         let (mut recovery, first) = recovery(7);
         for node in [0, 1].map(NodeId) {
             let configuration = Some(Arc::clone(machine.configuration()));
-            let told = Recollection { configuration, ..told(first) };
-            recovery.on_answer(Time(1), ListHolder { node, version: 1 }, first, told, ME);
+            let recollection = Recollection { configuration, ..recollection(first) };
+            recovery.on_answer(Time(1), ListHolder { node, version: 1 }, first, recollection, ME);
         }
         assert!(recovery.is_pledged(&machine));
         let accepted = |silent| AcceptedRecovery { number: 7, silent, lost: Vec::new() };
@@ -316,7 +318,7 @@ mod tests {
         assert_eq!(recovery.machine(&machine, &accepted(Vec::new())), Err(more));
         let silent = vec![NodeId(1), NodeId(2)];
         recovery.machine(&machine, &accepted(silent)).expect("as it was shown");
-        recovery.told.remove(&NodeId(1));
+        recovery.recollections.remove(&NodeId(1));
         let more = OperatorRefusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(0)] };
         assert_eq!(recovery.machine(&machine, &accepted(vec![NodeId(2)])), Err(more));
     }

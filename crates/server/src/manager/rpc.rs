@@ -124,7 +124,8 @@ impl Drop for ForgetOnDrop<'_> {
     }
 }
 
-/// The message type of engines, of which managers send none.
+/// The message type of engines, of which managers send none. Its encoding is not derived: it has no variant that a tag
+/// could stand for.
 #[derive(Debug, Clone)]
 pub(super) enum NoMessages {}
 

@@ -111,7 +111,7 @@ struct Add {
 /// Let a manager go on alone, when a majority of the managers is lost for good
 ///
 /// Refused while a majority answers. Its node stays up meanwhile, since what it has in memory counts. What the lost
-/// managers had decided last is taken from nodes that have heard of it; the rest may be lost: the command says what, and
+/// managers had decided last is taken from nodes that know it; the rest may be lost: the command says what, and
 /// wants the cluster's identity before it changes anything. The lost managers are set aside, even if they come back. Add two
 /// others afterwards: `shoal managers add`.
 #[derive(Debug, Args)]

@@ -497,12 +497,12 @@ impl Durable {
     /// without it, or a shard on which it depends has ended the epoch below it.
     pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
         let (epoch, view) = (stamp.epoch, stamp.seen_by(own));
-        let is_heard = |shard: &ShardId| {
+        let is_in = |shard: &ShardId| {
             let unheard = self.unheard.as_ref();
             !unheard.is_some_and(|(lost, epochs)| lost == shard && epochs.contains(&epoch))
         };
         let lost = |shard| self.ended(shard, epoch).is_some_and(|last| view.entry(shard) > last);
-        self.shards().filter(is_heard).any(lost)
+        self.shards().filter(is_in).any(lost)
             || (self.finals.contains_key(&epoch) && self.missing(own, stamp).is_some())
     }
 

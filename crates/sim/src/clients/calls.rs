@@ -172,34 +172,10 @@ impl Calls {
     }
 }
 
+/// Only clients outside call procedures.
 impl ScenarioClients for Calls {
     fn name(&self) -> &'static str {
         NAME
-    }
-
-    fn parts(&self) -> usize {
-        0
-    }
-
-    fn load(
-        self: Rc<Self>,
-        _db: LocalDatabase,
-        _part: usize,
-        _seed: u64,
-        context: ClientContext,
-    ) -> Task {
-        task(&context, NAME, async {})
-    }
-
-    fn resident(
-        self: Rc<Self>,
-        _db: LocalDatabase,
-        _number: usize,
-        _seed: u64,
-        context: ClientContext,
-    ) -> Task {
-        // Only clients outside call procedures.
-        task(&context, NAME, async {})
     }
 
     fn outside(

@@ -72,20 +72,6 @@ impl ScenarioClients for Histories {
         NAME
     }
 
-    fn parts(&self) -> usize {
-        0
-    }
-
-    fn load(
-        self: Rc<Self>,
-        _db: LocalDatabase,
-        _part: usize,
-        _seed: u64,
-        context: ClientContext,
-    ) -> Task {
-        task(&context, NAME, async {})
-    }
-
     fn resident(
         self: Rc<Self>,
         db: LocalDatabase,

@@ -46,13 +46,15 @@ impl PausingDatabase for OutsideClient {
 }
 
 /// A group of clients of a run: what they do, and what must hold of their data. Every task that it makes is
-/// counted in the ledger from its beginning to its end.
+/// counted in the ledger from its beginning to its end. By default a group has no data, no clients on workers and no check.
 pub trait ScenarioClients {
     /// The group's name, as in reports.
     fn name(&self) -> &'static str;
 
     /// The number of parts in which the group's data is loaded.
-    fn parts(&self) -> usize;
+    fn parts(&self) -> usize {
+        0
+    }
 
     /// Loads part `part` of the data.
     fn load(
@@ -61,7 +63,10 @@ pub trait ScenarioClients {
         part: usize,
         seed: u64,
         context: ClientContext,
-    ) -> Task;
+    ) -> Task {
+        let _ = (db, part, seed);
+        task(&context, self.name(), async {})
+    }
 
     /// A client on a worker. Numbers count over all clients of the group.
     fn resident(
@@ -70,7 +75,10 @@ pub trait ScenarioClients {
         number: usize,
         seed: u64,
         context: ClientContext,
-    ) -> Task;
+    ) -> Task {
+        let _ = (db, number, seed);
+        task(&context, self.name(), async {})
+    }
 
     /// A client outside of the cluster.
     fn outside(
@@ -82,7 +90,10 @@ pub trait ScenarioClients {
     ) -> Task;
 
     /// Judges the data once the cluster is quiet.
-    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task;
+    fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
+        let _ = db;
+        task(&context, self.name(), async {})
+    }
 }
 
 /// Groups whose data can be judged without knowing the outcome of every transaction.

@@ -14,7 +14,6 @@
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use shoal_client::{Cluster, Partitioning};
-use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Error, Random, Rejected, Result, Scan, TableId};
 use std::cell::RefCell;
@@ -198,28 +197,10 @@ fn wrong(what: String) -> Error {
     Error::reject(what)
 }
 
+/// Only clients outside create tables.
 impl ScenarioClients for Tables {
     fn name(&self) -> &'static str {
         NAME
-    }
-
-    fn parts(&self) -> usize {
-        0
-    }
-
-    fn load(self: Rc<Self>, _: LocalDatabase, _: usize, _: u64, context: ClientContext) -> Task {
-        task(&context, NAME, async {})
-    }
-
-    fn resident(
-        self: Rc<Self>,
-        _: LocalDatabase,
-        _: usize,
-        _: u64,
-        context: ClientContext,
-    ) -> Task {
-        // Only clients outside create tables.
-        task(&context, NAME, async {})
     }
 
     fn outside(
@@ -230,9 +211,5 @@ impl ScenarioClients for Tables {
         context: ClientContext,
     ) -> Task {
         task(&context.clone(), NAME, self.perform(db, number, seed, context))
-    }
-
-    fn check(self: Rc<Self>, _: LocalDatabase, context: ClientContext) -> Task {
-        task(&context, NAME, async {})
     }
 }

@@ -64,7 +64,7 @@ impl<E: Engine> OtherScript<E> {
         let mut wanted = WorkerEffects { effects: Vec::new(), observations: observations.take() };
         let mut effects = Vec::new();
         for OtherItem { due, local, times, event: item } in self.items.drain(..) {
-            times.into_iter().for_each(|times| self.worker.tell_times(times));
+            times.into_iter().for_each(|times| self.worker.set_times(times));
             self.worker.step(local, event(item), &mut wanted);
             effects.push((due, std::mem::take(&mut wanted.effects)));
         }

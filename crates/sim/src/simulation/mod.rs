@@ -664,7 +664,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Told { .. } => {}
         }
         let worker = state.worker.as_mut().expect("a worker that takes a step is up");
-        times.into_iter().for_each(|times| worker.tell_times(times));
+        times.into_iter().for_each(|times| worker.set_times(times));
         worker.step(local, event, &mut self.effects);
         let acted = other.and_then(|other| self.end_interleaving(other));
         let state = &mut self.cluster.simulated_workers[simulated_worker];

@@ -43,7 +43,7 @@ impl fmt::Debug for KeyExcerpt {
     }
 }
 
-/// The length of the whole key, and as much of it as is kept.
+/// The length of the whole key, and the bytes that are kept. Not derived: the first determines how many of the second follow.
 impl Coded for KeyExcerpt {
     const BYTES_MIN: usize = 1;
 

@@ -1,7 +1,8 @@
-//! How names that are part of the code are encoded: as their places in a table.
+//! How names that are part of the code are encoded: as their places in a table. Not derived: `&'static str` has no encoding,
+//! since no decoder can make one.
 
-/// The form of names in a table. The first is what others read where our own table lacks a name, which
-/// it does not: tests and simulations panic then. A new name is added at the end; none goes.
+/// The encoding of the names of a table. A name that the table lacks is encoded as the first; tests and simulations panic
+/// then. A new name is added at the end; none is removed.
 macro_rules! names {
     ($($table:ident: $what:literal [$($name:literal),* $(,)?])*) => {$(
         pub(crate) mod $table {

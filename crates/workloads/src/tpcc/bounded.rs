@@ -1,11 +1,12 @@
 //! Lists in place: the lines of an order and the shown part of C_DATA, which have a greatest length.
 
-use shoal_types::wire::{BytesMut, Coded, Input, Malformed};
+use shoal_types::wire::Coded;
 use std::ops::{Deref, DerefMut};
 
 /// Up to `MAX` values, kept without an allocation. Encoded as a `Vec` of the same values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounded<T, const MAX: usize> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+#[coded(via = Vec<T>)]
+pub struct Bounded<T: Copy + Default, const MAX: usize> {
     length: usize,
     values: [T; MAX],
 }
@@ -27,7 +28,7 @@ impl<T: Copy + Default, const MAX: usize> Default for Bounded<T, MAX> {
     }
 }
 
-impl<T, const MAX: usize> Deref for Bounded<T, MAX> {
+impl<T: Copy + Default, const MAX: usize> Deref for Bounded<T, MAX> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -35,26 +36,27 @@ impl<T, const MAX: usize> Deref for Bounded<T, MAX> {
     }
 }
 
-impl<T, const MAX: usize> DerefMut for Bounded<T, MAX> {
+impl<T: Copy + Default, const MAX: usize> DerefMut for Bounded<T, MAX> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.values[..self.length]
     }
 }
 
-impl<T: Coded + Copy + Default, const MAX: usize> Coded for Bounded<T, MAX> {
-    const BYTES_MIN: usize = Vec::<T>::BYTES_MIN;
-
-    fn put(&self, out: &mut BytesMut) {
-        self.to_vec().put(out);
+impl<T: Copy + Default, const MAX: usize> From<&Bounded<T, MAX>> for Vec<T> {
+    fn from(bounded: &Bounded<T, MAX>) -> Vec<T> {
+        bounded.to_vec()
     }
+}
 
-    fn take(input: &mut Input<'_>) -> Result<Bounded<T, MAX>, Malformed> {
-        let taken = Vec::<T>::take(input)?;
-        if taken.len() > MAX {
-            return Err(input.wrong("more values than the list may have"));
+impl<T: Copy + Default, const MAX: usize> TryFrom<Vec<T>> for Bounded<T, MAX> {
+    type Error = &'static str;
+
+    fn try_from(values: Vec<T>) -> Result<Bounded<T, MAX>, &'static str> {
+        if values.len() > MAX {
+            return Err("more values than the list may have");
         }
-        let mut bounded = Bounded::of(taken.len());
-        bounded.copy_from_slice(&taken);
+        let mut bounded = Bounded::of(values.len());
+        bounded.copy_from_slice(&values);
         Ok(bounded)
     }
 }

@@ -1,4 +1,5 @@
-//! Rows as bytes, where they are part of what a procedure returns.
+//! The encoding of rows in the result of a procedure: their images in the table. Not derived, so that a row is copied as a
+//! whole.
 
 use super::schema::{Address, Customer};
 use shoal_types::wire::{BytesMut, Coded, Input, Malformed};

@@ -39,9 +39,10 @@ struct Ends {
 impl Ends {
     fn new() -> Ends {
         let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
-        let heard = Directory { topology, configuration: None };
+        let directory = Directory { topology, configuration: None };
         let world = Arc::new(Sockets::new(Access::open("reef"), None));
-        let client_shared = Arc::new(ClientShared::new(world, heard, ClusterIdentity::of(None)));
+        let client_shared =
+            Arc::new(ClientShared::new(world, directory, ClusterIdentity::of(None)));
         let sent = SentMessages::default();
         let connection = EnvironmentConnection {
             node: NodeId(0),
@@ -61,8 +62,8 @@ impl Ends {
         session
     }
 
-    fn give_up(&self, session: &SharedSession) {
-        self.link.with(session, ClientSession::give_up);
+    fn roll_back(&self, session: &SharedSession) {
+        self.link.with(session, ClientSession::roll_back);
     }
 
     /// The requests since the last look: to register, and with steps.
@@ -78,12 +79,12 @@ impl Ends {
 
     fn registered(&self) {
         let reply = ClientReply::Registered { registration: REGISTRATION };
-        let taken = self.link.take(ToClient::Reply(reply), &self.client_shared);
-        taken.expect("it makes sense");
+        let taken = self.link.on_message(ToClient::Reply(reply), &self.client_shared);
+        taken.expect("well-formed");
     }
 
-    fn unnamed(&self) -> usize {
-        lock(&self.link.book).unnamed.len()
+    fn without_id(&self) -> usize {
+        lock(&self.link.open).without_id.len()
     }
 }
 
@@ -91,21 +92,22 @@ impl Ends {
 async fn sessions_that_wait_together_are_registered_for_once() {
     let ends = Ends::new();
     let waiting: Vec<SharedSession> = (0..3).map(|_| ends.reads()).collect();
-    assert_eq!((ends.sent(), ends.unnamed()), ((1, 0), waiting.len()));
+    assert_eq!((ends.sent(), ends.without_id()), ((1, 0), waiting.len()));
     ends.registered();
-    assert_eq!((ends.sent(), ends.unnamed()), ((0, 3), 0));
+    assert_eq!((ends.sent(), ends.without_id()), ((0, 3), 0));
 }
 
 /// None of the transactions lives until it would ask again.
 #[tokio::test(start_paused = true)]
-async fn a_session_after_one_that_was_given_up_without_a_name_has_the_worker_asked_again() {
+async fn a_session_after_one_that_was_rolled_back_without_an_id_repeats_the_request_for_the_registration()
+ {
     let ends = Ends::new();
     for _ in 0..3 {
         let session = ends.reads();
         assert_eq!(ends.sent(), (1, 0), "the worker has passed over all that came before");
-        ends.give_up(&session);
-        ends.give_up(&session);
-        assert_eq!(ends.unnamed(), 0, "it is forgotten");
+        ends.roll_back(&session);
+        ends.roll_back(&session);
+        assert_eq!(ends.without_id(), 0, "it is forgotten");
     }
     ends.reads();
     assert_eq!(ends.sent(), (1, 0));
@@ -114,19 +116,19 @@ async fn a_session_after_one_that_was_given_up_without_a_name_has_the_worker_ask
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_still_waits_asks_again_though_another_was_given_up() {
+async fn a_session_that_still_waits_asks_again_though_another_was_rolled_back() {
     let ends = Ends::new();
     let (gone, waiting) = (ends.reads(), ends.reads());
     assert_eq!(ends.sent(), (1, 0));
-    ends.give_up(&gone);
+    ends.roll_back(&gone);
     for _ in 0..2 {
-        ends.link.ask_again(&waiting, &ends.client_shared);
+        ends.link.send_again(&waiting, &ends.client_shared);
         assert_eq!(ends.sent(), (1, 0));
     }
     // The worker may have answered before it is asked again.
-    ends.give_up(&ends.reads());
+    ends.roll_back(&ends.reads());
     ends.registered();
-    assert_eq!((ends.sent(), ends.unnamed()), ((0, 1), 0));
+    assert_eq!((ends.sent(), ends.without_id()), ((0, 1), 0));
     ends.reads();
     assert_eq!(ends.sent(), (0, 1));
 }

@@ -1,5 +1,4 @@
-//! Sessions against a model of the other side, on one connection: frames keep their order, and some are
-//! lost.
+//! Sessions against a model of the worker, on one connection: frames keep their order, and some are lost.
 
 use super::*;
 use bytes::Bytes;
@@ -12,16 +11,16 @@ const TABLE: TableId = TableId(0);
 
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// What the other side knows of a session: it does one step at a time, and keeps those that come early.
+/// A session at the worker, which executes one step at a time and keeps those that arrive early.
 #[derive(Debug, Default)]
-struct There {
+struct WorkerSession {
     next: u32,
-    /// The step under way, and whether it is told of in any case.
+    /// The step in progress, and whether it is answered in any case.
     busy: Option<(StepKind, bool)>,
     ahead: BTreeMap<u32, (StepKind, bool)>,
     over: bool,
     said: BTreeMap<u32, ClientReply>,
-    /// What was done, in order.
+    /// The executed operations, in order.
     done: Vec<Operation>,
     ended: Option<SessionEnd>,
 }
@@ -29,14 +28,14 @@ struct There {
 #[derive(Debug)]
 struct World {
     random: Random,
-    there: BTreeMap<u64, There>,
+    there: BTreeMap<u64, WorkerSession>,
     here: Vec<ClientSession>,
-    /// The names that each has had.
-    names: Vec<Vec<u64>>,
+    /// The numbers that each session has had.
+    numbers: Vec<Vec<u64>>,
     /// Sessions that never begin, or not again.
     refused: BTreeSet<u64>,
-    /// Those of them that were over when the other side forgot them.
-    forgotten: BTreeMap<u64, There>,
+    /// Those of them that were over when the worker dropped them.
+    forgotten: BTreeMap<u64, WorkerSession>,
     asks: VecDeque<ClientRequest>,
     replies: VecDeque<ClientReply>,
     last_number: u64,
@@ -49,7 +48,7 @@ impl World {
             random: Random::new(seed),
             there: BTreeMap::new(),
             here: (0..sessions).map(|_| session()).collect(),
-            names: vec![Vec::new(); sessions],
+            numbers: vec![Vec::new(); sessions],
             refused: BTreeSet::new(),
             forgotten: BTreeMap::new(),
             asks: VecDeque::new(),
@@ -59,13 +58,13 @@ impl World {
         }
     }
 
-    /// As a link does after it has done something with a session.
+    /// Assigns ids and sends, as a connection does after each change of a session.
     fn flush(&mut self, at: usize, mut out: Vec<ClientRequest>) {
         let session = &mut self.here[at];
-        if session.wants_name() {
+        if session.needs_id() {
             self.last_number += 1;
-            session.name(name(self.last_number));
-            self.names[at].push(self.last_number);
+            session.assign_id(id(self.last_number));
+            self.numbers[at].push(self.last_number);
         }
         session.send(&mut out);
         self.asks.extend(out);
@@ -83,8 +82,8 @@ impl World {
         self.flush(at, out);
     }
 
-    /// The other side hears something.
-    fn hear(&mut self) {
+    /// The worker receives a request.
+    fn receive(&mut self) {
         let Some(ask) = self.asks.pop_front() else { return };
         if self.lossy && self.random.chance(1, 6) {
             return;
@@ -92,8 +91,8 @@ impl World {
         let ClientRequest::Steps { registration, session, number, operations, ending } = ask else {
             unreachable!("a session asks for steps only: {ask:?}");
         };
-        assert_eq!(registration, name(session).registration);
-        let over = |there: &There| there.over && there.busy.is_none();
+        assert_eq!(registration, id(session).registration);
+        let over = |there: &WorkerSession| there.over && there.busy.is_none();
         if self.lossy && self.there.get(&session).is_some_and(over) && self.random.chance(1, 4) {
             let there = self.there.remove(&session).expect("it is over");
             self.forgotten.insert(session, there);
@@ -123,25 +122,25 @@ impl World {
             .zip(1..)
             .map(|(operation, at)| (StepKind::Operation(operation), at == count && !has_end));
         let ending = ending.map(|ending| (StepKind::End(ending), true));
-        for (number, (what, told)) in (number..).zip(operations.chain(ending)) {
+        for (number, (what, answered)) in (number..).zip(operations.chain(ending)) {
             let done = ClientReply::Done { session, number, result: Ok(OperationResult::Done) };
             if number < there.next {
                 let said = there.said.get(&number).cloned();
-                self.replies.extend(said.or(told.then_some(done)));
+                self.replies.extend(said.or(answered.then_some(done)));
             } else if !there.over {
-                there.ahead.entry(number).or_insert((what, told));
+                there.ahead.entry(number).or_insert((what, answered));
             }
         }
         there.turn();
     }
 
-    /// The other side does something it has been asked for.
+    /// The worker executes a step.
     fn work(&mut self) -> bool {
         let busy = self.there.iter().filter(|(_, there)| there.busy.is_some());
         let busy: Vec<u64> = busy.map(|(number, _)| *number).collect();
         let Some(session) = self.random.pick(&busy).copied() else { return false };
         let there = self.there.get_mut(&session).expect("listed");
-        let (what, told) = there.busy.take().expect("busy");
+        let (what, answered) = there.busy.take().expect("busy");
         let wants_answer = what.wants_answer();
         let result = match what {
             StepKind::Operation(operation) => {
@@ -157,7 +156,7 @@ impl World {
             Ok(_) => false,
             Err(error) => !wants_answer || matches!(error, Error::Aborted(_)),
         };
-        if told || wants_answer || result.is_err() {
+        if answered || wants_answer || result.is_err() {
             let reply = ClientReply::Done { session, number: there.next, result };
             there.said.insert(there.next, reply.clone());
             self.replies.push_back(reply);
@@ -175,21 +174,21 @@ impl World {
         };
         let named = |here: &ClientSession| here.number() == Some(session) && !here.is_over();
         let Some(at) = self.here.iter().position(named) else { return true };
-        let next = self.here[at].done(number, result);
-        assert_ne!(next, AfterReply::Nonsense, "{:?}", self.here[at]);
-        if next == AfterReply::Anew {
+        let next = self.here[at].on_reply(number, result);
+        assert_ne!(next, AfterReply::Malformed, "{:?}", self.here[at]);
+        if next == AfterReply::NotBegun {
             self.here[at].restart();
         }
         self.flush(at, Vec::new());
         true
     }
 
-    /// Until no side has anything more to say.
+    /// Runs until no message is outstanding.
     fn settle(&mut self) {
         self.lossy = false;
         for _ in 0..100_000 {
             if !self.asks.is_empty() {
-                self.hear();
+                self.receive();
             } else if !self.take() && !self.work() {
                 let waiting = (0..self.here.len())
                     .find(|at| !self.here[*at].is_over() && self.here[*at].sent > 0);
@@ -202,14 +201,14 @@ impl World {
         panic!("it never settles: {self:?}");
     }
 
-    /// What was done of a session under its last name.
-    fn done(&self, at: usize) -> &There {
-        let number = self.names[at].last().expect("it was named");
+    /// The session at the worker, under its last number.
+    fn done(&self, at: usize) -> &WorkerSession {
+        let number = self.numbers[at].last().expect("it has an id");
         &self.there[number]
     }
 }
 
-impl There {
+impl WorkerSession {
     /// The next step is done, if it is there and none is under way.
     fn turn(&mut self) {
         if self.busy.is_none() && !self.over {
@@ -222,9 +221,9 @@ fn session() -> ClientSession {
     ClientSession::new(FRAME_BYTES_MAX)
 }
 
-/// The name with that number.
-fn name(number: u64) -> SessionName {
-    SessionName { registration: 7, number }
+/// The id with that number.
+fn id(number: u64) -> SessionId {
+    SessionId { registration: 7, number }
 }
 
 /// The only message in `out`: the number of its first step, how many operations it has, and its end.
@@ -265,7 +264,7 @@ fn answer(operation: &Operation) -> Result<OperationResult> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// With any losses, every step is done once, in order, and every waiting task is told of its own.
+    /// With any losses, every step is done once, in order, and every waiting task receives its own result.
     #[test]
     fn steps_are_done_once_and_in_order(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
         let mut world = World::new(seed, sessions);
@@ -283,7 +282,7 @@ proptest! {
                     pushed[at].push(put(number));
                     world.here[at].write(put(number));
                 }
-                2 | 3 => world.hear(),
+                2 | 3 => world.receive(),
                 4 | 5 => drop(world.take()),
                 6 => drop(world.work()),
                 _ => world.ask_again(at),
@@ -294,8 +293,8 @@ proptest! {
             ends.push(world.act(at, |session| session.end(SessionEnd::Commit)));
         }
         world.settle();
-        for (number, mut told) in waiting {
-            prop_assert_eq!(told.try_recv(), Ok(Ok(OperationResult::Value(Some(key(number))))));
+        for (number, mut reply) in waiting {
+            prop_assert_eq!(reply.try_recv(), Ok(Ok(OperationResult::Value(Some(key(number))))));
         }
         for mut end in ends {
             prop_assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
@@ -307,9 +306,9 @@ proptest! {
         }
     }
 
-    /// An outcome that is told is the outcome, with any messages lost, sent again and forgotten.
+    /// The reported outcome is the true one, with any messages lost, sent again and forgotten.
     #[test]
-    fn an_outcome_that_is_told_is_true(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
+    fn a_reported_outcome_is_true(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
         let mut world = World::new(seed, sessions);
         let mut ends: Vec<Option<oneshot::Receiver<StepReply>>> = (0..sessions).map(|_| None).collect();
         for number in 0..u64::from(moves) {
@@ -320,7 +319,7 @@ proptest! {
                 2 if ends[at].is_none() => {
                     ends[at] = Some(world.act(at, |session| session.end(SessionEnd::Commit)));
                 }
-                0..=3 => world.hear(),
+                0..=3 => world.receive(),
                 4 | 5 => drop(world.take()),
                 6 => drop(world.work()),
                 _ => world.ask_again(at),
@@ -329,8 +328,8 @@ proptest! {
         world.settle();
         for (at, end) in ends.iter_mut().enumerate() {
             let Some(end) = end else { continue };
-            let known = |name| world.there.get(name).or_else(|| world.forgotten.get(name));
-            let commits = world.names[at].iter().filter_map(known);
+            let known = |number| world.there.get(number).or_else(|| world.forgotten.get(number));
+            let commits = world.numbers[at].iter().filter_map(known);
             let commits = commits.filter(|there| there.ended == Some(SessionEnd::Commit)).count();
             match end.try_recv().expect("it has ended") {
                 Ok(_) => prop_assert_eq!(commits, 1),
@@ -357,7 +356,7 @@ fn a_transaction_that_only_writes_is_one_message() {
 #[test]
 fn a_commit_travels_with_writes_and_not_before_what_is_read_is_answered() {
     let mut session = session();
-    session.name(name(1));
+    session.assign_id(id(1));
     let (mut read, mut out) = (session.perform(get(1)), Vec::new());
     session.write(put(2));
     let mut end = session.end(SessionEnd::Commit);
@@ -365,15 +364,15 @@ fn a_commit_travels_with_writes_and_not_before_what_is_read_is_answered() {
     assert_eq!(message(&out), (0, 2, None), "the read and the write");
     assert!(!session.is_committing());
     out.clear();
-    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    assert_eq!(session.on_reply(0, Ok(OperationResult::Value(None))), AfterReply::Open);
     session.send(&mut out);
     assert_eq!(message(&out), (2, 0, Some(SessionEnd::Commit)), "the write is not answered");
-    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Open);
-    assert_eq!(session.done(2, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(session.on_reply(1, Ok(OperationResult::Done)), AfterReply::Open);
+    assert_eq!(session.on_reply(2, Ok(OperationResult::Done)), AfterReply::Over);
     assert!(matches!(read.try_recv(), Ok(Ok(_))) && matches!(end.try_recv(), Ok(Ok(_))));
 
     let mut session = self::session();
-    session.name(name(1));
+    session.assign_id(id(1));
     drop(session.perform(Operation::Insert { table: TABLE, key: key(1), value: key(1) }));
     drop(session.end(SessionEnd::Commit));
     session.send(&mut Vec::new());
@@ -387,7 +386,7 @@ fn messages_fit_frames_and_the_window() {
         Operation::Put { table: TABLE, key: key(number), value }
     };
     let mut session = session();
-    session.name(name(1));
+    session.assign_id(id(1));
     (0..5).for_each(|number| session.write(large(number)));
     (5..200).for_each(|number| session.write(put(number)));
     let (mut end, mut out) = (session.end(SessionEnd::Commit), Vec::new());
@@ -402,18 +401,18 @@ fn messages_fit_frames_and_the_window() {
     // Every message is answered, so that the next can follow.
     let mut number = STEPS_AHEAD_MAX as u32 - 1;
     for count in [STEPS_AHEAD_MAX, STEPS_AHEAD_MAX, 201 - 3 * STEPS_AHEAD_MAX] {
-        assert_eq!(session.done(number, Ok(OperationResult::Done)), AfterReply::Open);
+        assert_eq!(session.on_reply(number, Ok(OperationResult::Done)), AfterReply::Open);
         out.clear();
         session.send(&mut out);
         let (first, operations, ending) = message(&out);
         assert_eq!((first, operations + usize::from(ending.is_some())), (number + 1, count));
         number += count as u32;
     }
-    assert_eq!(session.done(number, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(session.on_reply(number, Ok(OperationResult::Done)), AfterReply::Over);
     assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 
     let mut session = ClientSession::new(1000);
-    session.name(name(1));
+    session.assign_id(id(1));
     (0..30).for_each(|number| session.write(put(number)));
     out.clear();
     session.send(&mut out);
@@ -454,12 +453,12 @@ fn a_commit_that_was_sent_twice_and_is_not_known_is_unknown() {
     // What the other side says to a message without a commit, and to one with it.
     for said in [unknown_there, unknown.clone()] {
         let mut session = session();
-        session.name(name(1));
+        session.assign_id(id(1));
         session.write(put(1));
         let mut end = session.end(SessionEnd::Commit);
         session.send(&mut Vec::new());
         session.send_again(&mut Vec::new());
-        assert_eq!(session.done(0, Err(said)), AfterReply::Over);
+        assert_eq!(session.on_reply(0, Err(said)), AfterReply::Over);
         assert_eq!(end.try_recv(), Ok(Err(StepError::Error(unknown.clone()))));
     }
 }
@@ -468,27 +467,27 @@ fn a_commit_that_was_sent_twice_and_is_not_known_is_unknown() {
 fn a_commit_that_was_sent_once_and_is_not_known_has_not_happened() {
     let unknown = || Err(shoal_types::Unknown::Session { session: 1 }.into());
     let mut session = session();
-    session.name(name(1));
+    session.assign_id(id(1));
     session.write(put(1));
     let (mut end, mut out) = (session.end(SessionEnd::Commit), Vec::new());
     session.send(&mut out);
-    assert_eq!(session.done(0, unknown()), AfterReply::Anew, "nothing of it was answered");
+    assert_eq!(session.on_reply(0, unknown()), AfterReply::NotBegun, "nothing of it was answered");
     session.restart();
-    session.name(name(2));
+    session.assign_id(id(2));
     out.clear();
     session.send(&mut out);
     assert_eq!(message(&out), (0, 1, Some(SessionEnd::Commit)), "all of it, under another name");
-    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(session.on_reply(1, Ok(OperationResult::Done)), AfterReply::Over);
     assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 
     let mut session = self::session();
-    session.name(name(1));
+    session.assign_id(id(1));
     drop(session.perform(get(1)));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    assert_eq!(session.on_reply(0, Ok(OperationResult::Value(None))), AfterReply::Open);
     let mut end = session.end(SessionEnd::Commit);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(1, unknown()), AfterReply::Over);
+    assert_eq!(session.on_reply(1, unknown()), AfterReply::Over);
     let aborted = Aborted::UnknownSession { session: 1 };
     assert_eq!(end.try_recv(), Ok(Err(StepError::Error(aborted.into()))), "what it read is gone");
 }
@@ -511,16 +510,16 @@ fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
     let mut session = session();
     drop(session.perform(get(1)));
     let mut end = session.end(SessionEnd::Commit);
-    session.name(name(1));
+    session.assign_id(id(1));
     session.send(&mut Vec::new());
     let refused = Err(Aborted::UnknownSession { session: 1 }.into());
-    assert_eq!(session.done(0, refused), AfterReply::Anew);
+    assert_eq!(session.on_reply(0, refused), AfterReply::NotBegun);
     session.restart();
-    session.name(name(2));
+    session.assign_id(id(2));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    assert_eq!(session.on_reply(0, Ok(OperationResult::Value(None))), AfterReply::Open);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(1, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(session.on_reply(1, Ok(OperationResult::Done)), AfterReply::Over);
     assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 }
 
@@ -528,7 +527,7 @@ fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
 fn giving_up_leaves_out_what_was_not_sent() {
     let mut world = World::new(1, 1);
     world.here[0].write(put(1));
-    world.act(0, ClientSession::give_up);
+    world.act(0, ClientSession::roll_back);
     assert!(world.here[0].is_over() && world.asks.is_empty(), "nobody there knows of it");
 
     let mut world = World::new(1, 1);
@@ -537,7 +536,7 @@ fn giving_up_leaves_out_what_was_not_sent() {
         world.act(0, |session| session.end(SessionEnd::Commit))
     };
     assert!(!world.here[0].is_committing(), "not before the read is answered");
-    world.act(0, ClientSession::give_up);
+    world.act(0, ClientSession::roll_back);
     assert!(end.try_recv().is_err(), "nobody will tell");
     world.settle();
     assert_eq!(world.done(0).ended, Some(SessionEnd::Rollback));
@@ -547,12 +546,12 @@ fn giving_up_leaves_out_what_was_not_sent() {
 fn a_connection_that_is_lost_leaves_only_commits_unknown() {
     let mut world = World::new(1, 1);
     let mut read = world.act(0, |session| session.perform(get(1)));
-    world.here[0].lose(Cause::Disconnected);
-    assert_eq!(read.try_recv(), Ok(Err(StepError::Lost(Cause::Disconnected))));
+    world.here[0].on_disconnect(Cause::Disconnected);
+    assert_eq!(read.try_recv(), Ok(Err(StepError::Disconnected(Cause::Disconnected))));
     let mut late = world.act(0, |session| session.perform(get(2)));
     assert_eq!(
         late.try_recv(),
-        Ok(Err(StepError::Lost(Cause::Disconnected))),
+        Ok(Err(StepError::Disconnected(Cause::Disconnected))),
         "and why it stays so"
     );
 
@@ -562,8 +561,8 @@ fn a_connection_that_is_lost_leaves_only_commits_unknown() {
     drop(read);
     let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
     assert!(world.here[0].is_committing());
-    world.here[0].lose(Cause::Disconnected);
-    assert_eq!(end.try_recv(), Ok(Err(StepError::CommitLost(1))));
+    world.here[0].on_disconnect(Cause::Disconnected);
+    assert_eq!(end.try_recv(), Ok(Err(StepError::CommitUnknown(1))));
     assert!(world.here[0].is_over());
 }
 
@@ -572,16 +571,16 @@ fn replies_that_make_no_sense_are_found_out() {
     let nothing = || Ok(OperationResult::Value(None));
     let mut session = session();
     let done = || Ok(OperationResult::Done);
-    assert_eq!(session.done(0, done()), AfterReply::Nonsense, "nothing was asked");
+    assert_eq!(session.on_reply(0, done()), AfterReply::Malformed, "nothing was asked");
     let _reads = [session.perform(get(1)), session.perform(get(2))];
-    session.name(name(1));
+    session.assign_id(id(1));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(2, nothing()), AfterReply::Nonsense, "not asked yet");
-    assert_eq!(session.done(1, nothing()), AfterReply::Nonsense, "the first is not answered");
+    assert_eq!(session.on_reply(2, nothing()), AfterReply::Malformed, "not asked yet");
+    assert_eq!(session.on_reply(1, nothing()), AfterReply::Malformed, "the first is not answered");
     let rows = Ok(OperationResult::Rows(Vec::new()));
-    assert_eq!(session.done(0, rows), AfterReply::Nonsense, "of a get");
-    assert_eq!(session.done(0, nothing()), AfterReply::Open);
-    assert_eq!(session.done(0, nothing()), AfterReply::Open, "a repetition");
+    assert_eq!(session.on_reply(0, rows), AfterReply::Malformed, "of a get");
+    assert_eq!(session.on_reply(0, nothing()), AfterReply::Open);
+    assert_eq!(session.on_reply(0, nothing()), AfterReply::Open, "a repetition");
 }
 
 /// All that a node that errs or lies may reply.
@@ -621,32 +620,32 @@ proptest! {
                     AfterReply::Open
                 }
                 3 if step == 0 && !session.is_committing() => {
-                    session.give_up();
+                    session.roll_back();
                     AfterReply::Open
                 }
                 _ => {
                     let number = session.next.saturating_add(step).saturating_sub(1);
-                    session.done(number, result)
+                    session.on_reply(number, result)
                 },
             };
             match next {
                 AfterReply::Open => {}
-                AfterReply::Anew => session.restart(),
+                AfterReply::NotBegun => session.restart(),
                 // Its connection ends.
-                AfterReply::Nonsense => session.lose(Cause::Malformed),
+                AfterReply::Malformed => session.on_disconnect(Cause::Malformed),
                 AfterReply::Over => prop_assert!(session.is_over()),
             }
-            if session.wants_name() {
+            if session.needs_id() {
                 numbers += 1;
-                session.name(name(numbers));
+                session.assign_id(id(numbers));
             }
             session.send(&mut out);
             session.send_again(&mut out);
         }
-        session.lose(Cause::Disconnected);
-        for mut told in waiting {
+        session.on_disconnect(Cause::Disconnected);
+        for mut reply in waiting {
             let pending = oneshot::error::TryRecvError::Empty;
-            prop_assert_ne!(told.try_recv().err(), Some(pending));
+            prop_assert_ne!(reply.try_recv().err(), Some(pending));
         }
     }
 }
@@ -657,21 +656,21 @@ fn who_never_knows_a_session_is_not_asked_for_ever() {
     let mut read = session.perform(get(1));
     let refused = || Err(Aborted::UnknownSession { session: 9 }.into());
     for number in 1..=u64::from(RESTARTS_MAX) {
-        session.name(name(number));
+        session.assign_id(id(number));
         session.send(&mut Vec::new());
-        assert_eq!(session.done(0, refused()), AfterReply::Anew);
+        assert_eq!(session.on_reply(0, refused()), AfterReply::NotBegun);
         session.restart();
     }
-    session.name(name(100));
+    session.assign_id(id(100));
     session.send(&mut Vec::new());
-    assert_eq!(session.done(0, refused()), AfterReply::Over);
+    assert_eq!(session.on_reply(0, refused()), AfterReply::Over);
     assert!(matches!(read.try_recv(), Ok(Err(StepError::Error(_)))));
 
     let mut session = self::session();
     drop(session.perform(get(1)));
-    session.name(name(1));
+    session.assign_id(id(1));
     session.send(&mut Vec::new());
-    session.give_up();
-    let told = session.done(0, refused());
-    assert_eq!(told, AfterReply::Over, "what is given up need not begin");
+    session.roll_back();
+    let after = session.on_reply(0, refused());
+    assert_eq!(after, AfterReply::Over, "a session that rolls back need not begin");
 }

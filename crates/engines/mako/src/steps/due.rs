@@ -27,7 +27,7 @@ impl Mako {
         }
         if holds_lease {
             if !self.deferred.is_empty() {
-                self.unpark(now, effects);
+                self.serve_deferred(now, effects);
             }
             if is_due(self.next_expiry()) {
                 self.expire(now, effects);

@@ -22,7 +22,6 @@ use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_types::Time;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId};
-use std::rc::Rc;
 
 impl Mako {
     /// The configuration has changed.
@@ -234,7 +233,7 @@ impl Mako {
 
     /// Keeps a request until the shard is recovered; no longer than a transaction may wait, and no more
     /// of them than may wait.
-    pub(crate) fn park(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
+    pub(crate) fn defer(&mut self, from: NodeId, header: &BranchHeader, request: MakoRequest) {
         let worker_context = &self.runtime.worker_context;
         let (now, limits) = (worker_context.now.get(), &worker_context.limits);
         if !self.deferred.defer(now, limits, from, header, request) {
@@ -243,16 +242,13 @@ impl Mako {
     }
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
-    pub(crate) fn unpark(&mut self, now: Time, effects: &mut MakoEffects) {
-        let worker_context = Rc::clone(&self.runtime.worker_context);
-        let is_served = |shard| worker_context.own(shard).is_some();
-        for _ in 0..self.deferred.len() {
-            let Some(deferred) = self.deferred.next(now, is_served) else { return };
-            let DeferredRequest { from, header, request, .. } = deferred;
-            match is_served(header.shard) {
-                true => self.serve(from, &header, request, effects),
-                false => self.runtime.counters.dropped += 1,
-            }
+    pub(crate) fn serve_deferred(&mut self, now: Time, effects: &mut MakoEffects) {
+        let worker_context = &self.runtime.worker_context;
+        let (ready, dropped) =
+            self.deferred.take_served(now, |shard| worker_context.own(shard).is_some());
+        self.runtime.counters.dropped += dropped;
+        for DeferredRequest { from, header, request, .. } in ready {
+            self.serve(from, &header, request, effects);
         }
     }
 

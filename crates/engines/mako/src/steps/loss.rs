@@ -98,7 +98,10 @@ impl Mako {
             let Some(loss) = &assignment.loss else { continue };
             let Some(live) = exceeds(shard) else { continue };
             assert!(
-                !loss.has_told(worker_context.place.node, worker_context.leaderships.incarnation()),
+                !loss.has_reported(
+                    worker_context.place.node,
+                    worker_context.leaderships.incarnation()
+                ),
                 "M9: {} of {shard} was forced to end below what {} had told",
                 live.epoch(),
                 worker_context.place.node

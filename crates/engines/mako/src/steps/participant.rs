@@ -54,7 +54,7 @@ impl Mako {
         let serves = self.leader_shards[at].serves();
         // Where its transaction may hold locks on other shards, it is refused (`unanswered.rs`).
         if !serves && !matches!(request, MakoRequest::Lock { .. } | MakoRequest::Validate { .. }) {
-            return self.park(from, header, request);
+            return self.defer(from, header, request);
         }
         let ends = matches!(request, MakoRequest::Abort);
         let reply = match self.branches.arrive(header, ends) {

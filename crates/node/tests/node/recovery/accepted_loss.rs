@@ -300,7 +300,7 @@ fn hear_late(seed: u64, faults: PlantedBugs<MakoPlantedBug>) {
     assert_eq!(cluster.accept_loss(S, 9), Ok(()));
     cluster.until("it has told", |cluster| {
         let loss = cluster.machine().configuration().shards[0].loss.as_ref();
-        loss.is_some_and(|loss| loss.told.contains_key(&hears))
+        loss.is_some_and(|loss| loss.reported.contains_key(&hears))
     });
     cluster.release();
     cluster.run(cluster.now + 5 * MS);

@@ -135,7 +135,7 @@ pub fn show_two_phase_commit(seen: &TwoPhaseCommitObservation, replay: bool) -> 
 pub fn show_applied(applied: &Applied) -> Option<String> {
     let line = match applied {
         Applied::Died(node) => format!("{node} is dead"),
-        Applied::Revived(node) => format!("{node} is heard again"),
+        Applied::Revived(node) => format!("{node} is alive again"),
         Applied::Joined { node, incarnation, .. } => {
             format!("{node} joins, incarnation {incarnation}")
         }

@@ -152,7 +152,7 @@ impl Engine for Toy {
 
     const USES_TRANSACTION_CLOCK: bool = true;
 
-    fn tell_times(&mut self, times: EventTimes) {
+    fn set_times(&mut self, times: EventTimes) {
         if let Some(before) = self.times.replace(times) {
             assert!(before.now.time <= times.now.time, "{before:?} {times:?}");
         }
