@@ -140,9 +140,8 @@ impl TwoPhaseCommit {
     pub(super) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let worker_context = &self.runtime.worker_context;
         let replicas = &self.shared.replicas;
-        let node = worker_context.place.node;
         let gives = |head: &SnapshotHead| {
-            worker_context.leaderships.gives(replicas[head.at].shard, node, head.to)
+            worker_context.leaderships.sends(replicas[head.at].shard, head.to)
         };
         self.senders.turn(now, worker_context.limits.retry_after, gives, |head| {
             effects.push(head.answer(replicas[head.at].shard));
