@@ -172,7 +172,8 @@ pub const UNCAUGHT: &[&str] = &[
     // the engine's tables have a worker that does not.
     "serve-unknown-tables",
     "serve-dropped-tables",
-    // Garbage collection of tombstones.
+    // Garbage collection of tombstones: one has to come to light under a version that is rolled back, while another worker
+    // is behind it, or while it is not committed. Unit tests of the engine's passes have both cases.
     "collect-unreached",
     "collect-uncommitted",
     // It shows only where a shard is lost for good, a former leader has a version that another shard rejects,
