@@ -135,11 +135,11 @@ impl TwoPhaseCommit {
         }
         let (mut values, observations) = (values.into_iter(), &mut effects.observations);
         // The session may have replayed deletes. Before the shard is served, something older can still come in their place.
-        let reached = self.shared.replicas[at].reached();
+        let removable = self.shared.replicas[at].removable();
         locked.replay(
             stamp.as_ref(),
             |newest| newest.clock < clock,
-            |tombstone| tombstone.clock <= reached,
+            |tombstone| tombstone.clock <= removable,
             |table, key, won| {
                 let value = values.next().flatten();
                 if let Some(observations) = observations

@@ -12,6 +12,7 @@ use super::leader_log::RecordWaiter;
 use super::sliced_work::Installing;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
@@ -86,7 +87,10 @@ impl TwoPhaseCommit {
         }
         self.runtime.worker_context.worked(*next - from);
         // What is installed is committed, and so is all that was before it.
-        locked.install_until(*next, stamp.as_ref(), |_| true);
+        let forgets =
+            self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce);
+        let removable = if forgets { Clock::MAX } else { self.shared.replicas[at].removable() };
+        locked.install_committed_until(*next, stamp.as_ref(), |old| old.clock <= removable);
         if *next < writes {
             return Some(installing);
         }
@@ -98,9 +102,12 @@ impl TwoPhaseCommit {
             clock,
             installed: true,
         });
-        if let Some(waiter) = outcome {
-            self.prepared_replays[at].note_installed(transaction);
-            self.append_outcome(at, transaction, true, Some(waiter));
+        match outcome {
+            Some(waiter) => {
+                self.prepared_replays[at].note_installed(transaction);
+                self.append_outcome(at, transaction, true, Some(waiter));
+            }
+            None => self.prepared_replays[at].note_committed(transaction),
         }
         None
     }

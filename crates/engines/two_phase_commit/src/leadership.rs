@@ -97,6 +97,7 @@ impl TwoPhaseCommit {
         self.runtime.worker_context.serve(at, false);
         self.deferred.forget(shard);
         self.install_rest(at, effects);
+        self.prepared_replays[at].assert_installed();
         self.leave_home(at, effects);
         let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
         for (transaction, context) in over {

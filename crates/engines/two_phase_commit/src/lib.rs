@@ -79,7 +79,7 @@
 //!   shards is durable.
 //! - **P4** Nothing is installed or told before the decision on it is durable.
 //! - **P5** The safe clock in a stream is below every clock of which the stream does not say what became
-//!   of it. Followers keep tombstones until all streams of the shard have passed them.
+//!   of it. Replicas keep tombstones until all streams of the shard have passed them.
 //! - **P6** A node reads, locks, draws clocks and validates as a leader only while it holds its lease, and only for requests
 //!   that were meant for its present leadership.
 //! - **P7** A shard is served when all streams of it are replayed as far as they were inherited, each has an entry of the
@@ -87,8 +87,8 @@
 //! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
 //!   decision can appear any more, which a later leadership knows when an entry of its own is durable; no two answers differ.
 //! - **P9** A decision is kept, and told, until every participant has its outcome durable.
-//! - **P10** A snapshot has all that the entries have committed for which it stands, or what came in its place, and what they
-//!   have prepared or decided and not ended. So a replica that begins with it ends where the others are.
+//! - **P10** A snapshot has all that the entries have committed for which it stands, deletes beyond its cut included, or what
+//!   came in its place, and what they have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
 //! Each is asserted where it is kept. A worker is one type, [`TwoPhaseCommit`]; its state is of types that know nothing of it,
 //! and each of its responsibilities adds methods to it, in a file that imports them.
@@ -227,6 +227,8 @@ pub struct TwoPhaseCommit {
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotPart>,
+    /// Copies that are given may keep tombstones.
+    keeps_tombstones: bool,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
     /// What is locked, validated or installed in slices.
@@ -297,6 +299,7 @@ impl Engine for TwoPhaseCommit {
             reported: BTreeSet::new(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
+            keeps_tombstones: false,
             copied_writes: CopiedWrites::default(),
             paused: VecDeque::new(),
             installing: VecDeque::new(),

@@ -146,6 +146,20 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         state.sweep(store, emptied + SWEEP_MORE, &committed);
     }
 
+    /// The same where all that is in the store is committed: of each key's chain only what is published stays. A tombstone
+    /// stays as long as `removable` returns false for it.
+    pub fn install_committed_until(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        removable: impl Fn(StampRef<'_>) -> bool,
+    ) {
+        let Session { store, state, .. } = self.transaction.session_mut();
+        let state = state.get_mut();
+        let emptied = state.install(until, stamp, &|_| true);
+        state.sweep(store, emptied + SWEEP_MORE, &removable);
+    }
+
     /// Publishes the writes under `stamp`, releases the locks, and frees what is not needed any more:
     /// of each key's chain stay the versions that `committed` does not hold for and the newest for
     /// which it does.
