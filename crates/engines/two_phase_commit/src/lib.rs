@@ -218,6 +218,8 @@ pub struct TwoPhaseCommit {
     /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
     /// What waits for its turn otherwise is nudged.
     retries_locks: bool,
+    /// Something in doubt is locked in slices, and the next is for another step.
+    goes_on_locking: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
     /// No coordinator of a branch that is not prepared has been silent for too long before.
@@ -294,6 +296,7 @@ impl Engine for TwoPhaseCommit {
             configuration: None,
             lease_end: Time::ZERO,
             retries_locks: false,
+            goes_on_locking: false,
             inquire_at: Time::MAX,
             branches_due: Time::MAX,
             reported: BTreeSet::new(),
@@ -651,7 +654,7 @@ impl TwoPhaseCommit {
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
             is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
-            (!self.installing.is_empty()).then(|| now + TURN),
+            (!self.installing.is_empty() || self.goes_on_locking).then(|| now + TURN),
             (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
             asked,
         ];
