@@ -84,7 +84,7 @@ fn try_replay<'w>(
     for write in writes {
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
-    let complete = replica.reached();
+    let complete = replica.removable();
     let everywhere = |clock| clock <= complete || faults.has(PlantedBug::DropUnreachedTombstones);
     let removable =
         |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
