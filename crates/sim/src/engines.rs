@@ -169,6 +169,12 @@ impl Subject for TwoPhaseCommit {
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
+        ("copy-without-tombstones", TwoPhaseCommitPlantedBug::CopyWithoutTombstones),
+        ("forget-tombstones-at-once", TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce),
+        (
+            "forget-tombstones-while-copied",
+            TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied,
+        ),
         ("snapshot-without-prepared", TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared),
         ("snapshot-without-later-writes", TwoPhaseCommitPlantedBug::SnapshotWithoutLaterWrites),
     ];

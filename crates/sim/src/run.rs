@@ -470,8 +470,11 @@ impl<E: Subject> PreparedRun<E> {
         }
         let (tasks, pending) = (self.context.ledger.open_tasks(), self.simulation.held());
         let places = self.simulation.pending_places();
-        let places: Vec<_> = places.iter().map(|(at, count)| format!("{count} at {at}")).collect();
-        let places = places.join(", ");
+        let sizes = |(what, size): &(&str, usize)| format!("{what}: {size}");
+        let place = |(at, kept): &(WorkerPlace, Vec<_>)| {
+            format!("{at} ({})", kept.iter().map(sizes).collect::<Vec<_>>().join(", "))
+        };
+        let places = places.iter().map(place).collect::<Vec<_>>().join(", ");
         let what = format!(
             "after {patience:?} without faults {tasks} clients are still at work and {pending} \
              transactions under way: {places}"

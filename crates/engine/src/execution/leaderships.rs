@@ -49,6 +49,8 @@ pub struct Leaderships {
     configured: Cell<Epoch>,
     /// The incarnation of this node, by the configuration; 0 until there is one.
     incarnation: Cell<Incarnation>,
+    /// The nodes whose leases have run out, by the configuration.
+    dead: RefCell<Vec<NodeId>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Leaderships {
             shards: shards.collect(),
             configured: Cell::new(epoch),
             incarnation: Cell::default(),
+            dead: RefCell::default(),
         }
     }
 
@@ -91,6 +94,9 @@ impl Leaderships {
     pub fn follow(&self, configuration: &Configuration, incarnation: Incarnation) -> Vec<ShardId> {
         self.configured.set(configuration.epoch);
         self.incarnation.set(incarnation);
+        let nodes = (0..).map(NodeId).zip(&configuration.nodes);
+        *self.dead.borrow_mut() =
+            nodes.filter(|(_, standing)| !standing.alive).map(|(node, _)| node).collect();
         let mut moved = Vec::new();
         for ((shard, record), assignment) in
             (0..).map(ShardId).zip(&self.shards).zip(&configuration.shards)
@@ -202,6 +208,12 @@ impl Leaderships {
         leader == sender_node || (leader == receiver && holds())
     }
 
+    /// Is it for this node to send `receiver` a copy of a shard now? Not while that node is dead: entries are kept for as long
+    /// as a copy is sent that stands for those before them. When it is back it asks for a copy.
+    pub fn sends(&self, shard: ShardId, receiver: NodeId) -> bool {
+        self.gives(shard, self.node, receiver) && !self.dead.borrow().contains(&receiver)
+    }
+
     /// Does an absent row prove nothing about the calls of a session, since the rows of its time may be lost with a majority
     /// of its shard?
     pub(super) fn are_calls_lost(&self, session: &CallSession) -> bool {
@@ -266,6 +278,21 @@ mod tests {
         leaderships.follow(&configuration, Incarnation(1));
         configuration.shards[0].since = Epoch(3);
         leaderships.follow(&configuration, Incarnation(1));
+    }
+
+    #[test]
+    fn a_copy_is_sent_by_the_leader_to_one_that_is_alive() {
+        let (leaderships, mut configuration) = leaderships();
+        let (own, receiver) = (ShardId(0), NodeId(1));
+        leaderships.follow(&configuration, Incarnation(1));
+        assert!(leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));
+        assert!(!leaderships.gives(own, NodeId(2), receiver), "it holds no copy");
+        configuration.nodes[1].alive = false;
+        leaderships.follow(&configuration, Incarnation(1));
+        assert!(!leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));
+        configuration.nodes[1].alive = true;
+        leaderships.follow(&configuration, Incarnation(1));
+        assert!(leaderships.sends(own, receiver));
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //! ```
 //! An engine says what a request and a reply are, and what happens at commit; how they travel is here.
 
-use super::limits::TURN;
 use super::participant_table::BranchHeader;
 use super::procedure_calls::ProcedureCalls;
 use super::remote_branches::{NextRequest, RemoteBranches};
@@ -205,7 +204,7 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// When to go on with what is rolled back in slices, which needs no lease.
     pub fn next_ending(&self) -> Option<Time> {
-        (self.worker_context.ending() > 0).then(|| self.worker_context.now.get() + TURN)
+        Some(self.worker_context.now.get() + self.worker_context.next_ending()?)
     }
 
     /// How many transactions and requests are under way.

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::leaderships::{Leadership, Leaderships};
-use super::limits::Limits;
+use super::limits::{Limits, TURN};
 use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
@@ -384,6 +384,12 @@ impl WorkerContext {
     pub fn ending(&self) -> usize {
         let sessions: usize = self.own.iter().map(|own| own.sessions.ending()).sum();
         sessions + self.tables.freeing()
+    }
+
+    /// After how long there will be more of that to do.
+    pub(crate) fn next_ending(&self) -> Option<Duration> {
+        let is_dropping = self.own.iter().any(|own| own.sessions.ending() > 0);
+        if is_dropping { Some(TURN) } else { self.tables.next_slice() }
     }
 
     /// This step has locked, validated, installed or rolled back as many keys more.

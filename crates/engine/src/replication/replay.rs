@@ -15,9 +15,9 @@ use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
 use std::ops::DerefMut;
 use std::rc::Rc;
 
-/// Another worker of this node holds a lock for as long as it takes to replay a transaction; or for much
-/// longer, if it does not know yet that the node leads no more.
-const TRIES: u32 = 1000;
+/// Another worker of this node holds a lock for as long as it takes to replay a transaction, which is shorter than so many
+/// tries; or for much longer, if it does not know yet that the node leads no more. The caller then tries again later.
+const TRIES: u32 = 16;
 
 /// Applies the writes under a stamp, as the shard keeps it. False if another worker holds a lock and does
 /// not release it, or all sessions of the store are in use: then nothing was done, and it is to be tried again later.
@@ -84,7 +84,7 @@ fn try_replay<'w>(
     for write in writes {
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
-    let complete = replica.reached();
+    let complete = replica.removable();
     let everywhere = |clock| clock <= complete || faults.has(PlantedBug::DropUnreachedTombstones);
     let removable =
         |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);

@@ -19,6 +19,9 @@ pub struct ShardReplica {
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Arc<[AtomicU64]>,
+    /// Up to where tombstones may be removed as far as each worker is concerned, which may be sending copies that include
+    /// those beyond.
+    kept_from: Arc<[AtomicU64]>,
     /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
     floor: Arc<RwLock<ReplayFloor>>,
     /// An appointment of this node, how many of its workers have recovered their part under it, and whether what they
@@ -51,6 +54,7 @@ impl ShardReplica {
                 shard,
                 store: Arc::new(store),
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+                kept_from: (0..workers).map(|_| AtomicU64::new(u64::MAX)).collect(),
                 floor: Arc::default(),
                 recovered: Arc::default(),
             }
@@ -69,6 +73,27 @@ impl ShardReplica {
     /// How far all workers have come.
     pub fn reached(&self) -> Clock {
         least(&self.progress)
+    }
+
+    /// Tombstones up to here may be removed: nothing older can arrive, and no copy that is being sent has to include them.
+    pub fn removable(&self) -> Clock {
+        // In this order: see [`ShardReplica::keep_tombstones`].
+        let reached = self.reached();
+        let kept = self.kept_from.iter().map(|clock| clock.load(Ordering::SeqCst)).min();
+        reached.min(Clock(kept.unwrap_or(u64::MAX)))
+    }
+
+    /// Worker `worker` is about to send a copy: from now on all tombstones stay, until it calls
+    /// [`remove_tombstones`](ShardReplica::remove_tombstones). What another worker removes at this moment is at or below
+    /// what [`reached`](ShardReplica::reached) returns afterwards.
+    pub fn keep_tombstones(&self, worker: WorkerId) {
+        self.kept_from[worker.0 as usize].store(0, Ordering::SeqCst);
+    }
+
+    /// Worker `worker` sends copies that include the tombstones beyond `clock`, and none up to there; the greatest clock
+    /// where it sends none.
+    pub fn remove_tombstones(&self, worker: WorkerId, clock: Clock) {
+        self.kept_from[worker.0 as usize].store(clock.0, Ordering::SeqCst);
     }
 
     /// What a copy has brought, for workers that replay.

@@ -324,6 +324,11 @@ impl<C: Clone> SnapshotSenders<C> {
         senders.map(|sender| sender.head.length).min()
     }
 
+    /// What engines know of the copies of the shard at this place.
+    pub fn contexts(&self, at: usize) -> impl Iterator<Item = &C> {
+        self.senders.iter().filter(move |sender| sender.head.at == at).map(|sender| &sender.context)
+    }
+
     /// How many copies are kept, and how many of them are not over.
     pub fn sizes(&self) -> [usize; 2] {
         let open = self.senders.iter().filter(|sender| !sender.is_over()).count();

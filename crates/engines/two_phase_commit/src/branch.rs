@@ -91,9 +91,15 @@ fn executes_max(limits: &Limits) -> Duration {
 }
 
 /// A coordinator that is at work asks something of a branch that is locked before so long: it only waits for what was read on
-/// other shards to be validated.
+/// other shards to be validated. With the time until such branches are looked at again, locks are held for twice the longest
+/// wait at most where the coordinator is not heard any more.
 fn locked_max(limits: &Limits) -> Duration {
-    limits.shard_wait_max * 2
+    limits.shard_wait_max * 2 - looked_at_every(limits)
+}
+
+/// Most branches are over long before they expire: they are looked at again after so long, and not one by one.
+pub(super) fn looked_at_every(limits: &Limits) -> Duration {
+    limits.shard_wait_max / 8
 }
 
 impl TwoPhaseCommitBranch {

@@ -47,6 +47,11 @@ impl BranchWrites {
         self.lists.iter().flat_map(|list| &list[..])
     }
 
+    /// One of the lists, in the order of the stream.
+    pub(super) fn list(&self, number: usize) -> Option<&[StreamWrite]> {
+        self.lists.get(number).map(|list| &list[..])
+    }
+
     /// Are there none?
     pub(super) fn is_empty(&self) -> bool {
         self.lists.is_empty()

@@ -10,18 +10,17 @@
 
 use super::branch::{TwoPhaseCommitBranch, ended};
 use super::branch_writes::BranchWrites;
-use super::in_doubt_branch::InDoubt;
+use super::in_doubt_branch::{InDoubt, InDoubtLocks};
 use super::leader_log::RecordWaiter;
 use super::message::Participant;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Locked;
-use shoal_types::{Clock, NodeId, Result, ShardId, Stamp, Time};
+use shoal_store::Transaction;
+use shoal_types::{Clock, NodeId, Result, ShardId, Time};
 
 impl TwoPhaseCommit {
     /// All that was inherited of the stream at this place is decided: what is prepared there is in doubt.
@@ -40,8 +39,8 @@ impl TwoPhaseCommit {
         self.inquire_at = Time::ZERO;
     }
 
-    /// Takes the locks of what is in doubt, as far as it is its turn, and resolves what is decided. Says whether all is
-    /// locked or resolved.
+    /// Takes the locks of what is in doubt, as far as it is its turn and as many as a step may, and resolves what is decided.
+    /// Says whether all is locked or resolved.
     pub(super) fn lock_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) -> bool {
         let since = self.leader_logs[at].since();
         if !self.shared.in_doubt[at].is_complete(since) {
@@ -49,43 +48,80 @@ impl TwoPhaseCommit {
         }
         let ignores =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
-        let open = self.in_doubt[at].iter().filter(|(_, branch)| branch.locked.is_none());
+        let open = self.in_doubt[at].iter().filter(|(_, branch)| !branch.is_locked());
         let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
         let (mut all, mut any, mut blocked) = (true, false, false);
+        let mut left = self.options().limits.step_keys_max;
         for transaction in open {
-            let branch = &self.in_doubt[at][&transaction];
-            if ignores && branch.committed.is_none() {
+            if ignores && self.in_doubt[at][&transaction].committed.is_none() {
                 continue;
             }
-            let is_first = self.shared.in_doubt[at].is_first(since, branch.clock, &branch.writes);
-            let locked = is_first.then(|| self.lock_recovered(at, &branch.writes));
-            match locked {
-                Some(Ok(locked)) => {
-                    let branch = self.in_doubt[at].get_mut(&transaction).expect("seen above");
-                    branch.locked = Some(locked);
+            if left == 0 {
+                (all, self.goes_on_locking) = (false, true);
+                break;
+            }
+            match self.lock_some_in_doubt(at, transaction, &mut left) {
+                Ok(true) => {
                     self.resolve_in_doubt(at, transaction, effects);
                     any = true;
                 }
-                // Its turn is to come.
-                None => all = false,
+                // Its turn is to come, or the next slice.
+                Ok(false) => all = false,
                 // Another worker still replays what is beside it.
-                Some(Err(_)) => (all, blocked) = (false, true),
+                Err(_) => (all, blocked) = (false, true),
             }
         }
         self.retries_locks |= blocked || (any && !all);
         all
     }
 
-    fn lock_recovered(&self, at: usize, writes: &BranchWrites) -> Result<Locked<PooledSession>> {
-        let session = self.prepared_replays[at].sessions.take()?;
-        let transaction = shoal_store::Transaction::on(session);
-        for write in writes.iter() {
-            transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+    /// Goes on with the locks of a branch in doubt if it is its turn, by `left` keys at most. Says whether it has all.
+    fn lock_some_in_doubt(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        left: &mut usize,
+    ) -> Result<bool> {
+        let since = self.leader_logs[at].since();
+        let branch = self.in_doubt[at].get_mut(&transaction).expect("its caller has seen it");
+        let mut locks = std::mem::replace(&mut branch.locks, InDoubtLocks::Waiting);
+        if matches!(locks, InDoubtLocks::Waiting) {
+            if !self.shared.in_doubt[at].is_first(since, branch.clock, &branch.writes) {
+                return Ok(false);
+            }
+            let session = self.prepared_replays[at].sessions.take()?;
+            locks = InDoubtLocks::Writing(Transaction::on(session), 0);
         }
-        transaction.lock()
+        // Where an error ends it, it begins again.
+        while *left > 0 && !matches!(locks, InDoubtLocks::Locked(_)) {
+            locks = match locks {
+                InDoubtLocks::Writing(writing, number) => match branch.writes.list(number) {
+                    Some(list) => {
+                        for write in list {
+                            writing.replicate(write.table, &write.key, write.value.as_deref())?;
+                        }
+                        *left = left.saturating_sub(list.len());
+                        InDoubtLocks::Writing(writing, number + 1)
+                    }
+                    None => InDoubtLocks::Locking(writing.locking()),
+                },
+                InDoubtLocks::Locking(mut locking) => {
+                    let most = std::mem::take(left);
+                    self.runtime.worker_context.worked(most);
+                    match locking.lock_some(most)? {
+                        true => InDoubtLocks::Locked(locking.locked()),
+                        false => InDoubtLocks::Locking(locking),
+                    }
+                }
+                other @ (InDoubtLocks::Waiting | InDoubtLocks::Locked(_)) => other,
+            };
+        }
+        branch.locks = locks;
+        self.goes_on_locking |= !branch.is_locked();
+        Ok(branch.is_locked())
     }
 
-    /// Installs or drops a branch in doubt that is locked and whose decision is known.
+    /// Installs or drops a branch in doubt that is locked and whose decision is known, or begins to.
     fn resolve_in_doubt(
         &mut self,
         at: usize,
@@ -93,71 +129,31 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let it = &self.in_doubt[at][&transaction];
-        let (true, Some(committed)) = (it.locked.is_some(), it.committed) else { return };
+        let (true, Some(committed)) = (it.is_locked(), it.committed) else { return };
         let it = self.in_doubt[at].remove(&transaction).expect("seen above");
-        let InDoubt { clock, home, writes, locked, .. } = it;
-        let locked = locked.expect("seen above");
-        match committed {
-            true => self.install_in_doubt(at, transaction, (locked, clock), effects),
-            false => drop(locked),
+        let InDoubt { clock, home, writes, locks, .. } = it;
+        let InDoubtLocks::Locked(locked) = locks else { unreachable!("seen above") };
+        if committed {
+            let outcome = RecordWaiter::Outcome(transaction, home.shard);
+            return self.install_in_doubt(at, transaction, (locked, clock), outcome, writes, effects);
         }
-        let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
-        let waiter = committed.then_some(RecordWaiter::Outcome(transaction, home.shard));
-        self.append_outcome(at, transaction, committed, waiter);
-        if !committed {
-            effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
-        }
-        self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: committed,
-        });
-        if !writes.is_empty() {
-            self.shared.in_doubt[at].resolve(since, clock, &writes);
-            self.runtime.nudge_others(effects);
-        }
+        self.drop_locked(at, transaction, (locked, clock), true, effects);
+        self.end_in_doubt(at, clock, &writes, effects);
     }
 
-    /// Installs what is newer than what is there: streams of other workers may have gone further than that of the outcome.
-    fn install_in_doubt(
+    /// A branch that a former leader has prepared is resolved: it is the turn of the next on its keys.
+    pub(super) fn end_in_doubt(
         &mut self,
         at: usize,
-        transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        clock: Clock,
+        writes: &BranchWrites,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
-        let mut values = Vec::new();
-        if effects.observations.is_some() {
-            locked.writes(|_, _, value| values.push(value.map(<[u8]>::to_vec)));
+        if !writes.is_empty() {
+            let since = self.leader_logs[at].since();
+            self.shared.in_doubt[at].resolve(since, clock, writes);
+            self.runtime.nudge_others(effects);
         }
-        let (mut values, observations) = (values.into_iter(), &mut effects.observations);
-        // The session may have replayed deletes. Before the shard is served, something older can still come in their place.
-        let reached = self.shared.replicas[at].reached();
-        locked.replay(
-            stamp.as_ref(),
-            |newest| newest.clock < clock,
-            |tombstone| tombstone.clock <= reached,
-            |table, key, won| {
-                let value = values.next().flatten();
-                if let Some(observations) = observations
-                    && won
-                {
-                    let (stamp, key) = (stamp.clone(), key.to_vec());
-                    observations.push(TwoPhaseCommitObservation::Installed {
-                        transaction,
-                        shard,
-                        stamp,
-                        table,
-                        key,
-                        value,
-                    });
-                }
-            },
-        );
-        self.prepared_replays[at].note_installed(transaction);
     }
 
     /// The decision on a transaction that is prepared on the shard at this place, or was.
@@ -189,10 +185,10 @@ impl TwoPhaseCommit {
                     "P8: {transaction} was decided in two ways"
                 );
                 branch.committed = Some(committed);
-                match branch.locked {
-                    Some(_) => self.resolve_in_doubt(at, transaction, effects),
+                match branch.is_locked() {
+                    true => self.resolve_in_doubt(at, transaction, effects),
                     // Resolved with its turn, which may be now.
-                    None => _ = self.lock_in_doubt(at, effects),
+                    false => _ = self.lock_in_doubt(at, effects),
                 }
             }
             // Its outcome is in an entry. If that is not durable, this is told again.

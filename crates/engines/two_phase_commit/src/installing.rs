@@ -8,10 +8,12 @@
 //! slice: so the safe clock of the stream is below it, and with that what counts as applied here (P5, P10). A leader
 //! that lays its lead down installs the rest at once: its store must have what its stream has committed.
 
+use super::branch_writes::BranchWrites;
 use super::leader_log::RecordWaiter;
 use super::sliced_work::Installing;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
+use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
@@ -29,7 +31,31 @@ impl TwoPhaseCommit {
         outcome: Option<RecordWaiter>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let installing = Installing { at, transaction, locked, clock, outcome, next: 0 };
+        let (next, in_doubt) = (0, None);
+        self.begin_to_install(
+            Installing { at, transaction, locked, clock, outcome, next, in_doubt },
+            effects,
+        );
+    }
+
+    /// The same for a branch in doubt: streams of other workers may have gone further than that of its outcome.
+    pub(super) fn install_in_doubt(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        (locked, clock): (Locked<PooledSession>, Clock),
+        outcome: RecordWaiter,
+        writes: BranchWrites,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let (next, outcome, in_doubt) = (0, Some(outcome), Some(writes));
+        self.begin_to_install(
+            Installing { at, transaction, locked, clock, outcome, next, in_doubt },
+            effects,
+        );
+    }
+
+    fn begin_to_install(&mut self, installing: Installing, effects: &mut TwoPhaseCommitEffects) {
         let most = self.options().limits.step_keys_max;
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_some(installing, most, effects) {
@@ -64,13 +90,50 @@ impl TwoPhaseCommit {
         most: usize,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Option<Installing> {
-        let Installing { at, transaction, ref mut locked, clock, outcome, ref mut next } =
-            installing;
+        let (from, writes) = (installing.next, installing.locked.size().writes);
+        installing.next = writes.min(from.saturating_add(most));
+        self.runtime.worker_context.worked(installing.next - from);
+        match installing.in_doubt {
+            Some(_) => self.install_newer(&mut installing, from, effects),
+            None => self.install_committed(&mut installing, from, effects),
+        }
+        if installing.next < writes {
+            return Some(installing);
+        }
+        let Installing { at, transaction, locked, clock, outcome, in_doubt, .. } = installing;
+        drop(locked);
+        self.leader_logs[at].lead.end_in_flight(clock);
+        let shard = self.leader_logs[at].lead.shard;
+        effects.observe(|| TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: true,
+        });
+        match outcome {
+            Some(waiter) => {
+                self.prepared_replays[at].note_installed(transaction);
+                self.append_outcome(at, transaction, true, Some(waiter));
+            }
+            None => self.prepared_replays[at].note_committed(transaction),
+        }
+        if let Some(writes) = in_doubt {
+            self.end_in_doubt(at, clock, &writes, effects);
+        }
+        None
+    }
+
+    /// Installs the writes from a place on up to the next one: they are newer than what is there.
+    fn install_committed(
+        &self,
+        installing: &mut Installing,
+        from: usize,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let Installing { at, transaction, ref mut locked, clock, next, .. } = *installing;
         let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
-        let (from, writes) = (*next, locked.size().writes);
-        *next = writes.min(from.saturating_add(most));
         if let Some(observations) = &mut effects.observations {
-            let mut left = *next - from;
+            let mut left = next - from;
             locked.writes_from(from, |table, key, value| {
                 observations.push(TwoPhaseCommitObservation::Installed {
                     transaction,
@@ -84,24 +147,53 @@ impl TwoPhaseCommit {
                 left > 0
             });
         }
-        self.runtime.worker_context.worked(*next - from);
         // What is installed is committed, and so is all that was before it.
-        locked.install_until(*next, stamp.as_ref(), |_| true);
-        if *next < writes {
-            return Some(installing);
+        let forgets =
+            self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce);
+        let removable = if forgets { Clock::MAX } else { self.shared.replicas[at].removable() };
+        locked.install_committed_until(next, stamp.as_ref(), |old| old.clock <= removable);
+    }
+
+    /// Installs those of the writes from a place on up to the next one that are newer than what is there.
+    fn install_newer(
+        &self,
+        installing: &mut Installing,
+        from: usize,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let Installing { at, transaction, ref mut locked, clock, next, .. } = *installing;
+        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
+        let mut values = Vec::new();
+        if effects.observations.is_some() {
+            locked.writes_from(from, |_, _, value| {
+                values.push(value.map(<[u8]>::to_vec));
+                values.len() < next - from
+            });
         }
-        drop(installing);
-        self.leader_logs[at].lead.end_in_flight(clock);
-        effects.observe(|| TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: true,
-        });
-        if let Some(waiter) = outcome {
-            self.prepared_replays[at].note_installed(transaction);
-            self.append_outcome(at, transaction, true, Some(waiter));
-        }
-        None
+        let (mut values, observations) = (values.into_iter(), &mut effects.observations);
+        // The session may have replayed deletes. Before the shard is served, something older can still come in their place.
+        let removable = self.shared.replicas[at].removable();
+        locked.replay_until(
+            next,
+            stamp.as_ref(),
+            |newest| newest.clock < clock,
+            |tombstone| tombstone.clock <= removable,
+            |table, key, won| {
+                let value = values.next().flatten();
+                if let Some(observations) = observations
+                    && won
+                {
+                    let (stamp, key) = (stamp.clone(), key.to_vec());
+                    observations.push(TwoPhaseCommitObservation::Installed {
+                        transaction,
+                        shard,
+                        stamp,
+                        table,
+                        key,
+                        value,
+                    });
+                }
+            },
+        );
     }
 }

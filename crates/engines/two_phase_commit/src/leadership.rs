@@ -97,6 +97,7 @@ impl TwoPhaseCommit {
         self.runtime.worker_context.serve(at, false);
         self.deferred.forget(shard);
         self.install_rest(at, effects);
+        self.prepared_replays[at].assert_installed();
         self.leave_home(at, effects);
         let over = self.branches.end(shard, &Some(ended(shard)), |_, _, _| true);
         for (transaction, context) in over {
@@ -117,7 +118,7 @@ impl TwoPhaseCommit {
 
     /// Goes on with recovering every shard that this node has been appointed to lead.
     pub(super) fn recover_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        self.retries_locks = false;
+        (self.retries_locks, self.goes_on_locking) = (false, false);
         for at in 0..self.leader_logs.len() {
             self.recover(at, effects);
         }
@@ -195,7 +196,7 @@ impl TwoPhaseCommit {
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
         for (transaction, branch) in &self.in_doubt[at] {
             assert!(
-                branch.locked.is_some() || ignores,
+                branch.is_locked() || ignores,
                 "P7: {shard} is served, and {transaction} is in doubt there without its locks"
             );
         }

@@ -79,7 +79,7 @@
 //!   shards is durable.
 //! - **P4** Nothing is installed or told before the decision on it is durable.
 //! - **P5** The safe clock in a stream is below every clock of which the stream does not say what became
-//!   of it. Followers keep tombstones until all streams of the shard have passed them.
+//!   of it. Replicas keep tombstones until all streams of the shard have passed them.
 //! - **P6** A node reads, locks, draws clocks and validates as a leader only while it holds its lease, and only for requests
 //!   that were meant for its present leadership.
 //! - **P7** A shard is served when all streams of it are replayed as far as they were inherited, each has an entry of the
@@ -87,8 +87,8 @@
 //! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
 //!   decision can appear any more, which a later leadership knows when an entry of its own is durable; no two answers differ.
 //! - **P9** A decision is kept, and told, until every participant has its outcome durable.
-//! - **P10** A snapshot has all that the entries have committed for which it stands, or what came in its place, and what they
-//!   have prepared or decided and not ended. So a replica that begins with it ends where the others are.
+//! - **P10** A snapshot has all that the entries have committed for which it stands, deletes beyond its cut included, or what
+//!   came in its place, and what they have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
 //! Each is asserted where it is kept. A worker is one type, [`TwoPhaseCommit`]; its state is of types that know nothing of it,
 //! and each of its responsibilities adds methods to it, in a file that imports them.
@@ -218,6 +218,8 @@ pub struct TwoPhaseCommit {
     /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
     /// What waits for its turn otherwise is nudged.
     retries_locks: bool,
+    /// Something in doubt is locked in slices, and the next is for another step.
+    goes_on_locking: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
     /// No coordinator of a branch that is not prepared has been silent for too long before.
@@ -227,6 +229,8 @@ pub struct TwoPhaseCommit {
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotPart>,
+    /// Copies that are given may keep tombstones.
+    keeps_tombstones: bool,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
     /// What is locked, validated or installed in slices.
@@ -292,11 +296,13 @@ impl Engine for TwoPhaseCommit {
             configuration: None,
             lease_end: Time::ZERO,
             retries_locks: false,
+            goes_on_locking: false,
             inquire_at: Time::MAX,
             branches_due: Time::MAX,
             reported: BTreeSet::new(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
+            keeps_tombstones: false,
             copied_writes: CopiedWrites::default(),
             paused: VecDeque::new(),
             installing: VecDeque::new(),
@@ -648,7 +654,7 @@ impl TwoPhaseCommit {
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
             is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
-            (!self.installing.is_empty()).then(|| now + TURN),
+            (!self.installing.is_empty() || self.goes_on_locking).then(|| now + TURN),
             (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
             asked,
         ];

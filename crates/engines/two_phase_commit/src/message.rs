@@ -144,8 +144,8 @@ pub struct SnapshotRow {
     pub clock: Clock,
     /// Its key.
     pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
+    /// The value; `None` for a tombstone beyond the cut.
+    pub value: Option<Bytes>,
 }
 
 /// The shard in whose stream the decision on a transaction will be, and the leadership under which it is coordinated there:

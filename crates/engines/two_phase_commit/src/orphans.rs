@@ -6,7 +6,7 @@
 //! that finds the branch ended, and gives the transaction up. A branch that is prepared stays until its home shard says
 //! what was decided.
 
-use super::branch::{TwoPhaseCommitBranch, ended};
+use super::branch::{TwoPhaseCommitBranch, ended, looked_at_every};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use shoal_engine::execution::sequences;
@@ -83,10 +83,9 @@ impl TwoPhaseCommit {
                 None => {}
             }
         }
-        // Most branches are over long before: they are looked at again after a while, and not one by one.
         self.branches_due = match next {
             Time::MAX => Time::MAX,
-            at => at.max(now + limits.shard_wait_max / 8),
+            at => at.max(now + looked_at_every(limits)),
         };
         for (shard, transactions) in over {
             let at = self.place_of(shard).expect("branches are on shards of this node");

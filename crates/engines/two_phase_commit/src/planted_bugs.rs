@@ -29,8 +29,14 @@ pub enum TwoPhaseCommitPlantedBug {
     EndUnacknowledged,
     /// A replica that takes a copy keeps what was deleted where the copy is from (P10).
     CopyKeepsDeleted,
-    /// A snapshot stands for entries whose commits other streams of the shard have not come to (P10).
+    /// A snapshot stands for entries whose commits are not in the sender's store (P10).
     CopyUnreached,
+    /// A copy is without tombstones, also beyond its cut (P10).
+    CopyWithoutTombstones,
+    /// A leader removes tombstones as soon as they are installed (P10).
+    ForgetTombstonesAtOnce,
+    /// Tombstones are removed that a copy which is being sent has still to include (P10).
+    ForgetTombstonesWhileCopied,
     /// A snapshot is without what is prepared (P10).
     SnapshotWithoutPrepared,
     /// Of the writes of transactions without an outcome a snapshot has the first part only (P10).

@@ -31,8 +31,7 @@ pub(super) struct PreparedReplay {
     pub(super) sessions: Rc<SessionPool>,
     /// What it says.
     state: StreamState,
-    /// What it said when it was shorter: a snapshot may stand for it, since all streams of the shard are applied beyond what
-    /// that has committed.
+    /// What it said when it was shorter: a snapshot may stand for it, since all that it has committed is in this node's store.
     stable: Checkpoint,
     /// What it said at some point after that, which is to follow.
     candidate: Option<Checkpoint>,
@@ -42,12 +41,16 @@ pub(super) struct PreparedReplay {
     clocks: BTreeSet<Clock>,
     /// What is committed and to be applied, in the order of the stream: another worker holds a lock.
     blocked: VecDeque<CommittedWrites>,
+    /// What the node has committed as the leader and is about to install, by the entries that say so.
+    installing: BTreeMap<TransactionId, u64>,
     /// The safe clock when nothing was left to be applied.
     applied: Clock,
 }
 
 /// What is to be applied of a transaction.
 struct CommittedWrites {
+    /// The entry that commits it.
+    entry: u64,
     transaction: TransactionId,
     clock: Clock,
     /// The list that comes first is the last.
@@ -69,9 +72,6 @@ pub(super) struct StreamState {
     /// The greatest clock of any record.
     #[coded(short)]
     pub(super) greatest: Clock,
-    /// The greatest clock of what is committed.
-    #[coded(short)]
-    pub(super) committed: Clock,
     /// What is prepared, and has no outcome here.
     pub(super) prepared: BTreeMap<TransactionId, PreparedBranch>,
     /// What is decided here for several shards, and who takes part, until all of these have it durable.
@@ -137,6 +137,7 @@ impl PreparedReplay {
             aborted: VecDeque::with_capacity(ABORTED_MAX),
             clocks: BTreeSet::new(),
             blocked: VecDeque::new(),
+            installing: BTreeMap::new(),
             applied: Clock::ZERO,
         }
     }
@@ -167,6 +168,9 @@ impl PreparedReplay {
                     self.state.greatest = self.state.greatest.max(clock);
                     if !participants.is_empty() {
                         self.state.decided.insert(transaction, participants);
+                    }
+                    if installed && !writes.is_empty() {
+                        self.installing.insert(transaction, self.state.length);
                     }
                     self.apply(transaction, clock, writes, installed);
                 }
@@ -200,11 +204,10 @@ impl PreparedReplay {
         writes: BranchWrites,
         installed: bool,
     ) {
-        self.state.committed = self.state.committed.max(clock);
         if !installed && !writes.is_empty() {
-            let mut lists = writes.into_lists();
+            let (entry, mut lists) = (self.state.length, writes.into_lists());
             lists.reverse();
-            self.blocked.push_back(CommittedWrites { transaction, clock, lists });
+            self.blocked.push_back(CommittedWrites { entry, transaction, clock, lists });
         }
     }
 
@@ -228,11 +231,12 @@ impl PreparedReplay {
         &self.stable
     }
 
-    /// All streams of the shard are applied up to `here`, or a copy has brought all up to there. Makes a checkpoint from
-    /// time to time, and takes it for stable when they are beyond what it has committed.
-    pub(super) fn stabilize(&mut self, here: impl Fn() -> Clock) {
+    /// Makes a checkpoint from time to time, and takes it for stable when all that its entries have committed is in this
+    /// node's store; or at once, where that is `ignored`.
+    pub(super) fn stabilize(&mut self, ignored: bool) {
         if let Some(candidate) = &self.candidate {
-            if candidate.state.committed > here() {
+            let length = candidate.state.length;
+            if self.first_missing().is_some_and(|entry| entry < length) && !ignored {
                 return;
             }
             self.stable = self.candidate.take().expect("seen above");
@@ -274,7 +278,7 @@ impl PreparedReplay {
         &mut self,
         mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
     ) -> Clock {
-        while let Some(CommittedWrites { transaction, clock, lists }) = self.blocked.front_mut() {
+        while let Some(CommittedWrites { transaction, clock, lists, .. }) = self.blocked.front_mut() {
             while lists
                 .pop_if(|writes| apply(&self.sessions, (*transaction, *clock), writes))
                 .is_some()
@@ -298,6 +302,23 @@ impl PreparedReplay {
     /// Is something still to be applied?
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
+    }
+
+    /// A transaction that was committed without being prepared is in this node's store, whose leader it is.
+    pub(super) fn note_committed(&mut self, transaction: TransactionId) {
+        self.installing.remove(&transaction);
+    }
+
+    /// Nothing is committed here that this node has still to install as the leader.
+    pub(super) fn assert_installed(&self) {
+        let (shard, installing) = (self.shard, &self.installing);
+        assert!(installing.is_empty(), "P10: {shard} is left, and {installing:?} are not installed");
+    }
+
+    /// The first entry with a commit that is not in this node's store.
+    pub(super) fn first_missing(&self) -> Option<u64> {
+        let blocked = self.blocked.front().map(|writes| writes.entry);
+        blocked.into_iter().chain(self.installing.values().copied()).min()
     }
 
     /// The writes of a prepared transaction are in this node's store: it was their leader when the decision came. Where that
@@ -445,25 +466,45 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_stands_for_what_all_streams_have_applied() {
+    fn a_snapshot_stands_for_what_is_in_the_store() {
         let mut followed = followed();
         enter(&mut followed, 4, vec![prepare(5), prepare(6)]);
         (0..3).for_each(|_| _ = enter(&mut followed, 4, Vec::new()));
-        enter(&mut followed, 5, vec![(id(5), CommitRecord::Committed)]);
-        followed.stabilize(|| Clock(4));
-        followed.stabilize(|| Clock(4));
-        assert_eq!(followed.stable(), &Checkpoint::default(), "others are not there yet");
+        let records = vec![(id(5), CommitRecord::Committed)];
+        followed.enter(RecordEntry { leadership: Epoch(1), safe: Clock(5), records }, false);
+        followed.advance(|_, _, _| false);
+        followed.stabilize(false);
+        followed.stabilize(false);
+        assert_eq!(followed.stable(), &Checkpoint::default(), "a lock is in the way");
         followed.note_installed(id(6));
         enter(&mut followed, 6, vec![(id(6), CommitRecord::Committed)]);
-        followed.stabilize(|| Clock(5));
+        followed.stabilize(false);
         let stable = followed.stable().clone();
-        assert_eq!((stable.state.length, stable.state.committed), (5, Clock(5)));
+        assert_eq!(stable.state.length, 5);
         assert!(stable.state.prepared.contains_key(&id(6)), "its outcome comes as an entry");
         let mut other = self::followed();
         let writes = stable.state.writes_to_come();
         other.restore(stable, writes);
         assert_eq!(enter(&mut other, 6, vec![(id(6), CommitRecord::Committed)]), [6]);
         assert_eq!((other.length(), other.sizes()), (6, [0; 4]));
+    }
+
+    #[test]
+    fn what_a_leader_has_still_to_install_is_not_stable() {
+        let mut followed = followed();
+        let (clock, participants) = (Clock(5), Vec::new());
+        let write = StreamWrite { table: TableId(0), key: Bytes::from("key"), value: None };
+        let commit = CommitRecord::Commit { clock, participants, writes: vec![write] };
+        let entry = |records| RecordEntry { leadership: Epoch(1), safe: Clock(4), records };
+        followed.enter(entry(vec![(id(1), commit)]), true);
+        (0..3).for_each(|_| followed.enter(entry(Vec::new()), true));
+        followed.stabilize(false);
+        followed.stabilize(false);
+        assert_eq!((followed.stable().state.length, followed.first_missing()), (0, Some(0)));
+        followed.note_committed(id(1));
+        followed.assert_installed();
+        followed.stabilize(false);
+        assert_eq!(followed.stable().state.length, 4);
     }
 
     #[test]

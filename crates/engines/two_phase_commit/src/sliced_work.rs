@@ -1,5 +1,6 @@
 //! What a worker does in slices, a slice a step.
 
+use super::branch_writes::BranchWrites;
 use super::leader_log::RecordWaiter;
 use super::message::BranchHeader;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -27,4 +28,6 @@ pub(super) struct Installing {
     pub(super) outcome: Option<RecordWaiter>,
     /// The writes before are installed.
     pub(super) next: usize,
+    /// What a former leader has prepared of it, if it was in doubt: then only what is newer than what is there is installed.
+    pub(super) in_doubt: Option<BranchWrites>,
 }

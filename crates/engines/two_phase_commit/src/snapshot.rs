@@ -15,23 +15,25 @@
 //!
 //! All that is in a store is committed (P4), so every row may be given. Parts show what is there when they are taken, so the
 //! whole is no moment's state. The **cut** is the clock up to which every stream of the shard was applied when the copy
-//! began, or up to which a whole copy that the sender took itself had brought everything. A snapshot stands for the entries up
-//! to a **checkpoint** (`prepared_replay.rs`), all of whose commits the cut covers. It does not wait for that: a sender whose
-//! leader is gone comes no further, and it may be the next leader that needs the copy. What the checkpoint has prepared
+//! began, or up to which a whole copy that the sender took itself had brought everything. Beyond it the copy has tombstones
+//! too: leaders and followers keep them until all streams are applied up to there, and as long as a copy with a lesser cut
+//! is given ([`ShardReplica::removable`]).
+//!
+//! A snapshot stands for the entries up to a **checkpoint** (`prepared_replay.rs`), all of whose commits are in the sender's
+//! store. It does not wait for the cut: a branch in doubt, whose home cannot be reached, has a clock that holds up what counts
+//! as applied for as long as that lasts, and streams are cut all the same. What the checkpoint has prepared
 //! without an outcome goes with it, and so do the decisions that are still to be told, and the first writes of transactions
 //! whose last are to come. Such writes are not in the message of the stream, which is one frame: they are the last parts of
 //! the copy (`branch_writes.rs`).
-//!
-//! While a branch is in doubt, its clock holds up the cut, and with it the checkpoint: streams of that shard are kept from there on.
 //!
 //! Why the receiver ends where the sender is:
 //!
 //! - What the entries have committed is in the parts, or what came in its place: in a later part that is newer, and
 //!   it comes again with its entry. Versions go by clocks (P2), so once more does no harm.
+//! - What was deleted beyond the cut is in the parts as a tombstone, or what came in its place.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver has from
 //!   up to the cut, and the part has not, goes; and what any worker of the receiver replays of such clocks is skipped as
-//!   far as parts have come: the [floor](shoal_engine::replication::replay_floor). What is deleted after the cut is in
-//!   entries that are still to come.
+//!   far as parts have come: the [floor](shoal_engine::replication::replay_floor).
 //! - What is prepared at the checkpoint, and has no outcome at the sender, has a clock above the cut: a stream is not applied
 //!   up to a clock whose outcome it lacks (P5). If it has one, that comes to the receiver as an entry, and is skipped up to the
 //!   cut like everything else.
@@ -80,8 +82,7 @@ impl TwoPhaseCommit {
     /// none come, nothing is to be cut.
     pub(super) fn stabilize(&mut self, at: usize) {
         let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::CopyUnreached);
-        let replica = &self.shared.replicas[at];
-        self.prepared_replays[at].stabilize(|| if ignores { CLOCK_MAX } else { applied(replica) });
+        self.prepared_replays[at].stabilize(ignores);
     }
 
     /// So many entries of this worker's stream of `shard` may be cut: a snapshot can stand for them, and none that is under
@@ -101,11 +102,16 @@ impl TwoPhaseCommit {
         let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
         let faults = self.shared.setup.options.faults;
         let mut checkpoint = replay.stable().clone();
-        let (cut, committed) = (applied(replica), checkpoint.state.committed);
         assert!(
-            cut >= committed,
-            "P10: a copy up to {cut} stands for entries that have committed up to {committed}"
+            replay.first_missing().is_none_or(|entry| entry >= checkpoint.state.length),
+            "P10: a copy stands for {} entries, and what {:?} has committed is not in the store",
+            checkpoint.state.length,
+            replay.first_missing()
         );
+        // In this order: what goes meanwhile is below the cut.
+        let worker = self.runtime.worker_context.place.worker;
+        replica.keep_tombstones(worker);
+        let cut = applied(replica);
         if faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared) {
             checkpoint.state.prepared.clear();
         }
@@ -120,6 +126,18 @@ impl TwoPhaseCommit {
             SnapshotHead { at, to, length, state },
             CopyContext { cut, writes },
         );
+        self.keep_tombstones(at);
+        self.keeps_tombstones = true;
+    }
+
+    /// Tombstones stay that copies which are given have to include (rule P10).
+    fn keep_tombstones(&self, at: usize) {
+        let least = self.senders.contexts(at).map(|context| context.cut).min();
+        let worker = self.runtime.worker_context.place.worker;
+        let forgets =
+            self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied);
+        let least = least.filter(|_| !forgets).unwrap_or(Clock::MAX);
+        self.shared.replicas[at].remove_tombstones(worker, least);
     }
 
     /// The receiver of a copy has everything before `reached`.
@@ -140,15 +158,18 @@ impl TwoPhaseCommit {
     pub(super) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let worker_context = &self.runtime.worker_context;
         let replicas = &self.shared.replicas;
-        let node = worker_context.place.node;
         let gives = |head: &SnapshotHead| {
-            worker_context.leaderships.gives(replicas[head.at].shard, node, head.to)
+            worker_context.leaderships.sends(replicas[head.at].shard, head.to)
         };
         self.senders.turn(now, worker_context.limits.retry_after, gives, |head| {
             effects.push(head.answer(replicas[head.at].shard));
         });
         if let Some(part) = self.senders.next_part(now) {
             self.give_part(now, &part, effects);
+        }
+        if self.keeps_tombstones {
+            (0..self.leader_logs.len()).for_each(|at| self.keep_tombstones(at));
+            self.keeps_tombstones = self.senders.sizes()[0] > 0;
         }
     }
 
@@ -172,11 +193,17 @@ impl TwoPhaseCommit {
             let Ok(mut session) = self.runtime.worker_context.own[at].sessions.take() else {
                 return;
             };
-            let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
+            // What is beyond the cut may have been deleted where the receiver has it: so tombstones go with the rows.
+            let cut = context.cut;
+            let without = options.faults.has(TwoPhaseCommitPlantedBug::CopyWithoutTombstones);
+            let judge = (
+                |stamp: StampRef<'_>| stamp.clock <= cut || without,
+                |stamp: StampRef<'_>| stamp.clock > cut,
+            );
             let until = session.copy(from, options.snapshot_part, judge, |it| {
                 let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
-                let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
-                bytes += key.len() + value.len();
+                let value = it.value.map(Bytes::copy_from_slice);
+                bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
                 rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
             });
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
@@ -225,7 +252,7 @@ impl TwoPhaseCommit {
         let worker_context = &self.runtime.worker_context;
         let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
         let fits = |row: &SnapshotRow| {
-            row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, Some(&row.value))
+            row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, row.value.as_ref())
         };
         let fits_beside = |it: &SnapshotWrite| {
             self.may_write(it.write.table, &it.write.key, it.write.value.as_ref())
@@ -321,7 +348,7 @@ impl TwoPhaseCommit {
             && state.length == length
             && state.safe >= self.prepared_replays[at].safe()
             && state.greatest <= CLOCK_MAX
-            && state.safe.max(state.committed) <= CLOCK_MAX
+            && state.safe <= CLOCK_MAX
             && state.leadership <= Epoch(last)
             && state.prepared.values().all(is_prepared)
             && state.decided.values().all(is_decided)
@@ -374,7 +401,7 @@ fn copy_row(
 ) -> Result<()> {
     let stamp = Stamp::local(FIRST_EPOCH, row.clock);
     let transaction = session.begin();
-    transaction.replicate(row.table, &row.key, Some(&row.value))?;
+    transaction.replicate(row.table, &row.key, row.value.as_deref())?;
     let mut copied = observations.is_some().then(Vec::<CopiedRow>::new);
     publish(shard, transaction.lock()?, &stamp, false, |_| false, copied.as_mut());
     if let (Some(observations), Some(copied)) = (observations, copied) {

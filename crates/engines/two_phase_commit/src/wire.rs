@@ -79,7 +79,7 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
             TwoPhaseCommitMessage::PartTaken { shard, copy: 7, reached }
         }),
         (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
-            let (shard, key, value) = (header.shard, Bytes::from("k"), Bytes::from("v"));
+            let (shard, key, value) = (header.shard, Bytes::from("k"), Some(Bytes::from("v")));
             let row = |number: &u64| {
                 let (table, clock) = (TableId(*number as u32), Clock(*number));
                 SnapshotRow { table, clock, key: key.clone(), value: value.clone() }

@@ -10,6 +10,8 @@
 //! - Once a drop is answered, the id is not given for an opening that begins, and no transaction that begins finds or writes
 //!   anything under it.
 //! - A table has the rows only that were written under its id.
+//!
+//! They also use the id that is given next, before they are told it: a node that does not know the table must not serve it.
 
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
@@ -144,11 +146,24 @@ impl Tables {
         }
     }
 
+    /// Tries the id that is given next: some nodes may know the table already.
+    async fn anticipate(&self, db: &Cluster, random: &mut Random) -> Result<()> {
+        let last = self.lives.borrow().names.last_key_value().map(|(table, _)| *table);
+        let Some(last) = last else { return Ok(()) };
+        match self.work(db, TableId(last.0 + 1), random).await {
+            Err(Error::Aborted(_) | Error::Rejected(Rejected::UnknownTable { .. })) => Ok(()),
+            done => done,
+        }
+    }
+
     async fn act(&self, db: &Cluster, random: &mut Random, known: &mut Vec<TableId>) -> Result<()> {
         let name = format!("made-{}", random.below(NAMES));
         match random.below(8) {
             0 => self.drop(db, &name).await,
-            1 => self.revisit(db, random).await,
+            1 => {
+                self.revisit(db, random).await?;
+                self.anticipate(db, random).await
+            }
             // By an id of before, which another client may have dropped.
             2 | 3 if !known.is_empty() => {
                 let table = *random.pick(known).expect("there is one");

@@ -427,17 +427,14 @@ impl<E: Simulated> Simulation<E> {
         workers.map(|worker| worker.engine().pending()).sum()
     }
 
-    /// Workers with open transactions, and how many each has.
-    pub fn pending_places(&self) -> Vec<(WorkerPlace, usize)> {
-        let alive = |simulated_worker: &SimulatedWorker<E>| {
-            Some((simulated_worker.place, simulated_worker.worker.as_ref()?.engine().pending()))
+    /// Workers with open transactions, and how much each keeps of what, without what it keeps nothing of.
+    pub fn pending_places(&self) -> Vec<(WorkerPlace, Vec<(&'static str, usize)>)> {
+        let kept = |simulated_worker: &SimulatedWorker<E>| {
+            let engine = simulated_worker.worker.as_ref()?.engine();
+            let sizes = engine.sizes().into_iter().filter(|(_, size)| *size > 0).collect();
+            (engine.pending() > 0).then_some((simulated_worker.place, sizes))
         };
-        self.cluster
-            .simulated_workers
-            .iter()
-            .filter_map(alive)
-            .filter(|(_, pending)| *pending > 0)
-            .collect()
+        self.cluster.simulated_workers.iter().filter_map(kept).collect()
     }
 
     /// Sets the time that a node needs, in percent of the usual time: 1000 makes it ten times slower.

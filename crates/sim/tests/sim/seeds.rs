@@ -88,7 +88,7 @@ fn seeds_keep_the_rules_of_mako() {
 
 #[test]
 fn seeds_keep_the_rules_of_two_phase_commit() {
-    seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain([420, 2297, 2347]));
+    seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain([420, 2297, 2347, 33_554_594]));
 }
 
 #[test]

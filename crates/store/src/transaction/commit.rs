@@ -146,6 +146,20 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         state.sweep(store, emptied + SWEEP_MORE, &committed);
     }
 
+    /// The same where all that is in the store is committed: of each key's chain only what is published stays. A tombstone
+    /// stays as long as `removable` returns false for it.
+    pub fn install_committed_until(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        removable: impl Fn(StampRef<'_>) -> bool,
+    ) {
+        let Session { store, state, .. } = self.transaction.session_mut();
+        let state = state.get_mut();
+        let emptied = state.install(until, stamp, &|_| true);
+        state.sweep(store, emptied + SWEEP_MORE, &removable);
+    }
+
     /// Publishes the writes under `stamp`, releases the locks, and frees what is not needed any more:
     /// of each key's chain stay the versions that `committed` does not hold for and the newest for
     /// which it does.
@@ -206,11 +220,23 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         stamp: StampRef<'_>,
         wins: impl Fn(StampRef<'_>) -> bool,
         removable: impl Fn(StampRef<'_>) -> bool,
+        report: impl FnMut(TableId, &[u8], bool),
+    ) {
+        self.replay_until(usize::MAX, stamp, wins, removable, report);
+    }
+
+    /// The same for the writes before the place `until` that are not published yet, whose locks it releases.
+    pub fn replay_until(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        wins: impl Fn(StampRef<'_>) -> bool,
+        removable: impl Fn(StampRef<'_>) -> bool,
         mut report: impl FnMut(TableId, &[u8], bool),
     ) {
         let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
-        let emptied = state.replay(stamp, &wins, &mut report);
+        let emptied = state.replay(until, stamp, &wins, &mut report);
         state.sweep(store, emptied + SWEEP_MORE, &removable);
     }
 }
@@ -313,12 +339,13 @@ impl SessionState {
         self.removals.len() - removals_before
     }
 
-    /// Publishes the writes that are newer than what is there. Returns how many keys may have been
-    /// left without a value.
+    /// Publishes those of the next writes, before the place `until`, that are newer than what is there. Returns how many
+    /// keys may have been left without a value.
     ///
     /// REQUIRES: locked; everything in the store is committed.
     fn replay(
         &mut self,
+        until: usize,
         stamp: StampRef<'_>,
         wins: &dyn Fn(StampRef<'_>) -> bool,
         report: &mut dyn FnMut(TableId, &[u8], bool),
@@ -333,8 +360,9 @@ impl SessionState {
             report(write.table, unsafe { Record::key(write.record) }, won);
             won
         };
-        let won: Vec<bool> = self.sets.writes.entries.iter().map(&mut newer).collect();
-        for (place, won) in won.into_iter().enumerate() {
+        let (from, until) = (self.sets.ended, until.min(self.sets.writes.entries.len()));
+        let won: Vec<bool> = self.sets.writes.entries[from..until].iter().map(&mut newer).collect();
+        for (place, won) in (from..).zip(won) {
             let write = self.sets.writes.entries[place];
             // SAFETY: the record is kept by the guard.
             let record = unsafe { write.record.as_ref() };
@@ -355,7 +383,10 @@ impl SessionState {
                 unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
         }
-        self.sets.forget_writes();
+        self.sets.ended = until;
+        if until == self.sets.writes.entries.len() {
+            self.sets.forget_writes();
+        }
         self.removals.len() - removals_before
     }
 

@@ -163,10 +163,8 @@ impl Mako {
         let retry_after = self.runtime.worker_context.limits.retry_after;
         let worker_context = &self.runtime.worker_context;
         let shard_of = |at: usize| worker_context.own[at].shard;
-        let node = worker_context.place.node;
-        let gives = |head: &SnapshotHead| {
-            worker_context.leaderships.gives(shard_of(head.at), node, head.to)
-        };
+        let gives =
+            |head: &SnapshotHead| worker_context.leaderships.sends(shard_of(head.at), head.to);
         self.snapshot_senders.turn(now, retry_after, gives, |head| {
             effects.push(head.answer(shard_of(head.at)));
         });

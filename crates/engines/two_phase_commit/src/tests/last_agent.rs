@@ -80,7 +80,13 @@ fn a_branch_that_is_over_without_a_decision_is_aborted() {
 
 /// A worker whose node leads nothing: the other node leads both shards. What it says until the last agent is to decide.
 fn until_it_decides() -> (Hand, Outcome, Vec<TwoPhaseCommitMessage>) {
-    let mut hand = Hand::new();
+    until_it_decides_with(PlantedBugs::NONE)
+}
+
+fn until_it_decides_with(
+    faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
+) -> (Hand, Outcome, Vec<TwoPhaseCommitMessage>) {
+    let mut hand = Hand::planted(faults);
     hand.configure(OTHER, 2);
     let (outcome, said) = hand.put(&[b"a", b"x"]);
     let home = DecisionHome { shard: HERE, leadership: Epoch(2) };
@@ -120,10 +126,13 @@ fn a_last_agent_that_is_gone_leaves_the_outcome_unknown_and_participants_alone()
     let (mut hand, outcome, _) = until_it_decides();
     assert_eq!(hand.configure(OTHER, 3), [], "those that are prepared ask the home shard");
     assert_eq!((outcome.get(), hand.worker.held()), (Some(false), 0));
-    let (mut hand, outcome, _) = until_it_decides();
+}
+
+/// The last agent does not answer: it may have locks that nothing else releases soon.
+fn a_silent_last_agent_is_told(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) {
+    let (mut hand, outcome, _) = until_it_decides_with(faults);
     hand.now = hand.now + hand.worker.options().limits.shard_wait_max;
     let said = hand.step(EngineEvent::Timer);
-    // The last agent may have locks that nothing else releases soon.
     assert_eq!(
         (outcome.get(), requests(&said)),
         (Some(false), vec![&TwoPhaseCommitRequest::Abort])
@@ -135,6 +144,35 @@ fn a_last_agent_that_is_gone_leaves_the_outcome_unknown_and_participants_alone()
     assert_eq!(again, said, "it may be lost, too");
     assert_eq!(hand.reply(&said[0], TwoPhaseCommitReply::Resolved), []);
     assert_eq!(hand.worker.held(), 0);
+}
+
+#[test]
+fn a_last_agent_that_does_not_answer_is_told_to_undo_its_branch() {
+    a_silent_last_agent_is_told(PlantedBugs::NONE);
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_last_agent_that_is_told_nothing_more_is_seen() {
+    a_silent_last_agent_is_told(PlantedBugs::only(TwoPhaseCommitPlantedBug::LeaveLastAgent));
+}
+
+#[test]
+fn a_last_agent_that_is_cut_off_holds_its_locks_for_twice_the_longest_wait_at_most() {
+    let mut hand = Hand::new();
+    let longest = hand.worker.options().limits.shard_wait_max * 2;
+    hand.ask(6, 1, lock(b"a"));
+    hand.now = hand.now + Duration::from_millis(50);
+    hand.ask(7, 1, lock(b"b"));
+    hand.ask(7, 2, TwoPhaseCommitRequest::Validate);
+    // The pass that ends the first branch is not too early for the second.
+    let last = hand.now;
+    while hand.worker.held() > 0 {
+        hand.now = Time(hand.wakes_at.0 - 1_000_000);
+        hand.step(EngineEvent::Timer);
+    }
+    assert!(hand.now <= last + longest, "{} after {last}", hand.now);
+    assert_eq!(hand.value(b"b"), Ok(None));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::*;
 use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::operation::{Operation, OperationResult};
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_engine::procedure::Procedures;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Clock, Database, Result, TableId, Transaction};
@@ -34,12 +35,23 @@ struct Hand {
 
 impl Hand {
     fn new() -> Hand {
-        let [hand] = Hand::of(Topology::symmetric(1, 2, 1, 0, 1));
+        Hand::planted(PlantedBugs::NONE)
+    }
+
+    fn planted(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) -> Hand {
+        let [hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), faults);
         hand
     }
 
     /// All workers of the first node of two shards.
     fn of<const WORKERS: usize>(topology: Topology) -> [Hand; WORKERS] {
+        Hand::with(topology, PlantedBugs::NONE)
+    }
+
+    fn with<const WORKERS: usize>(
+        topology: Topology,
+        faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
+    ) -> [Hand; WORKERS] {
         let splits = [(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))]
             .into_iter()
             .collect();
@@ -50,7 +62,7 @@ impl Hand {
             topology: Arc::new(topology),
             procedures: Arc::new(Procedures::new()),
             streams: shoal_log::StreamOptions::default(),
-            options: TwoPhaseCommitOptions::default(),
+            options: TwoPhaseCommitOptions { faults, ..TwoPhaseCommitOptions::default() },
         };
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));
         let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());

@@ -94,8 +94,11 @@ impl TracedEngine for TwoPhaseCommit {
             }
             TwoPhaseCommitMessage::Part(part) => {
                 let rows = part.rows.iter().map(|row| {
-                    let (key, value) = (row.key.escape_ascii(), row.value.escape_ascii());
-                    format!("{key}={value} at {}", row.clock)
+                    let (key, clock) = (row.key.escape_ascii(), row.clock);
+                    match &row.value {
+                        Some(value) => format!("{key}={} at {clock}", value.escape_ascii()),
+                        None => format!("{key} deleted at {clock}"),
+                    }
                 });
                 let writes = part.writes.iter().map(|SnapshotWrite { transaction, write }| {
                     format!("{write} of {}", show_transaction(*transaction))
