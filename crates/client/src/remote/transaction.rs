@@ -264,7 +264,7 @@ impl ClusterTransaction {
     }
 
     /// The body has given up with `error`: whether that may be told, or what is true instead.
-    pub(super) async fn doubt(&self, error: Error) -> Error {
+    pub(crate) async fn doubt(&self, error: Error) -> Error {
         let gives_up = matches!(error, Error::Rejected(_) | Error::Unknown(_));
         match self.over.get() {
             Some(over @ (Error::Aborted(_) | Error::Unknown(_))) if gives_up => over.clone(),
