@@ -16,6 +16,7 @@ pub use shoal_types::{KeyExcerpt, tuple};
 
 /// A node of a cluster within a program of one's own, which adds procedures that its clients call by name.
 /// `examples/procedures.rs` shows one, and its client.
+#[cfg(feature = "server")]
 pub mod server {
     pub use shoal_server::{
         ConfigError, NodeConfig, Server, ServerBuilder, ServerEnd, ServerStartError,
