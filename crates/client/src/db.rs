@@ -1,66 +1,62 @@
-//! The database, and how it runs a transaction.
+//! The database, embedded or connected: one type, so that the same program runs on either.
 
-use crate::pool::{Pool, thread_slot};
-use crate::retry::LocalRetries;
-use crate::transaction::{BlockingTransaction, Transaction};
+use crate::attempts::{self, Place};
+use crate::embedded::{Embedded, LocalRetries, Options};
+use crate::future::TransactionFuture;
+use crate::remote::{
+    Attempts, Cluster, ClusterOptions, ConnectError, WaitingTransaction, connect_blocking,
+};
+use crate::transaction::{BlockingPlace, BlockingTransaction, Transaction, TransactionPlace};
 use bytes::Bytes;
-use ring::rand::{SecureRandom, SystemRandom};
-use shoal_store::{Store, StoreBugs, WalkPlace};
-use shoal_types::{Call, Database, Epoch, Procedures, Rejected, Result, TableId};
+use shoal_cluster::topology::Partitioning;
+use shoal_types::{Call, Database, Error, Procedures, Result, TableId};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Records of a dropped table that are looked at in one go.
-const FREED_AT_ONCE: usize = 1024;
-
-/// What a database allows. Start from the default:
+/// A database: one in the memory of this process, from [`Db::memory`], or a cluster, from [`Db::connect`]. A program that
+/// has one runs on either.
 ///
+/// Cheap to clone; all clones are the same database, and any number of threads and tasks may use it at once.
+///
+/// ```no_run
+/// use shoal_client::{Db, Error};
+///
+/// /// Moves an amount between two accounts, and returns what is left on the first.
+/// async fn pay(db: &Db, from: &[u8], to: &[u8], amount: i64) -> Result<i64, Error> {
+///     let accounts = db.table("accounts")?;
+///     db.transact(async |tx| {
+///         let left = tx.add(accounts, from, -amount).await?;
+///         if left < 0 {
+///             return Err(Error::reject("insufficient funds"));
+///         }
+///         tx.add(accounts, to, amount).await?;
+///         Ok(left)
+///     })
+///     .await
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// pay(&Db::memory(), b"alice", b"bob", 10).await?;
+/// pay(&Db::connect(&["10.0.0.1:7000", "10.0.0.2:7000"]).await?, b"alice", b"bob", 10).await?;
+/// # Ok(())
+/// # }
 /// ```
-/// # use shoal_client::{Db, Options};
-/// let db = Db::with_options(Options { memory_bytes_max: 1 << 30, ..Options::default() });
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Transactions that may be open at once. More make the next one fail, with an error that says
-    /// so; and so does each where this is above
-    /// [`TRANSACTIONS_OPEN_MAX`](shoal_types::limits::TRANSACTIONS_OPEN_MAX). Default 1024.
-    pub transactions_max: usize,
-    /// Bytes that keys, values, index and the lists of open transactions may take together; a put beyond
-    /// it is rejected, a delete is not. It counts what is stored: what was freed is used again for blocks of a similar
-    /// size, but the process keeps it until the database goes. Default: no limit.
-    pub memory_bytes_max: usize,
-    /// Bytes to take from the system at the start, so that growing to that size costs no transaction
-    /// the time in which the system finds and clears a page. More is taken as needed. Default 0.
-    pub memory_bytes_reserved: usize,
-    /// How often [`Db::transact`] runs a transaction that keeps meeting conflicts before it gives
-    /// up. More make an error rarer and the worst latency longer. Default 1000.
-    pub attempts_max: u32,
-    /// Planted bugs, for tests of tests. Default: none.
-    #[doc(hidden)]
-    pub faults: StoreBugs,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let store = shoal_store::Options::default();
-        Options {
-            transactions_max: store.transactions_max,
-            memory_bytes_max: store.memory_bytes_max,
-            memory_bytes_reserved: store.memory_bytes_reserved,
-            attempts_max: 1000,
-            faults: StoreBugs::NONE,
-        }
-    }
-}
-
-/// A database. Cheap to clone; all clones are the same database, and any number of threads may use
-/// it at once.
 #[derive(Clone)]
 pub struct Db {
-    pool: Arc<Pool>,
-    attempts_max: u32,
-    /// The procedures that can be called by name.
-    procedures: Option<Arc<Procedures>>,
+    place: DbPlace,
+}
+
+#[derive(Clone)]
+enum DbPlace {
+    Embedded(Embedded),
+    Cluster(Cluster),
+}
+
+/// The attempts of a transaction on a [`Db`].
+pub(crate) enum DbRetries {
+    Embedded(Option<LocalRetries>),
+    Cluster(Attempts),
 }
 
 impl Db {
@@ -74,20 +70,81 @@ impl Db {
     /// # Panics
     /// If the system has no randomness.
     pub fn with_options(options: Options) -> Db {
-        let store = Store::new(shoal_store::Options {
-            transactions_max: options.transactions_max,
-            memory_bytes_max: options.memory_bytes_max,
-            memory_bytes_reserved: options.memory_bytes_reserved,
-            epoch: Epoch::default(),
-            hash_seed: hash_seed(),
-            faults: options.faults,
-        });
-        let attempts_max = options.attempts_max;
-        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max, procedures: None }
+        Embedded::with_options(options).into()
+    }
+
+    /// Connects to the cluster `shoal`, which asks clients for no secret, through any of these addresses,
+    /// `host:port`. All else is learned from the nodes.
+    ///
+    /// To be called on a tokio runtime: the connections live on it.
+    ///
+    /// # Errors
+    /// The error at each address, if no node was reached.
+    ///
+    /// # Panics
+    /// If the system has no randomness, and outside of a tokio runtime.
+    pub async fn connect<A: AsRef<str>>(addresses: &[A]) -> Result<Db, ConnectError> {
+        Db::connect_with(addresses, ClusterOptions::default()).await
+    }
+
+    /// The same for a cluster with a name, a secret or TLS, and with deadlines and limits of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Db::connect), and where the cluster has no such [region](ClusterOptions::region) or the options
+    /// are not [valid](ClusterOptions::validate).
+    ///
+    /// # Panics
+    /// As for [`connect`](Db::connect).
+    pub async fn connect_with<A: AsRef<str>>(
+        addresses: &[A],
+        options: ClusterOptions,
+    ) -> Result<Db, ConnectError> {
+        Ok(Cluster::connect_with(addresses, options).await?.into())
+    }
+
+    /// The same for callers without an async runtime: the connections live on a thread of the client.
+    ///
+    /// # Errors
+    /// As for [`connect_with`](Db::connect_with), and where the system gives no thread.
+    ///
+    /// # Panics
+    /// If the system has no randomness.
+    pub fn connect_blocking<A: AsRef<str>>(
+        addresses: &[A],
+        options: ClusterOptions,
+    ) -> Result<Db, ConnectError> {
+        let addresses = addresses.iter().map(|address| address.as_ref().into()).collect();
+        Ok(connect_blocking(addresses, options)?.into())
+    }
+
+    /// The cluster, if this is a connected database: what only clusters have, such as shards and calls with a home.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        match &self.place {
+            DbPlace::Embedded(_) => None,
+            DbPlace::Cluster(cluster) => Some(cluster),
+        }
+    }
+
+    /// The database in this process, if this is an embedded one.
+    pub fn embedded(&self) -> Option<&Embedded> {
+        match &self.place {
+            DbPlace::Embedded(embedded) => Some(embedded),
+            DbPlace::Cluster(_) => None,
+        }
+    }
+
+    /// The same database, with another deadline than that of the [options](ClusterOptions::deadline). An embedded one
+    /// has none, and stays as it is.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Db {
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.clone().into(),
+            DbPlace::Cluster(cluster) => cluster.with_deadline(deadline).into(),
+        }
     }
 
     /// The same database, on which these procedures can be called by name, and no others. Clones that were made before
-    /// keep theirs.
+    /// keep theirs. The procedures of a cluster are those of its nodes: a connected database stays as it is.
     ///
     /// ```
     /// # use bytes::Bytes;
@@ -104,46 +161,83 @@ impl Db {
     /// ```
     #[must_use]
     pub fn with_procedures(self, procedures: Procedures) -> Db {
-        Db { procedures: Some(Arc::new(procedures)), ..self }
+        match self.place {
+            DbPlace::Embedded(embedded) => embedded.with_procedures(procedures).into(),
+            DbPlace::Cluster(cluster) => cluster.into(),
+        }
     }
 
-    /// The table of this name; creates it if there is none.
+    /// The table of this name; creates it if there is none, in a cluster partitioned by a hash over all shards.
+    ///
+    /// A cluster is asked for a table of which the client has not heard, and the calling thread waits for that, which takes
+    /// some tenths of a second where the table is created; [`open_table`](Db::open_table) is the same without holding a thread.
     ///
     /// # Errors
     /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
-    /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
+    /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables); of a cluster those of
+    /// [`create_table`](Db::create_table), but for [`Rejected::TableExists`](shoal_types::Rejected::TableExists).
     pub fn table(&self, name: &str) -> Result<TableId> {
-        self.pool.store().table(name)
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.table(name),
+            DbPlace::Cluster(cluster) => cluster.table(name),
+        }
+    }
+
+    /// [`table`](Db::table), without holding a thread.
+    ///
+    /// # Errors
+    /// As for [`table`](Db::table).
+    pub async fn open_table(&self, name: &str) -> Result<TableId> {
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.table(name),
+            DbPlace::Cluster(cluster) => cluster.open_table(name).await,
+        }
+    }
+
+    /// Creates a table. All nodes of a cluster that live serve it when this returns. Where it exists and is partitioned like
+    /// that, this is the table that exists. An embedded database has no partitions: any table of the name will do.
+    ///
+    /// ```
+    /// # use shoal_client::{Db, Error, Partitioning};
+    /// # futures_executor::block_on(async {
+    /// # let db = Db::memory();
+    /// // The orders of a customer, whose number takes eight bytes, live on one shard.
+    /// let orders = db.create_table("orders", Partitioning::Hash { prefix_bytes: 8 }).await?;
+    /// # let _ = orders;
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Cluster::create_table`]; of an embedded database as for [`table`](Db::table).
+    pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.table(name),
+            DbPlace::Cluster(cluster) => cluster.create_table(name, partitioning).await,
+        }
     }
 
     /// Drops the table of this name, with all its rows, and returns the id that it had: all that uses the id fails from here
-    /// on with [`Rejected::TableDropped`](shoal_types::Rejected::TableDropped). Waits for transactions that are installing
-    /// rows of it.
+    /// on with [`Rejected::TableDropped`](shoal_types::Rejected::TableDropped). A table that is created later under the
+    /// name is another one.
     ///
     /// # Errors
-    /// [`Rejected::UnknownTableName`](shoal_types::Rejected::UnknownTableName);
-    /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where no session is left to free the rows.
-    pub fn drop_table(&self, name: &str) -> Result<TableId> {
-        let store = self.pool.store();
-        let unknown = || Rejected::UnknownTableName { name: name.into() };
-        let table = store.named(name).ok_or_else(unknown)?;
-        let mut session = store.session()?;
-        store.drop_table(table);
-        let mut next = Some(WalkPlace { table, key: Vec::new() });
-        while let Some(place) = next {
-            next = session.free_table(&place, FREED_AT_ONCE);
-            std::thread::yield_now();
+    /// [`Rejected::UnknownTableName`](shoal_types::Rejected::UnknownTableName); see [`Embedded::drop_table`] and
+    /// [`Cluster::drop_table`].
+    pub async fn drop_table(&self, name: &str) -> Result<TableId> {
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.drop_table(name),
+            DbPlace::Cluster(cluster) => cluster.drop_table(name).await,
         }
-        Ok(table)
     }
 
     /// Runs `body` as one strictly serializable transaction and commits it.
     ///
-    /// On a conflict with another transaction `body` runs again, after a short random pause, up to
-    /// [`Options::attempts_max`] times: it should do nothing that must not be done twice. An error
-    /// that it returns rolls the transaction back and is returned here, but only once what it read
-    /// has proved to be consistent; otherwise it runs again. If the future is dropped, or `body`
-    /// panics, nothing happened.
+    /// Where nothing has happened, after a conflict or since a node failed, `body` runs again, after a short random
+    /// pause, up to [`Options::attempts_max`] or [`ClusterOptions::attempts_max`] times and until the deadline: it should do
+    /// nothing that must not be done twice. An error that it returns rolls the transaction back and is returned here, but
+    /// only once what it read has proved to be consistent; otherwise it runs again. If the future is dropped, or `body`
+    /// panics, nothing happened, unless a cluster was asked to commit.
     ///
     /// The future can be spawned on a runtime of many threads. The compiler asks for `async move |tx|`
     /// there: it cannot yet tell that what a body borrows from around it may move between threads.
@@ -168,75 +262,87 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What `body` returns; [`Aborted::RetriesExhausted`](shoal_types::Aborted::RetriesExhausted);
+    /// What `body` returns; [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time are used up;
     /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions),
-    /// [`Rejected::TransactionsMax`](shoal_types::Rejected::TransactionsMax).
+    /// [`Rejected::TransactionsMax`](shoal_types::Rejected::TransactionsMax). Of a cluster also
+    /// [`Unknown`](shoal_types::Error::Unknown) where the answer to the commit was lost: it is never run again then.
     pub async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
-        let mut retries = None;
-        loop {
-            let mut tx = Transaction::new(BlockingTransaction::on(self.pool.take()?));
-            let error = match body(&mut tx).await {
-                Ok(value) => match tx.end() {
-                    Ok(()) => return Ok(value),
-                    Err(error) => error,
-                },
-                Err(error) => tx.confirm_failure(error),
-            };
-            retries.get_or_insert_with(|| self.retries()).pause(error).await?;
-        }
+        attempts::run(self, body).await
     }
 
-    /// [`transact`](Db::transact) for callers without an async runtime.
+    /// [`transact`](Db::transact) for callers without an async runtime. The calling thread waits: for a cluster by way of
+    /// a client with a thread of its own, so that it may be any thread.
     ///
     /// # Errors
     /// As for [`transact`](Db::transact).
+    #[inline]
     pub fn transact_blocking<T>(
         &self,
-        mut body: impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
+        body: impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
-        let mut retries = None;
-        loop {
-            match self.attempt(&mut body)? {
-                Ok(value) => return Ok(value),
-                Err(error) => {
-                    retries.get_or_insert_with(|| self.retries()).pause_blocking(error)?;
-                }
+        match &self.place {
+            DbPlace::Embedded(embedded) => {
+                let mut retries = None;
+                let begin = || {
+                    let tx = BlockingPlace::Embedded(embedded.attempt_begin()?);
+                    Ok(BlockingTransaction::new(tx))
+                };
+                let pause = |error| embedded.pause_blocking(&mut retries, error);
+                run_blocking(begin, pause, body)
+            }
+            DbPlace::Cluster(cluster) => {
+                let (client, thread) = cluster.blocking()?;
+                let mut attempts = client.retries()?;
+                let until = attempts.until();
+                let begin = || {
+                    let tx = client.begin_until(until);
+                    let tx = Box::new(WaitingTransaction::new(tx, Arc::clone(&thread)));
+                    Ok(BlockingTransaction::new(BlockingPlace::Cluster(tx)))
+                };
+                let pause = |error| thread.block_on(attempts.pause(error));
+                run_blocking(begin, pause, body)
             }
         }
     }
 
-    /// Runs `body` once, and commits it. The inner result is that of the attempt; an error outside means that
-    /// it did not begin.
-    #[inline]
-    fn attempt<T>(
-        &self,
-        body: &mut impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
-    ) -> Result<Result<T>> {
-        let tx = BlockingTransaction::on(self.pool.take()?);
-        Ok(match body(&tx) {
-            Ok(value) => tx.commit().map(|()| value),
-            Err(error) => Err(tx.confirm_failure(error)),
-        })
-    }
-
-    /// Calls a procedure by name, as one transaction, which is retried as in [`transact`](Db::transact). The future can be
-    /// spawned on a runtime of many threads.
+    /// Calls a procedure by name, as one transaction, which is retried as in [`transact`](Db::transact). An embedded
+    /// database knows those of [`with_procedures`](Db::with_procedures), a cluster those that its nodes know. A cluster
+    /// is sent one message, and the call takes effect once, with any losses on the way and whichever nodes fail. The future
+    /// can be spawned on a runtime of many threads.
     ///
     /// # Errors
-    /// [`Rejected::UnknownProcedure`](shoal_types::Rejected::UnknownProcedure); those of the procedure; and as for
-    /// [`transact`](Db::transact).
+    /// [`Rejected::UnknownProcedure`](shoal_types::Rejected::UnknownProcedure); those of the procedure; as for
+    /// [`transact`](Db::transact). Of a cluster [`Unknown::Call`](shoal_types::Unknown::Call) where the deadline passed:
+    /// then [`Cluster::call_again`] tells.
     pub async fn call(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
-        let procedure = self.procedures().get(procedure)?;
-        let mut retries = None;
-        loop {
-            match self.attempt(&mut |tx| procedure.run_at_once(tx, arguments))? {
-                Ok(result) => return Ok(result),
-                Err(error) => {
-                    retries.get_or_insert_with(|| self.retries()).pause(error).await?;
-                }
+        self.run_call(&Call::new(procedure, arguments)).await
+    }
+
+    /// The same, executed on the shard on which `key` lives: best one that the procedure works with. It makes no
+    /// difference to an embedded database.
+    ///
+    /// # Errors
+    /// As for [`call`](Db::call), and [`Rejected::UnknownTable`](shoal_types::Rejected::UnknownTable).
+    pub async fn call_near(
+        &self,
+        table: TableId,
+        key: &[u8],
+        procedure: &str,
+        arguments: &[u8],
+    ) -> Result<Bytes> {
+        self.run_call(&Call::new(procedure, arguments).near(table, key)).await
+    }
+
+    async fn run_call(&self, call: &Call<'_>) -> Result<Bytes> {
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.call(call.procedure, call.arguments).await,
+            DbPlace::Cluster(cluster) => {
+                let home = cluster.home_of(call)?;
+                let arguments = Bytes::copy_from_slice(call.arguments);
+                cluster.call(home, call.procedure, arguments).await
             }
         }
     }
@@ -246,22 +352,27 @@ impl Db {
     /// # Errors
     /// As for [`call`](Db::call).
     pub fn call_blocking(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
-        let procedure = self.procedures().get(procedure)?;
-        self.transact_blocking(|tx| procedure.run_at_once(tx, arguments))
-    }
-
-    fn procedures(&self) -> &Procedures {
-        static NONE: Procedures = Procedures::new();
-        self.procedures.as_deref().unwrap_or(&NONE)
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.call_blocking(procedure, arguments),
+            DbPlace::Cluster(cluster) => {
+                let (client, thread) = cluster.blocking()?;
+                thread.block_on(Db::from(client).call(procedure, arguments))
+            }
+        }
     }
 
     /// Begins an interactive transaction. The caller ends it, and retries it where it likes; it keeps
-    /// the database alive. It holds back the reclamation of memory while it is open, so end it soon.
+    /// the database alive. In memory it holds back the reclamation of memory while it is open, so end it soon. On a cluster
+    /// each of its operations may take as long as the deadline says, and nothing is sent before its first operation that
+    /// has an answer.
     ///
     /// # Errors
     /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions).
     pub fn begin(&self) -> Result<Transaction<'static>> {
-        self.begin_blocking().map(Transaction::new)
+        Ok(Transaction::new(match &self.place {
+            DbPlace::Embedded(embedded) => TransactionPlace::Embedded(embedded.begin()?),
+            DbPlace::Cluster(cluster) => TransactionPlace::Cluster(Box::new(cluster.begin()?)),
+        }))
     }
 
     /// [`begin`](Db::begin) for callers without an async runtime.
@@ -269,28 +380,107 @@ impl Db {
     /// # Errors
     /// As for [`begin`](Db::begin).
     pub fn begin_blocking(&self) -> Result<BlockingTransaction<'static>> {
-        Ok(BlockingTransaction::on(self.pool.take_owned()?))
+        Ok(BlockingTransaction::new(match &self.place {
+            DbPlace::Embedded(embedded) => BlockingPlace::Embedded(embedded.begin()?),
+            DbPlace::Cluster(cluster) => {
+                let (client, thread) = cluster.blocking()?;
+                let tx = WaitingTransaction::new(client.begin()?, thread);
+                BlockingPlace::Cluster(Box::new(tx))
+            }
+        }))
     }
 
-    /// Bytes that keys, values and index take now, to within 64 KiB an open transaction.
-    pub fn memory_bytes(&self) -> usize {
-        self.pool.store().memory_bytes()
-    }
-
-    #[cold]
-    fn retries(&self) -> LocalRetries {
-        // Rivals in a conflict run on different threads, or after different commits.
-        let seed = (thread_slot() as u64) << 48 ^ self.pool.store().clock().0;
-        LocalRetries::new(self.attempts_max, seed)
+    /// Bytes that keys, values and index take now, to within 64 KiB an open transaction; `None` of a cluster.
+    pub fn memory_bytes(&self) -> Option<usize> {
+        self.embedded().map(Embedded::memory_bytes)
     }
 }
 
-/// A random seed of the hash by which transactions find their writes, so that keys cannot be chosen to
-/// collide.
-fn hash_seed() -> u64 {
-    let mut bytes = [0; 8];
-    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
-    u64::from_le_bytes(bytes)
+/// [`attempts::run`] for a caller that waits on its thread: `begin` begins an attempt, and `pause` pauses after one.
+#[inline]
+fn run_blocking<'p, T>(
+    mut begin: impl FnMut() -> Result<BlockingTransaction<'p>>,
+    mut pause: impl FnMut(Error) -> Result<()>,
+    mut body: impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
+) -> Result<T> {
+    loop {
+        let tx = begin()?;
+        let error = match body(&tx) {
+            Ok(value) => match tx.commit() {
+                Ok(()) => return Ok(value),
+                Err(error) => error,
+            },
+            Err(error) => tx.confirm_failure(error),
+        };
+        pause(error)?;
+    }
+}
+
+/// The retries, or the transaction, of a database of the other kind.
+#[cold]
+fn mixed() -> ! {
+    unreachable!("a database and its transactions are of one kind")
+}
+
+impl From<Embedded> for Db {
+    fn from(embedded: Embedded) -> Db {
+        Db { place: DbPlace::Embedded(embedded) }
+    }
+}
+
+impl From<Cluster> for Db {
+    fn from(cluster: Cluster) -> Db {
+        Db { place: DbPlace::Cluster(cluster) }
+    }
+}
+
+impl Place for Db {
+    type Transaction<'p> = Transaction<'p>;
+    type Retries = DbRetries;
+
+    #[inline]
+    fn retries(&self) -> Result<DbRetries> {
+        match &self.place {
+            DbPlace::Embedded(_) => Ok(DbRetries::Embedded(None)),
+            DbPlace::Cluster(cluster) => cluster.retries().map(DbRetries::Cluster),
+        }
+    }
+
+    #[inline]
+    fn attempt(&self, retries: &DbRetries) -> Result<Transaction<'_>> {
+        Ok(Transaction::new(match (&self.place, retries) {
+            (DbPlace::Embedded(embedded), _) => {
+                TransactionPlace::Embedded(embedded.attempt_begin()?)
+            }
+            (DbPlace::Cluster(cluster), DbRetries::Cluster(attempts)) => {
+                TransactionPlace::Cluster(Box::new(cluster.begin_until(attempts.until())))
+            }
+            (DbPlace::Cluster(_), DbRetries::Embedded(_)) => mixed(),
+        }))
+    }
+
+    #[inline]
+    fn end<'p>(&'p self, tx: Transaction<'p>) -> TransactionFuture<'p, ()> {
+        tx.commit()
+    }
+
+    async fn confirm_failure<'p>(&'p self, tx: Transaction<'p>, error: Error) -> Error {
+        match tx.into_place() {
+            TransactionPlace::Embedded(tx) => tx.confirm_failure(error),
+            TransactionPlace::Cluster(tx) => tx.confirm_failure(error).await,
+        }
+    }
+
+    async fn pause(&self, retries: &mut DbRetries, error: Error) -> Result<()> {
+        match (&self.place, retries) {
+            (DbPlace::Embedded(embedded), DbRetries::Embedded(retries)) => {
+                embedded.pause(retries, error).await
+            }
+            (DbPlace::Cluster(_), DbRetries::Cluster(attempts)) => attempts.pause(error).await,
+            (DbPlace::Embedded(_), DbRetries::Cluster(_))
+            | (DbPlace::Cluster(_), DbRetries::Embedded(_)) => mixed(),
+        }
+    }
 }
 
 impl Database for Db {
@@ -301,7 +491,7 @@ impl Database for Db {
     }
 
     fn memory_bytes(&self) -> Option<usize> {
-        Some(Db::memory_bytes(self))
+        Db::memory_bytes(self)
     }
 
     async fn transact<T>(
@@ -312,12 +502,15 @@ impl Database for Db {
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
-        Db::call(self, call.procedure, call.arguments).await
+        self.run_call(call).await
     }
 }
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Db").field("store", self.pool.store()).finish_non_exhaustive()
+        match &self.place {
+            DbPlace::Embedded(embedded) => embedded.fmt(f),
+            DbPlace::Cluster(cluster) => cluster.fmt(f),
+        }
     }
 }

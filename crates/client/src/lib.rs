@@ -1,5 +1,5 @@
-//! Shoal's client interface. A [`Db`] is a database in this process; a [`Cluster`], which
-//! [`Db::connect`] reaches over a network, has the same interface.
+//! Shoal's client interface. A [`Db`] is a database in this process, from [`Db::memory`], or a cluster, which
+//! [`Db::connect`] reaches over a network: the same program runs on either.
 //!
 //! ```
 //! # use shoal_client as shoal;
@@ -18,17 +18,19 @@
 //! # }
 //! ```
 //!
-//! Read in this order: `db.rs` (the database and how a transaction is retried), `transaction.rs` (its
-//! operations), `procedure.rs` (how procedures run on it), `retry.rs` and `pool.rs` (retries and idle sessions); `remote/` has the client of a cluster.
+//! Read in this order: `db.rs` (what users hold), `attempts.rs` (how a transaction is retried), `transaction.rs` and `future.rs` (its
+//! operations); `embedded/` has the database in memory, and `remote/` the client of a cluster.
 
+mod attempts;
 mod db;
-mod pool;
-mod procedure;
+mod embedded;
+mod future;
 mod remote;
-mod retry;
 mod transaction;
 
-pub use db::{Db, Options};
+pub use db::Db;
+pub use embedded::{Embedded, EmbeddedTransaction, Options};
+pub use future::TransactionFuture;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
 pub use shoal_cluster::topology::Partitioning;

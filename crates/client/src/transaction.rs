@@ -1,14 +1,14 @@
-//! A transaction's operations, with and without `await`.
+//! A transaction's operations, with and without `await`, on an embedded and on a connected database.
 //!
-//! On the embedded database no operation ever waits: an operation is done when it is called, and its
-//! future is ready. The futures are here because the same code runs on a cluster, where a read may
-//! have to ask another node. They hold results, not the transaction, so a task that works with a
-//! transaction can move between threads.
+//! On an embedded database no operation ever waits: it is done when it is called, and its future is ready and owns no
+//! memory. On a cluster a future is boxed, and a message is sent where one has to be. The futures hold what they
+//! need of a transaction that can be shared, so a task that works with a transaction can move between threads.
 
-use crate::pool::Pooled;
+use crate::embedded::EmbeddedTransaction;
+use crate::future::TransactionFuture;
+use crate::remote::{ClusterTransaction, WaitingTransaction};
 use shoal_types::{Error, Result, Rows, Scan, TableId};
 use std::fmt;
-use std::future::{Ready, ready};
 
 /// A transaction. Reads see its own writes; writes are buffered and take effect together, at commit.
 /// Dropping it rolls it back.
@@ -42,30 +42,44 @@ use std::future::{Ready, ready};
 /// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
+///
+/// On a cluster, an operation that fails with [`Aborted`](Error::Aborted) or [`Unknown`](Error::Unknown) ends it: all that
+/// follow fail with the same error.
 pub struct Transaction<'db> {
-    inner: BlockingTransaction<'db>,
+    inner: TransactionPlace<'db>,
+}
+
+pub(crate) enum TransactionPlace<'db> {
+    Embedded(EmbeddedTransaction<'db>),
+    Cluster(Box<ClusterTransaction>),
 }
 
 impl<'db> Transaction<'db> {
-    pub(crate) fn new(inner: BlockingTransaction<'db>) -> Transaction<'db> {
+    #[inline]
+    pub(crate) fn new(inner: TransactionPlace<'db>) -> Transaction<'db> {
         Transaction { inner }
     }
 
-    pub(crate) fn end(self) -> Result<()> {
-        self.inner.commit()
-    }
-
-    pub(crate) fn confirm_failure(self, error: Error) -> Error {
-        self.inner.confirm_failure(error)
+    #[inline]
+    pub(crate) fn into_place(self) -> TransactionPlace<'db> {
+        self.inner
     }
 
     /// The value of `key`, or `None` where there is none.
     ///
     /// # Errors
-    /// [`Rejected`](shoal_types::Rejected) for an unknown table, an empty or an oversized key.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table, an empty or an oversized key;
+    /// [`Aborted`](shoal_types::Aborted) where the transaction is over.
     #[inline]
-    pub fn get(&self, table: TableId, key: &[u8]) -> Ready<Result<Option<&[u8]>>> {
-        ready(self.inner.get(table, key))
+    pub fn get<'t: 'f, 'f>(
+        &'t self,
+        table: TableId,
+        key: &'f [u8],
+    ) -> TransactionFuture<'f, Option<&'t [u8]>> {
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => TransactionFuture::ready(tx.get(table, key)),
+            TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.get(table, key)),
+        }
     }
 
     /// Like [`get`](Transaction::get), and says that a write of the key will follow.
@@ -73,16 +87,23 @@ impl<'db> Transaction<'db> {
     /// # Errors
     /// As for [`get`](Transaction::get).
     #[inline]
-    pub fn get_for_update(&self, table: TableId, key: &[u8]) -> Ready<Result<Option<&[u8]>>> {
+    pub fn get_for_update<'t: 'f, 'f>(
+        &'t self,
+        table: TableId,
+        key: &'f [u8],
+    ) -> TransactionFuture<'f, Option<&'t [u8]>> {
         self.get(table, key)
     }
 
-    /// Says which keys will be read soon, and brings them near together instead of one after the
-    /// other: worth it for a few keys up, on data larger than the processor's caches. A hint that
-    /// changes nothing else.
+    /// Says which keys will be read soon. In memory they are brought near together instead of one after the other: worth it
+    /// for a few keys up, on data larger than the processor's caches. On a cluster they are read together, with the next
+    /// operation that has an answer, in one round trip. A hint that changes nothing else.
     #[inline]
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        self.inner.prefetch(keys);
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => tx.prefetch(keys),
+            TransactionPlace::Cluster(tx) => tx.prefetch(keys),
+        }
     }
 
     /// The rows that `scan` asks for, in its order. Until this transaction commits, no other can add,
@@ -102,29 +123,50 @@ impl<'db> Transaction<'db> {
     /// ```
     ///
     /// # Errors
-    /// [`Rejected`](shoal_types::Rejected) for an unknown table or oversized bounds.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table or oversized bounds; as for [`get`](Transaction::get).
     #[inline]
-    pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Ready<Result<Rows<'_>>> {
-        ready(self.inner.scan(table, scan))
+    pub fn scan<'t: 'f, 'f>(
+        &'t self,
+        table: TableId,
+        scan: Scan<'f>,
+    ) -> TransactionFuture<'f, Rows<'t>> {
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => TransactionFuture::ready(tx.scan(table, scan)),
+            TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.scan(table, scan)),
+        }
     }
 
-    /// Writes `value` under `key`, whether or not the key exists.
+    /// Writes `value` under `key`, whether or not the key exists. On a cluster it waits in the client for the next
+    /// operation that has an answer, which fails where the cluster refuses it.
     ///
     /// # Errors
     /// [`Rejected`](shoal_types::Rejected) for an unknown table, and where a limit would be passed.
     #[inline]
     pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.inner.put(table, key, value)
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => tx.put(table, key, value),
+            TransactionPlace::Cluster(tx) => tx.put(table, key, value),
+        }
     }
 
     /// Writes `value` under a key that does not exist.
     ///
     /// # Errors
     /// [`Rejected::KeyExists`](shoal_types::Rejected::KeyExists) where it does: the transaction can go on.
-    /// And as for [`put`](Transaction::put).
+    /// And as for [`put`](Transaction::put) and [`get`](Transaction::get).
     #[inline]
-    pub fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Ready<Result<()>> {
-        ready(self.inner.insert(table, key, value))
+    pub fn insert<'f>(
+        &'f self,
+        table: TableId,
+        key: &'f [u8],
+        value: &'f [u8],
+    ) -> TransactionFuture<'f, ()> {
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => {
+                TransactionFuture::ready(tx.insert(table, key, value))
+            }
+            TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.insert(table, key, value)),
+        }
     }
 
     /// Removes `key`, whether or not it exists.
@@ -133,7 +175,10 @@ impl<'db> Transaction<'db> {
     /// As for [`put`](Transaction::put).
     #[inline]
     pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        self.inner.delete(table, key)
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => tx.delete(table, key),
+            TransactionPlace::Cluster(tx) => tx.delete(table, key),
+        }
     }
 
     /// Adds `delta`, wrapping, to the little-endian `i64` under `key` (an absent key counts as 0) and
@@ -141,19 +186,34 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     /// [`Rejected::WrongValue`](shoal_types::Rejected::WrongValue) where the value is not 8 bytes long. And
-    /// as for [`put`](Transaction::put).
+    /// as for [`put`](Transaction::put) and [`get`](Transaction::get).
     #[inline]
-    pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Ready<Result<i64>> {
-        ready(self.inner.add(table, key, delta))
+    pub fn add<'f>(
+        &'f self,
+        table: TableId,
+        key: &'f [u8],
+        delta: i64,
+    ) -> TransactionFuture<'f, i64> {
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => TransactionFuture::ready(tx.add(table, key, delta)),
+            TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.add(table, key, delta)),
+        }
     }
 
-    /// Commits: all writes take effect at one instant, or the error says why none did.
+    /// Commits: all writes take effect at one instant, or the error says what is true. If the future of a cluster's transaction
+    /// is dropped before it is done, the outcome is not known.
     ///
     /// # Errors
-    /// [`Aborted::Conflict`](shoal_types::Aborted::Conflict) where another transaction got in the way: the
-    /// same transaction may succeed if it is run again from its beginning.
-    pub fn commit(self) -> Ready<Result<()>> {
-        ready(self.end())
+    /// [`Aborted`](shoal_types::Aborted): nothing happened, as another transaction got in the way or a node failed; the
+    /// same transaction may succeed if it is run again from its beginning. Of a cluster also
+    /// [`Unknown::Session`](shoal_types::Unknown::Session) where the connection was lost before the outcome was known, and
+    /// [`Unknown::Commit`](shoal_types::Unknown::Commit) where the deadline passed.
+    #[inline]
+    pub fn commit(self) -> TransactionFuture<'db, ()> {
+        match self.inner {
+            TransactionPlace::Embedded(tx) => TransactionFuture::ready(tx.commit()),
+            TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.commit()),
+        }
     }
 
     /// Rolls back: nothing happened. Dropping does the same.
@@ -162,56 +222,58 @@ impl<'db> Transaction<'db> {
 
 impl shoal_types::Transaction for Transaction<'_> {
     #[inline]
-    fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>> {
-        Transaction::get(self, table, key)
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        Transaction::get(self, table, key).await
     }
     #[inline]
     fn prefetch(&self, keys: &[(TableId, &[u8])]) {
         Transaction::prefetch(self, keys);
     }
     #[inline]
-    fn scan(&self, table: TableId, scan: Scan<'_>) -> impl Future<Output = Result<Rows<'_>>> {
-        Transaction::scan(self, table, scan)
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        Transaction::scan(self, table, scan).await
     }
     #[inline]
     fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         Transaction::put(self, table, key, value)
     }
     #[inline]
-    fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> impl Future<Output = Result<()>> {
-        Transaction::insert(self, table, key, value)
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        Transaction::insert(self, table, key, value).await
     }
     #[inline]
     fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
         Transaction::delete(self, table, key)
     }
     #[inline]
-    fn add(&self, table: TableId, key: &[u8], delta: i64) -> impl Future<Output = Result<i64>> {
-        Transaction::add(self, table, key, delta)
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        Transaction::add(self, table, key, delta).await
     }
 }
 
-/// A [`Transaction`] for callers without an async runtime: the same operations, without `await`.
+/// A [`Transaction`] for callers without an async runtime: the same operations, without `await`. On a cluster the calling
+/// thread waits for each answer.
 pub struct BlockingTransaction<'db> {
-    inner: shoal_store::Transaction<Pooled<'db>>,
+    inner: BlockingPlace<'db>,
+}
+
+pub(crate) enum BlockingPlace<'db> {
+    Embedded(EmbeddedTransaction<'db>),
+    Cluster(Box<WaitingTransaction>),
 }
 
 impl<'db> BlockingTransaction<'db> {
-    pub(crate) fn on(session: Pooled<'db>) -> BlockingTransaction<'db> {
-        BlockingTransaction { inner: shoal_store::Transaction::on(session) }
-    }
-
-    /// The table of this name; creates it if there is none.
-    pub(crate) fn table(&self, name: &str) -> Result<TableId> {
-        self.inner.table(name)
+    #[inline]
+    pub(crate) fn new(inner: BlockingPlace<'db>) -> BlockingTransaction<'db> {
+        BlockingTransaction { inner }
     }
 
     /// `error`, which a body returned, if the body's reads are valid; otherwise the conflict.
     #[cold]
     pub(crate) fn confirm_failure(self, error: Error) -> Error {
-        match (&error, self.inner.validate()) {
-            (Error::Aborted(_), _) | (_, Ok(())) => error,
-            (_, Err(conflict)) => conflict,
+        match self.inner {
+            BlockingPlace::Embedded(tx) => tx.confirm_failure(error),
+            BlockingPlace::Cluster(tx) => tx.confirm_failure(error),
         }
     }
 
@@ -221,7 +283,10 @@ impl<'db> BlockingTransaction<'db> {
     /// See there, as for all operations.
     #[inline]
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.inner.get(table, key)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.get(table, key),
+            BlockingPlace::Cluster(tx) => tx.get(table, key),
+        }
     }
 
     /// See [`Transaction::get_for_update`].
@@ -230,13 +295,16 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn get_for_update(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.inner.get(table, key)
+        self.get(table, key)
     }
 
     /// See [`Transaction::prefetch`].
     #[inline]
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        self.inner.prefetch(keys);
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.prefetch(keys),
+            BlockingPlace::Cluster(tx) => tx.prefetch(keys),
+        }
     }
 
     /// See [`Transaction::scan`].
@@ -245,7 +313,10 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
-        self.inner.scan(table, scan)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.scan(table, scan),
+            BlockingPlace::Cluster(tx) => tx.scan(table, scan),
+        }
     }
 
     /// See [`Transaction::put`].
@@ -254,7 +325,10 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.inner.put(table, key, value)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.put(table, key, value),
+            BlockingPlace::Cluster(tx) => tx.put(table, key, value),
+        }
     }
 
     /// See [`Transaction::insert`].
@@ -263,7 +337,10 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.inner.insert(table, key, value)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.insert(table, key, value),
+            BlockingPlace::Cluster(tx) => tx.insert(table, key, value),
+        }
     }
 
     /// See [`Transaction::delete`].
@@ -272,7 +349,10 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        self.inner.delete(table, key)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.delete(table, key),
+            BlockingPlace::Cluster(tx) => tx.delete(table, key),
+        }
     }
 
     /// See [`Transaction::add`].
@@ -281,15 +361,22 @@ impl<'db> BlockingTransaction<'db> {
     /// See there.
     #[inline]
     pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        self.inner.add(table, key, delta)
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.add(table, key, delta),
+            BlockingPlace::Cluster(tx) => tx.add(table, key, delta),
+        }
     }
 
     /// See [`Transaction::commit`].
     ///
     /// # Errors
     /// See there.
+    #[inline]
     pub fn commit(self) -> Result<()> {
-        self.inner.commit()
+        match self.inner {
+            BlockingPlace::Embedded(tx) => tx.commit(),
+            BlockingPlace::Cluster(tx) => tx.commit(),
+        }
     }
 
     /// See [`Transaction::rollback`].
@@ -298,12 +385,18 @@ impl<'db> BlockingTransaction<'db> {
 
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").finish_non_exhaustive()
+        match &self.inner {
+            TransactionPlace::Embedded(tx) => tx.fmt(f),
+            TransactionPlace::Cluster(tx) => tx.fmt(f),
+        }
     }
 }
 
 impl fmt::Debug for BlockingTransaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingTransaction").finish_non_exhaustive()
+        match &self.inner {
+            BlockingPlace::Embedded(tx) => tx.fmt(f),
+            BlockingPlace::Cluster(tx) => tx.fmt(f),
+        }
     }
 }

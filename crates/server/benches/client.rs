@@ -10,7 +10,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use shoal_client::{Cluster, ClusterOptions, Db, TableId};
+use shoal_client::{Cluster, ClusterOptions, TableId};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::Procedures;
 use shoal_net::{Secret, listen};
@@ -75,7 +75,7 @@ fn start() -> (Server, String) {
 async fn connect(address: &str, region: Option<&str>) -> Cluster {
     let region = region.map(str::to_owned);
     let options = ClusterOptions { region, ..ClusterOptions::default() };
-    Db::connect_with(&[address], options).await.expect("a cluster")
+    Cluster::connect_with(&[address], options).await.expect("a cluster")
 }
 
 /// Adds one to the counter of a client.

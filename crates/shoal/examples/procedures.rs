@@ -5,11 +5,11 @@
 //! cargo run -p shoal --example procedures -- call 127.0.0.1:7000 deposit 'alice 100'
 //! cargo run -p shoal --example procedures -- call 127.0.0.1:7000 transfer 'alice bob 30'
 //! ```
-//! The topology of the cluster has a table `accounts`; `shoal serve --help` has an example of both files.
+//! `shoal serve --help` has an example of the files of a node.
 
 use shoal::server::{ConfigError, ServerBuilder};
 use shoal::traits::Transaction;
-use shoal::{Bytes, Db, Error, ProcedureTransaction, Result};
+use shoal::{Bytes, Db, Error, ProcedureTransaction, Procedures, Result};
 use std::path::Path;
 
 /// Puts money on an account: `alice 100`. Returns what is on it then.
@@ -31,17 +31,22 @@ async fn transfer(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Byt
     Ok(left.to_string().into())
 }
 
+/// Both, for an embedded database.
+pub fn known() -> Procedures {
+    Procedures::new().with("deposit", deposit).with("transfer", transfer)
+}
+
 /// The node of this configuration, which knows both.
 pub fn node(config: &Path) -> std::result::Result<ServerBuilder, ConfigError> {
     let builder = ServerBuilder::from_file(config)?;
     Ok(builder.procedure("deposit", deposit).procedure("transfer", transfer))
 }
 
-/// Calls one of them on the cluster of the node with this address, near the first account that it names.
-pub async fn call(db: &shoal::Cluster, procedure: &str, arguments: &str) -> Result<String> {
-    let account = arguments.split(' ').next().unwrap_or_default();
-    let home = db.home(db.table("accounts")?, account.as_bytes())?;
-    let result = db.call(home, procedure, arguments.to_owned()).await?;
+/// Calls one of them, in a cluster near the first account that it names.
+pub async fn call(db: &Db, procedure: &str, arguments: &str) -> Result<String> {
+    let account = arguments.split(' ').next().unwrap_or_default().as_bytes();
+    let accounts = db.table("accounts")?;
+    let result = db.call_near(accounts, account, procedure, arguments.as_bytes()).await?;
     Ok(String::from_utf8_lossy(&result).into_owned())
 }
 

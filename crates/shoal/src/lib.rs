@@ -1,19 +1,22 @@
 //! Shoal: a transactional key-value store. The library.
 //!
-//! [`Db`] is the whole interface of a client; everything else at the root of this crate appears in its operations.
+//! [`Db`] is the whole interface of a client, embedded or connected; everything else at the root of this crate appears in
+//! its operations, or is what only one of both has: [`Embedded`] and [`Cluster`].
 //! [`server`] is for programs that are nodes of a cluster themselves.
 
 pub use bytes::Bytes;
 pub use shoal_client::{
-    Aborted, Access, BlockingTransaction, ClientTls, Cluster, ClusterOptions, ClusterTransaction,
-    Conflict, ConnectError, Db, Error, Options, OptionsError, Procedure, ProcedureTransaction,
+    Aborted, Access, Awaited, BlockingTransaction, Cause, ClientTls, Cluster, ClusterId,
+    ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Embedded, EmbeddedTransaction,
+    Error, NodeId, Options, OptionsError, Partitioning, Procedure, ProcedureTransaction,
     Procedures, Rejected, RequestId, Result, Rows, Scan, Secret, ShardId, TableId, Transaction,
-    Unknown, limits,
+    TransactionFuture, Unknown, Wait, limits,
 };
 pub use shoal_types::{KeyExcerpt, tuple};
 
 /// A node of a cluster within a program of one's own, which adds procedures that its clients call by name.
 /// `examples/procedures.rs` shows one, and its client.
+#[cfg(feature = "server")]
 pub mod server {
     pub use shoal_server::{
         ConfigError, NodeConfig, Server, ServerBuilder, ServerEnd, ServerStartError,

@@ -7,7 +7,7 @@
 use crate::local::InProcessCluster;
 use crate::report;
 use bytes::Bytes;
-use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
 use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
@@ -120,7 +120,7 @@ fn connect(
     options: ClusterOptions,
 ) -> std::result::Result<(Cluster, Runtime), String> {
     let runtime = runtime.enable_all().build().map_err(|error| error.to_string())?;
-    let cluster = runtime.block_on(Db::connect_with(addresses, options));
+    let cluster = runtime.block_on(Cluster::connect_with(addresses, options));
     Ok((cluster.map_err(|error| error.to_string())?, runtime))
 }
 

@@ -17,7 +17,7 @@ fn a_warehouse_loads_in_150_megabytes() {
         block_on(tpcc.load(&db, part, 1, &mut |more| rows += more)).expect("nobody else is there");
     }
     assert!(rows > 600_000, "{rows} rows are no warehouse");
-    let bytes = db.memory_bytes();
+    let bytes = db.memory_bytes().expect("it is embedded");
     assert!(bytes <= WAREHOUSE_BYTES_MAX, "{bytes} bytes for a warehouse");
     for check in block_on(tpcc.check(&db)).expect("nobody else is there") {
         assert_eq!(check.verdict, Ok(()), "{}", check.name);

@@ -22,7 +22,8 @@ pub(super) struct CallSpan {
 }
 
 /// The attempts of one transaction.
-pub(super) struct Attempts {
+#[derive(Debug)]
+pub(crate) struct Attempts {
     permit: TransactionPermit,
     attempts: u32,
     backoff: Backoff,
@@ -47,7 +48,7 @@ impl Attempts {
     }
 
     /// The deadline.
-    pub(super) fn until(&self) -> Time {
+    pub(crate) fn until(&self) -> Time {
         self.until
     }
 
@@ -56,7 +57,7 @@ impl Attempts {
     /// # Errors
     /// `error` itself where a retry is no use or not allowed; [`Aborted::RetriesExhausted`] where conflicts
     /// have taken all attempts, or all the time.
-    pub(super) async fn pause(&mut self, error: Error) -> Result<()> {
+    pub(crate) async fn pause(&mut self, error: Error) -> Result<()> {
         let inner = Arc::clone(self.permit.inner());
         inner.refresh_if_outdated(&error);
         let elsewhere = match &error {

@@ -3,6 +3,7 @@
 use super::attempts::Attempts;
 use super::call::CalledProcedure;
 use super::client_shared::ClientShared;
+use super::client_thread::ClientThread;
 use super::cluster_identity::ClusterIdentity;
 use super::connection::NodeConnection;
 use super::environment::ClientEnvironment;
@@ -11,67 +12,42 @@ use super::options::ClusterOptions;
 use super::shared::ClusterInner;
 use super::sockets::{FirstNode, Sockets, first};
 use super::transaction::{ClusterTransaction, OperationTimeout};
-use crate::db::Db;
+use crate::attempts::{self, Place};
+use crate::future::TransactionFuture;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
-use shoal_engine::client::{Directory, SessionEnd};
+use shoal_engine::client::Directory;
 use shoal_types::{
-    Call, ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId,
+    Call, ClusterId, Database, Error, NodeId, Random, Rejected, RequestId, Result, ShardId,
+    TableId, Time,
 };
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database on other machines, with the interface of the embedded [`Db`]. Cheap to clone; all clones
-/// share their connections, and any number of tasks may use it at once.
+/// A connected database: what it has in common with an embedded one is [`Db`](crate::Db), which
+/// [holds](crate::Db::cluster) one of these. Here is in addition what only a cluster has: shards and their leaders, calls with
+/// a home, and calls that are asked for again.
 ///
-/// ```no_run
-/// use shoal_client::{Db, Error};
-///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let db = Db::connect(&["10.0.0.1:7000", "10.0.0.2:7000"]).await?;
-/// let accounts = db.table("accounts")?;
-/// let left = db
-///     .transact(async |tx| {
-///         let left = tx.add(accounts, b"alice", -10).await?;
-///         if left < 0 {
-///             return Err(Error::reject("insufficient funds"));
-///         }
-///         tx.add(accounts, b"bob", 10).await
-///     })
-///     .await?;
-/// # let _ = left;
-/// # Ok(())
-/// # }
-/// ```
+/// Cheap to clone; all clones share their connections, and any number of tasks may use it at once.
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) inner: Arc<ClusterInner>,
     pub(super) deadline: Duration,
+    /// The thread that drives the connections, if the client has one of its own.
+    pub(super) thread: Option<Arc<ClientThread>>,
 }
 
-impl Db {
-    /// Connects to the cluster `shoal`, which asks clients for no secret, through any of these addresses,
-    /// `host:port`. All else is learned from the nodes.
-    ///
-    /// To be called on a tokio runtime: the connections live on it.
+impl Cluster {
+    /// Connects to a cluster; see [`Db::connect_with`](crate::Db::connect_with).
     ///
     /// # Errors
-    /// The error at each address, if no node was reached.
-    pub async fn connect<A: AsRef<str>>(addresses: &[A]) -> Result<Cluster, ConnectError> {
-        Db::connect_with(addresses, ClusterOptions::default()).await
-    }
-
-    /// The same for a cluster with a name, a secret or TLS, and with deadlines and limits of your own.
-    ///
-    /// # Errors
-    /// As for [`connect`](Db::connect), and where the cluster has no such [region](ClusterOptions::region) or the options
-    /// are not [valid](ClusterOptions::validate).
+    /// See there.
     ///
     /// # Panics
-    /// If the system has no randomness.
+    /// If the system has no randomness, and outside of a tokio runtime.
     pub async fn connect_with<A: AsRef<str>>(
         addresses: &[A],
         options: ClusterOptions,
@@ -137,6 +113,7 @@ impl Cluster {
         Cluster {
             inner: Arc::new(ClusterInner::new(options, addresses, client_shared, random)),
             deadline,
+            thread: None,
         }
     }
 
@@ -154,7 +131,7 @@ impl Cluster {
     /// ```
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Cluster {
-        Cluster { inner: Arc::clone(&self.inner), deadline }
+        Cluster { deadline, ..self.clone() }
     }
 
     /// Nodes, shards and tables, by the directory that the nodes have sent.
@@ -170,6 +147,14 @@ impl Cluster {
     pub fn home(&self, table: TableId, key: &[u8]) -> Result<ShardId> {
         let home = self.inner.client_shared.view.home(table, key);
         Ok(home.ok_or(Rejected::UnknownTable { table })?.unwrap_or_default())
+    }
+
+    /// The home of a call; a call that names none is executed on a shard that is drawn at random.
+    pub(crate) fn home_of(&self, call: &Call<'_>) -> Result<ShardId> {
+        match call.home {
+            Some((table, key)) => self.home(table, key),
+            None => Ok(self.inner.any_shard()),
+        }
     }
 
     /// The leader of a shard, by the directory that the nodes have sent.
@@ -206,22 +191,9 @@ impl Cluster {
     /// the answer to the commit was lost; [`Rejected::TooManyTransactions`].
     pub async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&mut ClusterTransaction) -> Result<T>,
+        body: impl AsyncFnMut(&mut ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
-        let mut attempts = Attempts::new(&self.inner, self.deadline)?;
-        loop {
-            let timeout = OperationTimeout::Until(attempts.until());
-            let mut tx = ClusterTransaction::new(&self.inner, None, timeout);
-            let error = match body(&mut tx).await {
-                Ok(value) => match tx.end(SessionEnd::Commit).await {
-                    Ok(()) => return Ok(value),
-                    Err(error) => error,
-                },
-                Err(error) => tx.confirm_failure(error).await,
-            };
-            drop(tx);
-            attempts.pause(error).await?;
-        }
+        attempts::run(self, body).await
     }
 
     /// Begins an interactive transaction. The caller ends it, and retries it where it likes. Each of its
@@ -234,6 +206,11 @@ impl Cluster {
         let permit = self.inner.enter()?;
         let timeout = OperationTimeout::Each(self.deadline);
         Ok(ClusterTransaction::new(&self.inner, Some(permit), timeout))
+    }
+
+    /// An attempt of a transaction that is over until then, and has its permit.
+    pub(crate) fn begin_until(&self, until: Time) -> ClusterTransaction {
+        ClusterTransaction::new(&self.inner, None, OperationTimeout::Until(until))
     }
 
     /// Calls a procedure that the nodes know by name, in one message. It runs at the leader of `home`, as
@@ -286,6 +263,31 @@ impl Cluster {
     }
 }
 
+impl Place for Cluster {
+    type Transaction<'p> = ClusterTransaction;
+    type Retries = Attempts;
+
+    fn retries(&self) -> Result<Attempts> {
+        Attempts::new(&self.inner, self.deadline)
+    }
+
+    fn attempt(&self, attempts: &Attempts) -> Result<ClusterTransaction> {
+        Ok(self.begin_until(attempts.until()))
+    }
+
+    fn end<'p>(&'p self, tx: ClusterTransaction) -> TransactionFuture<'p, ()> {
+        TransactionFuture::waits(tx.commit())
+    }
+
+    async fn confirm_failure(&self, tx: ClusterTransaction, error: Error) -> Error {
+        tx.confirm_failure(error).await
+    }
+
+    async fn pause(&self, attempts: &mut Attempts, error: Error) -> Result<()> {
+        attempts.pause(error).await
+    }
+}
+
 impl Database for Cluster {
     type Transaction<'db> = ClusterTransaction;
 
@@ -300,12 +302,8 @@ impl Database for Cluster {
         Cluster::transact(self, async |tx: &mut ClusterTransaction| body(tx).await).await
     }
 
-    /// A call without a home is executed on a shard that is drawn at random.
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
-        let home = match call.home {
-            Some((table, key)) => self.home(table, key)?,
-            None => self.inner.any_shard(),
-        };
+        let home = self.home_of(call)?;
         Cluster::call(self, home, call.procedure, Bytes::copy_from_slice(call.arguments)).await
     }
 }

@@ -12,6 +12,12 @@ pub enum ConnectError {
         /// The addresses, and the error at each.
         tried: Vec<(String, String)>,
     },
+    /// The system gave no thread or no runtime for the connections.
+    #[error("cannot start the thread of the client: {error}")]
+    Thread {
+        /// What the system says.
+        error: String,
+    },
     /// The client's options contradict each other.
     #[error("the options of the client: {0}")]
     Options(#[from] OptionsError),

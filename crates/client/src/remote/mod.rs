@@ -14,11 +14,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cluster.rs` | [`Cluster`]: what users hold |
+//! | `cluster.rs` | [`Cluster`]: what a connected [`Db`](crate::Db) holds |
 //! | `options.rs`, `error.rs` | what it allows; why it could not connect |
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
 //! | `read_ahead.rs` | reads that were announced, which travel together |
 //! | `attempts.rs` | how a transaction is run again |
+//! | `blocking.rs`, `client_thread.rs` | clients with a thread of their own, for callers that wait on theirs |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
 //! | `connection.rs`, `connection_pool.rs`, `dial.rs` | a connection and what waits for messages over it; all of them; making them on demand |
@@ -40,8 +41,10 @@
 
 mod answers;
 mod attempts;
+mod blocking;
 mod call;
 mod client_shared;
+mod client_thread;
 mod cluster;
 mod cluster_identity;
 mod connection;
@@ -63,6 +66,8 @@ mod tables;
 mod timers;
 mod transaction;
 
+pub(crate) use attempts::Attempts;
+pub(crate) use blocking::{WaitingTransaction, connect as connect_blocking};
 pub use cluster::Cluster;
 pub use error::{ConnectError, OptionsError};
 pub use options::ClusterOptions;

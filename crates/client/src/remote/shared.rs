@@ -1,6 +1,7 @@
 //! What the clones of a cluster and its transactions share.
 
 use super::client_shared::ClientShared;
+use super::client_thread::ClientThread;
 use super::connection_pool::ConnectionPool;
 use super::environment::{ClientEnvironment, after};
 use super::lock;
@@ -23,6 +24,8 @@ pub(super) struct ClusterInner {
     /// Held by the task that requests the directory.
     pub(super) refreshing: tokio::sync::Mutex<()>,
     pub(super) random: Mutex<Random>,
+    /// A client of the same cluster with a thread of its own, once a caller has to wait on its thread.
+    pub(super) beside: Mutex<Option<(Arc<ClusterInner>, Arc<ClientThread>)>>,
     under_way: AtomicUsize,
 }
 
@@ -45,6 +48,7 @@ impl ClusterInner {
             addresses,
             refreshing: tokio::sync::Mutex::default(),
             random: Mutex::new(random),
+            beside: Mutex::default(),
             under_way: AtomicUsize::new(0),
         }
     }

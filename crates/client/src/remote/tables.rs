@@ -6,16 +6,12 @@
 
 use super::attempts::{Attempts, CallSpan};
 use super::cluster::Cluster;
-use super::options::ClusterOptions;
 use super::shared::ClusterInner;
-use crate::db::Db;
 use shoal_cluster::manager::TableChange;
 use shoal_cluster::topology::{Partitioning, TableStanding};
-use shoal_engine::client::Directory;
-use shoal_types::{Aborted, Awaited, Cause, Error, Rejected, Result, TableId, Wait};
+use shoal_types::{Error, Rejected, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime;
 
 /// The default partitioning: over all shards, by a hash of the whole key.
 const DEFAULT_PARTITIONING: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
@@ -31,8 +27,19 @@ impl Cluster {
     pub fn table(&self, name: &str) -> Result<TableId> {
         match self.topology().table(name) {
             Some(table) => Ok(table),
-            None => self.inner.open_on_thread(name, self.deadline),
+            None => self.open_blocking(name),
         }
+    }
+
+    /// Opens a table, while the calling thread waits.
+    fn open_blocking(&self, name: &str) -> Result<TableId> {
+        if self.inner.addresses.is_empty() {
+            return Err(Rejected::UnknownTableName { name: name.into() }.into());
+        }
+        let (client, thread) = self.blocking()?;
+        let table = thread.block_on(client.open_table(name))?;
+        self.inner.client_shared.view.update(client.inner.client_shared.view.directory());
+        Ok(table)
     }
 
     /// The table of this name; creates it if there is none, partitioned by a hash over all shards.
@@ -113,29 +120,6 @@ impl ClusterInner {
         Ok(topology.table(name).ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
-    /// Opens a table over a connection of its own, on a thread of its own: the tasks of this client may be those of the
-    /// thread that waits.
-    fn open_on_thread(self: &Arc<Self>, name: &str, deadline: Duration) -> Result<TableId> {
-        if self.addresses.is_empty() {
-            return Err(Rejected::UnknownTableName { name: name.into() }.into());
-        }
-        let view = &self.client_shared.view;
-        let known = view.nodes().into_iter().filter_map(|node| view.address(node));
-        let addresses: Vec<Arc<str>> = known.chain(self.addresses.iter().cloned()).collect();
-        let mut options = ClusterOptions { deadline, ..self.options.clone() };
-        options.access.identity = self.client_shared.founding.own();
-        let thread = std::thread::Builder::new().name("shoal-table".to_owned());
-        let task = open_with_new_client(addresses, options, name.to_owned());
-        let opened = thread.spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(|_| unanswered(Duration::ZERO))?.block_on(task)
-        });
-        let opened = opened.map_err(|_| unanswered(Duration::ZERO))?.join();
-        let (table, directory) = opened.map_err(|_| unanswered(deadline))??;
-        view.update(directory);
-        Ok(table)
-    }
-
     /// Requests the directory if `error` shows that this client's view has a dropped table or lacks an existing one.
     pub(super) fn refresh_if_outdated(self: &Arc<Self>, error: &Error) {
         if let Error::Rejected(Rejected::TableDropped { table } | Rejected::UnknownTable { table }) =
@@ -146,22 +130,4 @@ impl ClusterInner {
             self.refresh_in_background();
         }
     }
-}
-
-/// Opens a table with a client of its own. Returns the directory of that client, too.
-async fn open_with_new_client(
-    addresses: Vec<Arc<str>>,
-    options: ClusterOptions,
-    name: String,
-) -> Result<(TableId, Directory)> {
-    let deadline = options.deadline;
-    let cluster = Db::connect_with(&addresses, options).await;
-    let cluster = cluster.map_err(|_| unanswered(deadline))?;
-    let table = cluster.open_table(&name).await?;
-    Ok((table, cluster.inner.client_shared.view.directory()))
-}
-
-fn unanswered(waited: Duration) -> Error {
-    let (node, awaited, cause) = (None, Awaited::TableChange, Cause::Unreachable);
-    Aborted::Unanswered(Wait { node, awaited, cause, waited }).into()
 }

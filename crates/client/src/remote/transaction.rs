@@ -262,9 +262,8 @@ impl ClusterTransaction {
         self.wait(&link, outcome, until).await.map(drop)
     }
 
-    /// The body has ended with `error`: returns that error if what was read before is proved to be consistent, and
-    /// otherwise the reason why it is not.
-    pub(super) async fn confirm_failure(&self, error: Error) -> Error {
+    /// `error`, which a body returned, if the body's reads are valid; otherwise the conflict.
+    pub(crate) async fn confirm_failure(&self, error: Error) -> Error {
         let depends_on_reads = matches!(error, Error::Rejected(_) | Error::Unknown(_));
         match self.over.get() {
             Some(over @ (Error::Aborted(_) | Error::Unknown(_))) if depends_on_reads => {

@@ -30,21 +30,26 @@ fn steady(rounds: u64, work: impl Fn(&Db, TableId, u64, u64) + Sync) {
         });
         if part == 0 {
             settle(&db, table, rounds, 0);
-            first = db.memory_bytes();
+            first = bytes_of(&db);
         }
         settle(&db, table, rounds, first + SLACK_BYTES);
-        let now = db.memory_bytes();
+        let now = bytes_of(&db);
         assert!(now <= first + SLACK_BYTES, "part {part}: from {first} to {now} bytes");
     }
+}
+
+/// Bytes that the database takes.
+pub fn bytes_of(db: &Db) -> usize {
+    db.memory_bytes().expect("it is embedded")
 }
 
 /// Writes one key until memory is down to `bytes`, for at most `rounds` rounds.
 fn settle(db: &Db, table: TableId, rounds: u64, bytes: usize) {
     let settled = (0..rounds).find(|round| {
         put(db, table, u64::MAX, &round.to_be_bytes());
-        db.memory_bytes() <= bytes
+        bytes_of(db) <= bytes
     });
-    assert!(settled.is_some() || bytes == 0, "{} bytes do not go away", db.memory_bytes());
+    assert!(settled.is_some() || bytes == 0, "{} bytes do not go away", bytes_of(db));
 }
 
 fn put(db: &Db, table: TableId, key: u64, value: &[u8]) {

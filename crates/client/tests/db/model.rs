@@ -5,6 +5,8 @@ use shoal_client::{BlockingTransaction, Error, Rejected, Rows, Scan, TableId, Tr
 use shoal_types::Random;
 use std::collections::BTreeMap;
 use std::ops::{Bound, DerefMut};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// Tables the operations work on.
 pub const TABLES: u8 = 3;
@@ -178,7 +180,8 @@ macro_rules! subject {
                         .put(id(table), &key_of(*key), &value.bytes())
                         .map(|()| Outcome::Done),
                     Op::Insert(table, key, value) => {
-                        let inserted = self.insert(id(table), &key_of(*key), &value.bytes());
+                        let (key, value) = (key_of(*key), value.bytes());
+                        let inserted = self.insert(id(table), &key, &value);
                         $wait(inserted).map(|()| Outcome::Done)
                     }
                     Op::Delete(table, key) => {
@@ -239,7 +242,15 @@ fn number(bound: Bound<u8>) -> u8 {
     }
 }
 
-subject!(Transaction<'_>, std::future::Ready::into_inner);
+subject!(Transaction<'_>, at_once);
+
+/// What a future returns that never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("an operation on an embedded database waits"),
+    }
+}
 subject!(BlockingTransaction<'_>, std::convert::identity);
 subject!(shoal_store::Transaction<S> | S, std::convert::identity);
 

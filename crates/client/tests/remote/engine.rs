@@ -4,8 +4,8 @@ use crate::block_on;
 use crate::served::{FAR, Reef, options};
 use bytes::Bytes;
 use shoal_client::{
-    Aborted, ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Error, Rejected, Scan,
-    ShardId, TableId, limits,
+    Aborted, Cluster, ClusterOptions, ClusterTransaction, Conflict, ConnectError, Error, Rejected,
+    Scan, ShardId, TableId, limits,
 };
 use shoal_engine::{ProcedureTransaction, Procedures};
 use shoal_types::{Random, Result, Transaction};
@@ -91,7 +91,7 @@ fn conflicts_are_told_to_who_began_and_retried_for_who_transacts() {
             .await;
         assert_eq!((sum, runs), (Ok(11), 2));
         let once = ClusterOptions { attempts_max: 1, ..options() };
-        let once = Db::connect_with(&reef.addresses(), once).await.expect("a cluster");
+        let once = Cluster::connect_with(&reef.addresses(), once).await.expect("a cluster");
         let exhausted = once
             .transact(async |tx| {
                 let sum = tx.add(people, b"sum", 1).await?;
@@ -172,7 +172,7 @@ fn transactions_are_limited_in_number() {
     let reef = reef(1, 1);
     block_on(async {
         let two = ClusterOptions { transactions_max: 2, ..options() };
-        let db = Db::connect_with(&reef.addresses(), two).await.expect("a cluster");
+        let db = Cluster::connect_with(&reef.addresses(), two).await.expect("a cluster");
         let people = db.table("people").expect("a table");
         let (one, other) = (db.begin().expect("room"), db.begin().expect("room"));
         let full = Error::from(Rejected::TooManyTransactions { max: 2 });
@@ -335,16 +335,17 @@ fn one_address_that_answers_is_enough() {
     let address = nobody.local_addr().expect("an address").to_string();
     block_on(async {
         let addresses = [address.clone(), reef.addresses()[1].clone()];
-        let db = Db::connect_with(&addresses, options()).await.expect("a cluster");
+        let db = Cluster::connect_with(&addresses, options()).await.expect("a cluster");
         let people = db.table("people").expect("a table");
         db.transact(async |tx| tx.put(people, b"ada", b"1")).await.expect("committed");
         let mut wrong = options();
         wrong.access.cluster = "atoll".into();
-        let refused = Db::connect_with(&addresses[1..], wrong).await;
+        let refused = Cluster::connect_with(&addresses[1..], wrong).await;
         let what = refused.expect_err("another cluster").to_string();
         assert!(what.contains("wrong_cluster") && what.contains(&addresses[1]), "{what}");
         let none: [&str; 0] = [];
-        let without_addresses = Db::connect(&none).await.expect_err("no address");
+        let without_addresses =
+            Cluster::connect_with(&none, options()).await.expect_err("no address");
         assert_eq!(without_addresses, ConnectError::Unreached { tried: Vec::new() });
     });
 }
@@ -354,14 +355,14 @@ fn a_client_in_a_region_is_as_far_from_the_nodes_as_the_topology_says() {
     let reef = reef(3, 1);
     let from = |region: &str| ClusterOptions { region: Some(region.to_owned()), ..options() };
     block_on(async {
-        let unknown = Db::connect_with(&reef.addresses(), from("mars")).await;
+        let unknown = Cluster::connect_with(&reef.addresses(), from("mars")).await;
         let ConnectError::Unreached { tried } = unknown.expect_err("no such region") else {
             panic!("the options are valid")
         };
         let why = "the cluster has no region 'mars'; its regions are here, far";
         assert!(tried.len() == 3 && tried.iter().all(|(_, what)| what == why), "{tried:?}");
 
-        let db = Db::connect_with(&reef.addresses(), from("far")).await.expect("connected");
+        let db = Cluster::connect_with(&reef.addresses(), from("far")).await.expect("connected");
         let counters = db.table("counters").expect("a table");
         for key in [b"a", b"b", b"c", b"d"] {
             let began = tokio::time::Instant::now();

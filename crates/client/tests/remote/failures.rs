@@ -5,7 +5,7 @@ use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
 use bytes::Bytes;
 use shoal_client::{
-    Aborted, Awaited, Cause, ClusterOptions, Db, Error, NodeId, ShardId, Unknown, Wait,
+    Aborted, Awaited, Cause, Cluster, ClusterOptions, Error, NodeId, ShardId, Unknown, Wait,
 };
 use shoal_engine::client::{ClientReply, ClientRequest, SessionEnd};
 use std::time::Duration;
@@ -268,9 +268,9 @@ fn an_address_where_nobody_speaks_holds_nobody_up() {
     let cluster = Scripted::start(1, |_| Do::Naturally);
     block_on(async {
         let addresses = [address.clone(), cluster.addresses()[0].clone()];
-        Db::connect_with(&addresses, quick()).await.expect("by way of the second");
+        Cluster::connect_with(&addresses, quick()).await.expect("by way of the second");
         let hasty = ClusterOptions { deadline: HASTE, ..quick() };
-        let nobody = Db::connect_with(&addresses[..1], hasty).await.expect_err("nobody");
+        let nobody = Cluster::connect_with(&addresses[..1], hasty).await.expect_err("nobody");
         let what = nobody.to_string();
         assert!(what.contains("no answer within") && what.contains(&address), "{what}");
     });

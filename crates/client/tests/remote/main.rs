@@ -2,6 +2,7 @@
 
 mod calls;
 mod conversation;
+mod either;
 mod engine;
 mod failures;
 mod scripted;

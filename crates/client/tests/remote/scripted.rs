@@ -2,7 +2,7 @@
 
 use crate::served::{config, options, topology};
 use bytes::Bytes;
-use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
+use shoal_client::{Cluster, ClusterOptions, NodeId, ShardId};
 use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
@@ -229,7 +229,7 @@ impl Scripted {
     }
 
     pub async fn connect_with(&self, options: ClusterOptions) -> Cluster {
-        Db::connect_with(&self.addresses(), options).await.expect("a cluster")
+        Cluster::connect_with(&self.addresses(), options).await.expect("a cluster")
     }
 
     /// All that was asked so far.

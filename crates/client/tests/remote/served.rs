@@ -2,7 +2,7 @@
 
 use crate::SECRET;
 use bytes::Bytes;
-use shoal_client::{Access, Cluster, ClusterOptions, Db};
+use shoal_client::{Access, Cluster, ClusterOptions};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
     ClientId, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient, requests_table,
@@ -132,7 +132,7 @@ impl Reef {
     }
 
     pub async fn connect(&self) -> Cluster {
-        Db::connect_with(&self.addresses(), options()).await.expect("a cluster")
+        Cluster::connect_with(&self.addresses(), options()).await.expect("a cluster")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Clusters that are founded again, and those who belong to the one before.
 
 use crate::cluster::{Cluster, until_so};
-use shoal_client::{ClusterId, ClusterOptions, Db, Error, Rejected, Unknown};
+use shoal_client::{ClusterId, ClusterOptions, Error, Rejected, Unknown};
 use shoal_net::CloseReason;
 use shoal_server::Protocol;
 use shoal_types::{NodeId, ShardId};
@@ -13,7 +13,9 @@ fn identity(cluster: Option<ClusterId>) -> ClusterId {
 async fn connect(cluster: &Cluster) -> shoal_client::Cluster {
     let addresses: Vec<String> =
         cluster.running().into_iter().map(|node| cluster.address(node)).collect();
-    Db::connect_with(&addresses, ClusterOptions::default()).await.expect("connected")
+    shoal_client::Cluster::connect_with(&addresses, ClusterOptions::default())
+        .await
+        .expect("connected")
 }
 
 async fn count(db: &shoal_client::Cluster) -> Result<i64, Error> {

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::http::until_health;
-use shoal_client::{Aborted, Cause, ClusterOptions, Db, Error, Unknown};
+use shoal_client::{Aborted, Cause, ClusterOptions, Error, Unknown};
 use shoal_server::{NodeStatus, Protocol};
 use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use std::time::Duration;
 /// What a call is told that nothing serves.
 async fn cause_of_a_call(cluster: &Cluster) -> Cause {
     let options = ClusterOptions { deadline: Duration::from_secs(2), ..ClusterOptions::default() };
-    let db = Db::connect_with(&[cluster.address(NodeId(0))], options).await.expect("connected");
+    let address = cluster.address(NodeId(0));
+    let db = shoal_client::Cluster::connect_with(&[address], options).await.expect("connected");
     match db.call(ShardId(0), "count", &b"key"[..]).await {
         Err(
             Error::Aborted(Aborted::Unanswered(wait)) | Error::Unknown(Unknown::Call { wait, .. }),

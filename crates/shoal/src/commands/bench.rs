@@ -8,7 +8,7 @@ use crate::remote::{ConnectedClients, RemoteDatabase};
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use shoal_client::{ClusterOptions, Db, Options};
+use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
@@ -356,7 +356,8 @@ impl Common {
         }
         let memory_bytes_reserved = self.reserved(asked.reserve(self.workers()), 1);
         let measured = self.measure("embedded", memory_bytes_reserved, || {
-            let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
+            let options = Options { memory_bytes_reserved, ..Options::default() };
+            let db = Embedded::with_options(options);
             let db = if self.call { db.with_procedures(procedures::known()) } else { db };
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))

@@ -8,7 +8,7 @@ use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
-use shoal_client::{Cluster, ClusterOptions, Db};
+use shoal_client::{Cluster, ClusterOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::LocalSet;
@@ -205,7 +205,7 @@ impl Chaos {
 /// Connects to the cluster.
 async fn client(cluster: &LocalCluster) -> Result<Cluster, CommandError> {
     let options = ClusterOptions { access: cluster.access.clone(), ..ClusterOptions::default() };
-    let db = Db::connect_with(&cluster.addresses(), options).await;
+    let db = Cluster::connect_with(&cluster.addresses(), options).await;
     db.map_err(|error| CommandError::Database(error.to_string()))
 }
 

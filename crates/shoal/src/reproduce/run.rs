@@ -2,7 +2,7 @@
 
 use crate::local::ClusterPlan;
 use crate::trial::{self, Placeable, Trial};
-use shoal_client::{Db, Options};
+use shoal_client::{Embedded, Options};
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, Threads};
 use shoal_workloads::placed::PlacedMicro;
@@ -154,7 +154,7 @@ impl ExperimentRun {
             }
             On::Embedded => {
                 let make = || {
-                    let db = Db::with_options(Options::default());
+                    let db = Embedded::with_options(Options::default());
                     let workload = load.place(&db, 1).map_err(|error| error.to_string())?;
                     Ok((Threads(db), Arc::new(workload)))
                 };

@@ -4,7 +4,7 @@ use crate::ask;
 use crate::commands::target::Target;
 use crate::commands::{CommandError, CommandOutcome};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db, Error, TableId};
+use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Error, TableId};
 use shoal_types::Database;
 use shoal_types::limits::RESERVED_TABLES;
 use std::cell::Cell;
@@ -67,7 +67,7 @@ impl Session {
     /// Connects to the cluster that is meant.
     pub async fn connect(target: &Target) -> Result<Session, CommandError> {
         let options = ClusterOptions { access: target.access()?, ..ClusterOptions::default() };
-        let cluster = Db::connect_with(&target.addresses()?, options).await;
+        let cluster = Cluster::connect_with(&target.addresses()?, options).await;
         let cluster = cluster.map_err(|error| CommandError::Usage(error.to_string()))?;
         Ok(Session { cluster, open: Cell::default(), is_open: Cell::default() })
     }

@@ -3,20 +3,19 @@
 //! Shows keys that are tuples, reading ahead, scans, errors to act on, and an order of which no client
 //! knows whether it was placed: it has a number, and is looked for first.
 //!
-//! `cargo run -p shoal-client --example inventory`, or with an address: `… -- 127.0.0.1:7000`
+//! `cargo run -p shoal --example inventory`, or with an address: `… -- 127.0.0.1:7000`
 
-use shoal_client::{Db, Error, Rejected, Result, Scan, TableId};
-use shoal_types::{Database, Transaction, tuple};
+use shoal::{Db, Error, Rejected, Result, Scan, TableId, Transaction, tuple};
 
 /// A database, and tables of what there is of each item, and of what was ordered.
-struct Warehouse<'d, D>(&'d D, TableId, TableId);
+struct Warehouse<'d>(&'d Db, TableId, TableId);
 
-impl<D: Database> Warehouse<'_, D> {
+impl Warehouse<'_> {
     /// Places an order under a number that the customer chose.
     async fn order(&self, customer: &str, number: u32, items: &[(&str, i64)]) -> Result<()> {
         let &Warehouse(db, stock, orders) = self;
         let order = tuple::encode((customer, number));
-        let place = async |tx: &D::Transaction<'_>| {
+        let place = async |tx: &mut Transaction<'_>| {
             let keys: Vec<_> = items.iter().map(|(item, _)| (stock, item.as_bytes())).collect();
             tx.prefetch(&keys);
             if tx.get(orders, &order).await?.is_some() {
@@ -42,7 +41,7 @@ impl<D: Database> Warehouse<'_, D> {
     async fn last(&self, customer: &str) -> Result<Vec<u32>> {
         let &Warehouse(db, _, orders) = self;
         let all = tuple::encode((customer,));
-        let look = async |tx: &D::Transaction<'_>| {
+        let look = async |tx: &mut Transaction<'_>| {
             let last = tx.scan(orders, Scan::prefix(&all).reverse().limit(3)).await?;
             let number = |key| tuple::decode::<(String, u32)>(key).expect("our key").1;
             Ok(last.iter().map(|(key, _)| number(key)).collect())
@@ -51,10 +50,11 @@ impl<D: Database> Warehouse<'_, D> {
     }
 }
 
-async fn run<D: Database>(db: &D) -> Result<()> {
+/// Two customers, and an order too many.
+pub async fn run(db: &Db) -> Result<()> {
     let (stock, orders) = (db.table("inventory.stock")?, db.table("inventory.orders")?);
     let shop = Warehouse(db, stock, orders);
-    let open = async |tx: &D::Transaction<'_>| {
+    let open = async |tx: &mut Transaction<'_>| {
         let old = tx.scan(orders, Scan::all()).await?;
         old.iter().try_for_each(|(order, _)| tx.delete(orders, order))?;
         let fill = |(item, n): (&str, i64)| tx.put(stock, item.as_bytes(), &n.to_le_bytes());
@@ -71,9 +71,10 @@ async fn run<D: Database>(db: &D) -> Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match std::env::args().nth(1) {
-        Some(address) => Ok(run(&Db::connect(&[address]).await?).await?),
-        None => Ok(run(&Db::memory()).await?),
-    }
+async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let db = match std::env::args().nth(1) {
+        Some(address) => Db::connect(&[address]).await?,
+        None => Db::memory(),
+    };
+    Ok(run(&db).await?)
 }

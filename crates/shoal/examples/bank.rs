@@ -3,22 +3,21 @@
 //! Shows operations side by side, `add`, errors, scans, and what to do when it is not known whether a
 //! transaction has committed: run it again. If its receipt is there already, it had happened.
 //!
-//! `cargo run -p shoal-client --example bank`, or with the address of a node: `… -- 127.0.0.1:7000`
+//! `cargo run -p shoal --example bank`, or with the address of a node: `… -- 127.0.0.1:7000`
 
-use shoal_client::{Db, Error, Rejected, Result, Scan, TableId};
-use shoal_types::{Database, Transaction};
+use shoal::{Db, Error, Rejected, Result, Scan, TableId, Transaction};
 
 const OWNERS: [&[u8]; 4] = [b"alice", b"bob", b"carol", b"dave"];
 const CENTS: i64 = 10_000;
 
 /// Accounts and receipts of a database.
-struct Bank<'d, D>(&'d D, TableId, TableId);
+struct Bank<'d>(&'d Db, TableId, TableId);
 
-impl<D: Database> Bank<'_, D> {
+impl Bank<'_> {
     /// Moves money, once for each receipt, however often it is asked for.
     async fn transfer(&self, receipt: &str, from: &[u8], to: &[u8], cents: i64) -> Result<()> {
         let &Bank(db, accounts, receipts) = self;
-        let transfer = async |tx: &D::Transaction<'_>| {
+        let transfer = async |tx: &mut Transaction<'_>| {
             let (left, ..) = tokio::try_join!(
                 tx.add(accounts, from, -cents),
                 tx.add(accounts, to, cents),
@@ -49,15 +48,16 @@ impl<D: Database> Bank<'_, D> {
     }
 }
 
-async fn run<D: Database>(db: &D) -> Result<()> {
+/// Two tellers and an auditor.
+pub async fn run(db: &Db) -> Result<()> {
     let bank = Bank(db, db.table("bank.accounts")?, db.table("bank.receipts")?);
     let Bank(_, accounts, receipts) = bank;
-    let open = async |tx: &D::Transaction<'_>| {
+    let open = async |tx: &mut Transaction<'_>| {
         let old = tx.scan(receipts, Scan::all()).await?;
         old.iter().try_for_each(|(receipt, _)| tx.delete(receipts, receipt))?;
         OWNERS.iter().try_for_each(|it| tx.put(accounts, it, &CENTS.to_le_bytes()))
     };
-    let sum = async |tx: &D::Transaction<'_>| {
+    let sum = async |tx: &mut Transaction<'_>| {
         let rows = tx.scan(accounts, Scan::all()).await?;
         Ok(rows.iter().map(|row| i64::from_le_bytes(row.1.try_into().unwrap())).sum())
     };
@@ -71,9 +71,10 @@ async fn run<D: Database>(db: &D) -> Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match std::env::args().nth(1) {
-        Some(address) => Ok(run(&Db::connect(&[address]).await?).await?),
-        None => Ok(run(&Db::memory()).await?),
-    }
+async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let db = match std::env::args().nth(1) {
+        Some(address) => Db::connect(&[address]).await?,
+        None => Db::memory(),
+    };
+    Ok(run(&db).await?)
 }

@@ -3,17 +3,16 @@
 //! Shows conflicts, since all workers want the same job, and steps that may be repeated when no worker
 //! knows their outcome. All keys begin with the queue's name: it lives on one shard as a whole.
 //!
-//! `cargo run -p shoal-client --example queue`, or with the address of a node: `… -- 127.0.0.1:7000`
+//! `cargo run -p shoal --example queue`, or with the address of a node: `… -- 127.0.0.1:7000`
 
-use shoal_client::{Db, Error, Result, Scan, TableId};
-use shoal_types::{Database, Transaction};
+use shoal::{Db, Error, Result, Scan, TableId, Transaction};
 
 /// A database, and tables of jobs that wait, of those that workers hold, and how many each has done.
-struct Queue<'d, D>(&'d D, TableId, TableId, TableId);
+struct Queue<'d>(&'d Db, TableId, TableId, TableId);
 
-impl<D: Database> Queue<'_, D> {
+impl Queue<'_> {
     /// Takes a step until its outcome is known: one that, taken twice, is taken once.
-    async fn step<T>(&self, step: impl AsyncFn(&D::Transaction<'_>) -> Result<T>) -> Result<T> {
+    async fn step<T>(&self, step: impl AsyncFn(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         loop {
             match self.0.transact(&step).await {
                 Err(Error::Unknown(_)) => {}
@@ -25,7 +24,7 @@ impl<D: Database> Queue<'_, D> {
     /// So many jobs wait now; what was there before is gone.
     async fn fill(&self, count: u32) -> Result<()> {
         let &Queue(_, jobs, held, done) = self;
-        self.step(async |tx: &D::Transaction<'_>| {
+        self.step(async |tx: &mut Transaction<'_>| {
             for table in [jobs, held, done] {
                 let rows = tx.scan(table, Scan::prefix(b"mail")).await?;
                 rows.iter().try_for_each(|(key, _)| tx.delete(table, key))?;
@@ -39,7 +38,7 @@ impl<D: Database> Queue<'_, D> {
     /// Does what the worker holds, or else the oldest job, until there is none; returns how many.
     async fn work(&self, worker: &[u8]) -> Result<i64> {
         let &Queue(_, jobs, held, done) = self;
-        let take = async |tx: &D::Transaction<'_>| {
+        let take = async |tx: &mut Transaction<'_>| {
             let oldest = tx.scan(jobs, Scan::prefix(b"mail").limit(1));
             let (mine, oldest) = tokio::try_join!(tx.get(held, worker), oldest)?;
             let (None, [(key, job)]) = (mine, &oldest[..]) else { return Ok(mine.is_some()) };
@@ -47,7 +46,7 @@ impl<D: Database> Queue<'_, D> {
             tx.put(held, worker, job)?;
             Ok(true)
         };
-        let finish = async |tx: &D::Transaction<'_>| {
+        let finish = async |tx: &mut Transaction<'_>| {
             let holds = tx.get(held, worker).await?.is_some();
             tx.delete(held, worker)?;
             tx.add(done, worker, i64::from(holds)).await
@@ -56,11 +55,12 @@ impl<D: Database> Queue<'_, D> {
             tokio::task::yield_now().await; // Here a job would be done.
             self.step(finish).await?;
         }
-        self.step(async |tx: &D::Transaction<'_>| tx.add(done, worker, 0).await).await
+        self.step(async |tx: &mut Transaction<'_>| tx.add(done, worker, 0).await).await
     }
 }
 
-async fn run<D: Database>(db: &D) -> Result<()> {
+/// Two workers, and 60 jobs.
+pub async fn run(db: &Db) -> Result<()> {
     let [jobs, held, done] = ["queue.jobs", "queue.held", "queue.done"].map(|it| db.table(it));
     let queue = Queue(db, jobs?, held?, done?);
     queue.fill(60).await?;
@@ -71,9 +71,10 @@ async fn run<D: Database>(db: &D) -> Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match std::env::args().nth(1) {
-        Some(address) => Ok(run(&Db::connect(&[address]).await?).await?),
-        None => Ok(run(&Db::memory()).await?),
-    }
+async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let db = match std::env::args().nth(1) {
+        Some(address) => Db::connect(&[address]).await?,
+        None => Db::memory(),
+    };
+    Ok(run(&db).await?)
 }

@@ -17,7 +17,7 @@ const SLOTS: usize = 64;
 type Slot = CachePadded<AtomicCell<Option<Box<Session>>>>;
 
 /// The sessions of one database that no transaction uses.
-pub(crate) struct Pool {
+pub(super) struct Pool {
     store: Arc<Store>,
     near: Box<[Slot]>,
     /// Sessions whose slots were occupied.
@@ -26,12 +26,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(store: Arc<Store>) -> Pool {
+    pub(super) fn new(store: Arc<Store>) -> Pool {
         let near = (0..SLOTS).map(|_| CachePadded::new(AtomicCell::new(None))).collect();
         Pool { store, near, far: Mutex::new(Vec::new()) }
     }
 
-    pub(crate) fn store(&self) -> &Arc<Store> {
+    pub(super) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -40,7 +40,7 @@ impl Pool {
     /// # Errors
     /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where all are in use.
     #[inline]
-    pub(crate) fn take(&self) -> Result<Pooled<'_>> {
+    pub(super) fn take(&self) -> Result<Pooled<'_>> {
         Ok(Pooled { session: Some(self.take_session()?), home: PoolHome::Borrowed(self) })
     }
 
@@ -48,7 +48,7 @@ impl Pool {
     ///
     /// # Errors
     /// As for [`take`](Pool::take).
-    pub(crate) fn take_owned(self: &Arc<Self>) -> Result<Pooled<'static>> {
+    pub(super) fn take_owned(self: &Arc<Self>) -> Result<Pooled<'static>> {
         Ok(Pooled { session: Some(self.take_session()?), home: PoolHome::Shared(Arc::clone(self)) })
     }
 
@@ -85,7 +85,7 @@ impl Pool {
 }
 
 /// A session in use. Returns to its pool when dropped.
-pub(crate) struct Pooled<'db> {
+pub(super) struct Pooled<'db> {
     /// Empty only while it is being dropped.
     session: Option<Box<Session>>,
     home: PoolHome<'db>,
@@ -122,7 +122,7 @@ impl Drop for Pooled<'_> {
 }
 
 /// The slot of the calling thread.
-pub(crate) fn thread_slot() -> usize {
+pub(super) fn thread_slot() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SLOT: usize = THREADS.fetch_add(1, Ordering::Relaxed) % SLOTS;

@@ -1,10 +1,10 @@
 //! How procedures run on a transaction of the embedded database: no operation ever waits.
 
-use crate::transaction::BlockingTransaction;
+use super::transaction::EmbeddedTransaction;
 use shoal_types::procedure::{DynTransaction, OperationFuture};
 use shoal_types::{Result, Rows, Scan, TableId};
 
-impl DynTransaction for BlockingTransaction<'_> {
+impl DynTransaction for EmbeddedTransaction<'_> {
     fn table(&self, name: &str) -> Result<TableId> {
         self.table(name)
     }
@@ -14,19 +14,19 @@ impl DynTransaction for BlockingTransaction<'_> {
         table: TableId,
         key: &'f [u8],
     ) -> OperationFuture<'f, Option<&'t [u8]>> {
-        OperationFuture::ready(BlockingTransaction::get(self, table, key))
+        OperationFuture::ready(EmbeddedTransaction::get(self, table, key))
     }
 
     fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        BlockingTransaction::prefetch(self, keys);
+        EmbeddedTransaction::prefetch(self, keys);
     }
 
     fn scan<'t: 'f, 'f>(&'t self, table: TableId, scan: Scan<'f>) -> OperationFuture<'f, Rows<'t>> {
-        OperationFuture::ready(BlockingTransaction::scan(self, table, scan))
+        OperationFuture::ready(EmbeddedTransaction::scan(self, table, scan))
     }
 
     fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        BlockingTransaction::put(self, table, key, value)
+        EmbeddedTransaction::put(self, table, key, value)
     }
 
     fn insert<'f>(
@@ -35,14 +35,14 @@ impl DynTransaction for BlockingTransaction<'_> {
         key: &'f [u8],
         value: &'f [u8],
     ) -> OperationFuture<'f, ()> {
-        OperationFuture::ready(BlockingTransaction::insert(self, table, key, value))
+        OperationFuture::ready(EmbeddedTransaction::insert(self, table, key, value))
     }
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        BlockingTransaction::delete(self, table, key)
+        EmbeddedTransaction::delete(self, table, key)
     }
 
     fn add<'f>(&'f self, table: TableId, key: &'f [u8], delta: i64) -> OperationFuture<'f, i64> {
-        OperationFuture::ready(BlockingTransaction::add(self, table, key, delta))
+        OperationFuture::ready(EmbeddedTransaction::add(self, table, key, delta))
     }
 }
