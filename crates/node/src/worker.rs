@@ -273,7 +273,7 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Client(RequestFromClient {
                 from,
                 request: ClientRequest::ChangeTable { ask, change },
-            }) => self.change_table(now, from, (ask, change), effects),
+            }) => self.change_table(now, from, ask, change, effects),
             WorkerEvent::Client(request) => {
                 self.engine_step(now, shoal_engine::EngineEvent::Client(request), effects);
             }
@@ -376,7 +376,8 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         client: ClientId,
-        (ask, change): (Ask, TableChange),
+        ask: Ask,
+        change: TableChange,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if self.membership.is_fixed() {

@@ -98,7 +98,7 @@ impl TwoPhaseCommit {
         let InDoubt { clock, home, writes, locked, .. } = it;
         let locked = locked.expect("seen above");
         match committed {
-            true => self.install_in_doubt(at, transaction, (locked, clock), effects),
+            true => self.install_in_doubt(at, transaction, locked, clock, effects),
             false => drop(locked),
         }
         let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
@@ -125,7 +125,8 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        locked: Locked<PooledSession>,
+        clock: Clock,
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
@@ -303,7 +304,8 @@ impl TwoPhaseCommit {
         &mut self,
         to: NodeId,
         transaction: TransactionId,
-        (home, participant): (ShardId, Participant),
+        home: ShardId,
+        participant: Participant,
         committed: bool,
         effects: &mut TwoPhaseCommitEffects,
     ) {

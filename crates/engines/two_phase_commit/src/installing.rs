@@ -25,7 +25,8 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        locked: Locked<PooledSession>,
+        clock: Clock,
         outcome: Option<RecordWaiter>,
         effects: &mut TwoPhaseCommitEffects,
     ) {

@@ -395,7 +395,7 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
-        self.has_copy(shard, (from, length), state)
+        self.has_copy(shard, from, length, state)
     }
 
     fn known_epochs(&self, _settled: Epoch) -> KnownEpochs {
@@ -535,7 +535,7 @@ impl TwoPhaseCommit {
             }
             TwoPhaseCommitMessage::Part(part) => self.take_part(from, part, effects),
             TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
-                self.part_is_taken(from, (shard, copy), reached.as_ref());
+                self.part_is_taken(from, shard, copy, reached.as_ref());
             }
             // This node will hear of that leader, or the sender that it is none. It is said again.
             TwoPhaseCommitMessage::Decision { .. }

@@ -95,7 +95,7 @@ impl TwoPhaseCommit {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.senders.ask_again(now, (at, to)) {
+        if self.senders.ask_again(now, at, to) {
             return;
         }
         let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
@@ -126,7 +126,8 @@ impl TwoPhaseCommit {
     pub(super) fn part_is_taken(
         &mut self,
         from: NodeId,
-        (shard, copy): (ShardId, u64),
+        shard: ShardId,
+        copy: u64,
         reached: Option<&(TableId, Bytes)>,
     ) {
         let now = self.runtime.worker_context.now.get();
@@ -172,13 +173,18 @@ impl TwoPhaseCommit {
             let Ok(mut session) = self.runtime.worker_context.own[at].sessions.take() else {
                 return;
             };
-            let judge = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
-            let until = session.copy(from, options.snapshot_part, judge, |it| {
-                let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
-                let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
-                bytes += key.len() + value.len();
-                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
-            });
+            let until = session.copy(
+                from,
+                options.snapshot_part,
+                |_| true,
+                |_| false,
+                |it| {
+                    let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
+                    let value = Bytes::copy_from_slice(it.value.unwrap_or_default());
+                    bytes += key.len() + value.len();
+                    rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
+                },
+            );
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
         };
         self.senders.sent(now, next, bytes, until.clone());
@@ -297,7 +303,8 @@ impl TwoPhaseCommit {
     pub(super) fn has_copy(
         &self,
         shard: ShardId,
-        (from, length): (NodeId, u64),
+        from: NodeId,
+        length: u64,
         state: &Bytes,
     ) -> bool {
         let (Some(at), Ok(metadata)) = (self.place_of(shard), decode::<SnapshotMetadata>(state))

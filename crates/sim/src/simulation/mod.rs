@@ -281,7 +281,8 @@ impl<E: Simulated> Simulation<E> {
             queue: EventQueue::new(root.fork(1)),
             cluster: SimulatedCluster::new(
                 setup,
-                (world.clocks, world.persistence_ns > 0),
+                world.clocks,
+                world.persistence_ns > 0,
                 options,
                 root.fork(2).next_u64(),
             ),

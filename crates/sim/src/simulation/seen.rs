@@ -119,7 +119,7 @@ impl<E: Simulated> Simulation<E> {
                     let entry = |index| Some((index, stream.entry(index)?.clone()));
                     let entries: Vec<_> = (first..length).filter_map(entry).collect();
                     let moment = Moment { at: self.now, place };
-                    checks.leads(moment, shard, (stream.ballot(), length), &entries)?;
+                    checks.leads(moment, shard, stream.ballot(), length, &entries)?;
                 }
                 while stream.is_leading()
                     && let Some(index) = checks.awaited(shard, place)
@@ -128,8 +128,8 @@ impl<E: Simulated> Simulation<E> {
                     checks.entered(shard, place, index, entry.clone());
                 }
                 let persisted = stream.storage().persisted();
-                let accepted = (persisted.accepted_ballot, persisted.accepted.0);
-                checks.accepted(Moment { at: self.now, place }, shard, accepted)?;
+                let (ballot, length) = (persisted.accepted_ballot, persisted.accepted.0);
+                checks.accepted(Moment { at: self.now, place }, shard, ballot, length)?;
             }
             if self.recoveries.awaits(shard) {
                 steps.extend(self.recoveries.prepares(shard, stream.ballot()));

@@ -47,14 +47,14 @@ impl Cluster {
         length: u64,
         entries: &[(u64, Bytes)],
     ) -> Result<(), &'static str> {
-        let led = self.checks.leads(moment(ballot.node.0), shard, (ballot, length), entries);
+        let led = self.checks.leads(moment(ballot.node.0), shard, ballot, length, entries);
         led.map_err(|violation| violation.rule)
     }
 
     /// These voters have accepted `length` entries under a ballot.
     fn accept(&mut self, shard: ShardId, voters: &[u32], ballot: Ballot, length: u64) {
         for voter in voters {
-            self.checks.accepted(moment(*voter), shard, (ballot, length)).unwrap();
+            self.checks.accepted(moment(*voter), shard, ballot, length).unwrap();
         }
     }
 

@@ -24,7 +24,7 @@ impl Mako {
         let done = {
             let watermarks = self.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.waits.push(watermark, (own, stamp), waiter, until)
+            self.waits.push(watermark, own, stamp, waiter, until)
         };
         if let Some((stamp, waiter)) = done {
             self.tell(own, stamp, &waiter, effects);

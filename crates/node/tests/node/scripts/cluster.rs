@@ -508,7 +508,7 @@ impl<E: TracedEngine> Cluster<E> {
             }),
         };
         if !delivery.is_hidden {
-            self.show_sent(between, &text);
+            self.show_sent(between.0, between.1, &text);
         }
         match self.holds.iter().any(|hold| hold.means(&delivery)) {
             true => self.held.push(delivery),
@@ -524,7 +524,7 @@ impl<E: TracedEngine> Cluster<E> {
     }
 
     /// One line for all nodes that are told the same.
-    fn show_sent(&mut self, (from, to): (NodeId, NodeId), text: &str) {
+    fn show_sent(&mut self, from: NodeId, to: NodeId, text: &str) {
         let (head, tail) = (format!("{from} → "), format!(" {text}"));
         match self.trace.last_mut() {
             Some(last)
