@@ -576,7 +576,7 @@ impl TwoPhaseCommit {
         }
         let transaction = it.remote_branches.id;
         let shards = it.drawn.len();
-        effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards });
+        effects.observe(|| TwoPhaseCommitObservation::Acknowledged { transaction, shards });
         self.runtime.commit(&it.remote_branches);
     }
 

@@ -468,7 +468,8 @@ impl TaskDriver for TwoPhaseCommit {
             EngineRequest::Reveal { remote_branches, slot } => {
                 // What is installed is committed (rule P4), so all that can be read may be shown.
                 let transaction = remote_branches.id;
-                effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards: 0 });
+                effects
+                    .observe(|| TwoPhaseCommitObservation::Acknowledged { transaction, shards: 0 });
                 slot.fill(Ok(()));
             }
         }

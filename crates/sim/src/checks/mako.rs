@@ -4,7 +4,7 @@ use super::copies::{self, SentChunk};
 use super::durable::EntryFacts;
 use super::epochs::{self, OpenEpochs};
 use super::finals::Finals;
-use super::{Checks, EngineRules, InstalledRow, Moment, replay, stamps, told};
+use super::{Checks, EngineRules, InstalledRow, Moment, replay, reported, stamps};
 use crate::violation::Violation;
 use shoal_mako::MakoObservation;
 use shoal_types::{Clock, NodeId, ShardId, TableId, VectorWatermark};
@@ -40,7 +40,7 @@ impl EngineRules for MakoRules {
             | MakoObservation::Certified { .. }
             | MakoObservation::Installed { .. }
             | MakoObservation::Locked { .. }
-            | MakoObservation::Told { .. }
+            | MakoObservation::Acknowledged { .. }
             | MakoObservation::RolledBack { .. } => transaction(checks, moment, observation),
             MakoObservation::Appended { .. }
             | MakoObservation::Led { .. }
@@ -116,14 +116,15 @@ fn transaction(
         MakoObservation::Locked { shard, epoch, clock } => {
             moment.blame("M8", checks.rules.opened.uses(node, *shard, *epoch, *clock))?;
         }
-        MakoObservation::Told { transaction, own, stamp } => {
-            let seen = checks.transactions.told(*transaction);
-            moment.blame("M5", told::check(*transaction, *own, stamp, seen, &checks.durable))?;
+        MakoObservation::Acknowledged { transaction, own, stamp } => {
+            let seen = checks.transactions.reported(*transaction);
+            moment
+                .blame("M5", reported::check(*transaction, *own, stamp, seen, &checks.durable))?;
             checks.rules.finals.taken(*own, stamp, &checks.durable);
         }
         MakoObservation::RolledBack { transaction, .. } => {
             let seen = checks.transactions.rolled_back(*transaction);
-            moment.blame("M5", told::rolled_back(*transaction, seen, &checks.durable))?;
+            moment.blame("M5", reported::rolled_back(*transaction, seen, &checks.durable))?;
         }
         _ => unreachable!("{observation:?} is judged elsewhere"),
     }

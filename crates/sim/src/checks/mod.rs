@@ -6,7 +6,7 @@
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters; a replica that counts holds it |
-//! | `told.rs` | M5: no client is told of what is not durable |
+//! | `reported.rs` | M5: no client is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the client: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
@@ -39,10 +39,10 @@ mod records;
 mod replay;
 pub mod replicas;
 mod replies;
+mod reported;
 mod safe_clock;
 mod sealed;
 mod stamps;
-mod told;
 mod transactions;
 mod two_phase_commit;
 mod verdict;

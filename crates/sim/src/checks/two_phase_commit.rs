@@ -86,10 +86,10 @@ impl EngineRules for TwoPhaseCommitRules {
             TwoPhaseCommitObservation::Recovered { transaction: _, shard, clock } => {
                 checks.safe_clocks.recovered(*shard, moment.place, *clock);
             }
-            TwoPhaseCommitObservation::Told { transaction, .. } => {
-                let seen = checks.transactions.told(*transaction);
-                let told = checks.rules.records.told(*transaction, seen, &checks.durable);
-                moment.blame("P4", told)?;
+            TwoPhaseCommitObservation::Acknowledged { transaction, .. } => {
+                let seen = checks.transactions.reported(*transaction);
+                let reported = checks.rules.records.reported(*transaction, seen, &checks.durable);
+                moment.blame("P4", reported)?;
             }
             TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } => {
                 let Checks { rules, durable, replay, .. } = checks;

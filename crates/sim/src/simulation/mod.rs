@@ -568,7 +568,7 @@ impl<E: Simulated> Simulation<E> {
             }
             SimulationEvent::ToNode { node, message } => {
                 let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
-                self.reach(host, WorkerEvent::Told { message })
+                self.reach(host, WorkerEvent::FromManager { message })
             }
             SimulationEvent::ManagerTimer { manager } => self.manager_timer(manager as usize),
             SimulationEvent::Log => self.exchange(),
@@ -662,7 +662,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Received { .. }
             | WorkerEvent::Client(_)
             | WorkerEvent::Persisted { .. }
-            | WorkerEvent::Told { .. } => {}
+            | WorkerEvent::FromManager { .. } => {}
         }
         let worker = state.worker.as_mut().expect("a worker that takes a step is up");
         times.into_iter().for_each(|times| worker.set_times(times));

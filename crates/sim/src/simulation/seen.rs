@@ -28,7 +28,7 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Client(asked) => 3 | asked.from.0 << 8,
             WorkerEvent::Timer => 4,
             WorkerEvent::Nudged => 5,
-            WorkerEvent::Told { .. } => 6,
+            WorkerEvent::FromManager { .. } => 6,
             WorkerEvent::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
         };
         self.digest.word(self.now.0);

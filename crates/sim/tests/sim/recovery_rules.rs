@@ -122,7 +122,7 @@ fn installed(sequence: u64, shard: ShardId, stamp: Stamp) -> MakoObservation {
 }
 
 fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
-    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
+    MakoObservation::Acknowledged { transaction: id(sequence), own: S0, stamp }
 }
 
 /// Transaction 0 writes with clock 4, in entry 0, which no voter has accepted yet.

@@ -66,7 +66,7 @@ fn certified(sequence: u64, stamp: Stamp, clock: u64) -> MakoObservation {
 }
 
 fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
-    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
+    MakoObservation::Acknowledged { transaction: id(sequence), own: S0, stamp }
 }
 
 fn applied(clock: u64, won: bool) -> MakoObservation {

@@ -55,7 +55,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         let transaction = waiter.remote_branches.id;
-        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
+        effects.observe(|| MakoObservation::Acknowledged { transaction, own, stamp });
         match &waiter.reveals {
             None => self.runtime.commit(&waiter.remote_branches),
             Some(slot) => slot.fill(Ok(())),
