@@ -508,7 +508,7 @@ impl<C: Core> EventLoop<'_, C> {
                     to_peer(connections, now, node, PeerFrame { payload, delivery });
                 }
                 CoreOutput::ToWorker(to, payload) => {
-                    to_worker(connections, self.handle, now, (to, payload));
+                    to_worker(connections, self.handle, now, to, payload);
                 }
                 CoreOutput::ToClient(client, frame) => to_client(connections, client, frame),
                 CoreOutput::Nudge(worker) => self.handle.nudge(worker),
@@ -553,7 +553,8 @@ fn to_worker<M>(
     connections: &LoopConnections,
     handle: &Handle<M>,
     now: Time,
-    (to, payload): (WorkerPlace, Bytes),
+    to: WorkerPlace,
+    payload: Bytes,
 ) {
     let loop_state = &connections.loop_state;
     let host = &loop_state.host;

@@ -1,4 +1,4 @@
-//! What happens to a worker of a node, and what it wants done.
+//! The events and effects of a worker's step.
 
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
 use shoal_engine::client::{ReplyToClient, RequestFromClient};
@@ -6,7 +6,7 @@ use shoal_engine::engine::StepOutput;
 use shoal_types::wire::Coded;
 use shoal_types::{ShardId, Time, WorkerId, WorkerPlace};
 
-/// What workers say to each other.
+/// A message between workers.
 #[derive(Debug, Clone, Coded)]
 pub enum WorkerMessage<M> {
     /// From engine to engine.
@@ -15,68 +15,67 @@ pub enum WorkerMessage<M> {
         /// The generation of managers that the sender follows.
         #[coded(short)]
         generation: Generation,
-        /// What it says.
+        /// The content.
         message: M,
     },
     /// Between the replicas of a worker's stream of a shard, which belong to workers of the same number.
     #[coded(tag = 1)]
     Stream {
-        /// Whose stream.
+        /// The shard of the stream.
         #[coded(short)]
         shard: ShardId,
-        /// In which of its processes the sender says so.
+        /// The incarnation of the sender.
         #[coded(short)]
         incarnation: Incarnation,
-        /// What it says.
+        /// The content.
         message: shoal_log::StreamMessage,
     },
 }
 
-/// What happens to a worker.
+/// An event that a worker handles.
 #[derive(Debug, Clone)]
 pub enum WorkerEvent<M> {
     /// The node has just started: the first event, once.
     Start,
     /// A message from another worker, of another node or of this one.
     Received {
-        /// Its sender.
+        /// The sender.
         from: WorkerPlace,
-        /// What it says.
+        /// The content.
         message: WorkerMessage<M>,
     },
-    /// A client asks for something.
+    /// A request of a client.
     Client(RequestFromClient),
-    /// The configuration manager says something to this node: for the worker that hosts its member.
-    Told {
+    /// A message of the configuration manager, for the worker that hosts the manager client.
+    FromManager {
         /// The message.
         message: ToNode,
     },
-    /// Each of the worker's streams may take so many more of its changes for durable: where storages are
+    /// More changes of each of the worker's streams are durable, if storages are
     /// [late](shoal_log::MemoryStorage::late).
     Persisted {
-        /// How many.
+        /// The number of changes.
         changes: usize,
     },
-    /// A time has come that was asked for, or has not.
+    /// The timer fired. Spurious events are legal.
     Timer,
-    /// Another worker of this node asks to look at what they share, or a task was spawned.
+    /// Another worker of this node has changed the shared state, or a task was spawned.
     Nudged,
 }
 
-/// What a worker wants done.
+/// An effect that a worker requests.
 #[derive(Debug, Clone)]
 pub enum WorkerEffect<M> {
     /// Send this to another worker, of another node or of this one.
     Send {
         /// The receiver; never the worker itself.
         to: WorkerPlace,
-        /// What to say.
+        /// The content.
         message: WorkerMessage<M>,
     },
     /// Answer a client.
     Reply(ReplyToClient),
-    /// Say this to every replica of the configuration manager, or to the one that leads if that is known. It may get
-    /// lost.
+    /// Send this to every replica of the configuration manager, or to the leader if it is known. It may get lost.
     Tell {
         /// The message.
         message: ToManager,
@@ -85,17 +84,17 @@ pub enum WorkerEffect<M> {
     /// a shard than what is left of that, or it was [away](shoal_cluster::manager::ManagerClient::is_behind) for too long.
     Superseded,
     /// Come back with [`WorkerEvent::Timer`] at this time at the latest. The driver keeps one timer for each
-    /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
+    /// worker, the earliest; later ones are dropped, and set again after it has fired.
     Timer {
-        /// The time at which to come back.
+        /// The time of the event.
         at: Time,
     },
-    /// Give another worker of this node [`WorkerEvent::Nudged`]. Several may be made one.
+    /// Send another worker of this node [`WorkerEvent::Nudged`]. Several may become one.
     Nudge {
-        /// The worker to be woken.
+        /// The worker that receives the event.
         worker: WorkerId,
     },
 }
 
-/// What a step of a worker leaves, whose engine's messages are `M` and whose observations `O`.
+/// The output of a step of a worker, whose engine has messages `M` and observations `O`.
 pub type WorkerEffects<M, O> = StepOutput<WorkerEffect<M>, O>;

@@ -1,4 +1,4 @@
-//! A stream of a worker, with what the engine was told of it and what its replicas are owed.
+//! A stream of a worker, the part of it that the engine has received, and the snapshots that replicas were sent.
 
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::Topology;
@@ -7,19 +7,19 @@ use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// A stream, and what the engine knows of it.
+/// A stream, and the part of it that the engine has received.
 pub(super) struct HostedStream {
     pub(super) stream: Stream,
     pub(super) timer: Option<Time>,
-    /// The entries that the engine was told of.
-    pub(super) told: u64,
-    /// While this node leads: where the engine's own entries begin. Those before it is given to read.
+    /// The number of entries that the engine has received.
+    pub(super) delivered: u64,
+    /// While this node leads: where the engine's own entries begin. The engine receives those before them.
     pub(super) own_from: Option<u64>,
-    /// The appointment of this node that the stream was told, if it leads.
+    /// The appointment under which the stream leads, if it does.
     pub(super) appointment: Option<Appointment>,
-    /// In which process each replica was heard last.
+    /// The incarnation of each replica when its last message arrived.
     pub(super) incarnations: BTreeMap<NodeId, Incarnation>,
-    /// Replicas that were given a snapshot and lack what came after it.
+    /// Replicas that were sent a snapshot and lack entries after it.
     receivers: BTreeMap<NodeId, SnapshotTarget>,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Appointment {
     pub(super) since: Epoch,
 }
 
-/// A replica that was given a snapshot.
+/// A replica that was sent a snapshot.
 struct SnapshotTarget {
-    /// It has so many entries, or the snapshot stands for them.
+    /// The number of entries that it has, or that the snapshot stands for.
     has: u64,
-    /// When that was less.
+    /// When that number last grew.
     moved_at: Time,
 }
 
@@ -72,7 +72,7 @@ impl HostedStream {
         HostedStream {
             stream,
             timer: None,
-            told: 0,
+            delivered: 0,
             own_from: None,
             appointment: None,
             incarnations: BTreeMap::new(),
@@ -80,13 +80,13 @@ impl HostedStream {
         }
     }
 
-    /// A replica is given a snapshot that stands for `length` entries.
+    /// Notes that a replica is sent a snapshot which stands for `length` entries.
     pub(super) fn give(&mut self, now: Time, to: NodeId, length: u64) {
         self.receivers.insert(to, SnapshotTarget { has: length, moved_at: now });
     }
 
-    /// So many entries may be cut for all those who have just got a snapshot: to cut what they need next would make
-    /// them need another one.
+    /// The number of entries that may be truncated because of replicas with a new snapshot: if the entries after it were
+    /// truncated, they would need another one.
     pub(super) fn receivers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
         if self.receivers.is_empty() {
             return u64::MAX;
@@ -104,7 +104,7 @@ impl HostedStream {
         least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
     }
 
-    /// Tells the engine what is decided: of its own entries how many, of others what they say.
+    /// The events of decided entries: the number of own ones, the content of others.
     pub(super) fn decided<M>(
         &mut self,
         shard: ShardId,
@@ -112,11 +112,11 @@ impl HostedStream {
         news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
     ) {
         let own_from = self.own_from.unwrap_or(u64::MAX);
-        for index in self.told..length.0.min(own_from) {
+        for index in self.delivered..length.0.min(own_from) {
             let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
             news.push_back(shoal_engine::EngineEvent::Decided { shard, index, entry });
         }
-        self.told = length.0;
+        self.delivered = length.0;
         if length.0 > own_from {
             news.push_back(shoal_engine::EngineEvent::Durable { shard, length: length.0 });
         }

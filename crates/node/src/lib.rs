@@ -5,10 +5,10 @@
 //! |---|---|
 //! | `events.rs` | what happens to a worker, and what it wants done |
 //! | `wire.rs` | the form of what workers say to each other |
-//! | `worker.rs` | a worker's step: who is told what, in which order; timers |
-//! | `hosted_stream.rs` | a stream, and what the engine was told of it |
+//! | `worker.rs` | a worker's step: the order of events and effects; timers |
+//! | `hosted_stream.rs` | a stream, and the part of it that the engine has received |
 //! | `streams.rs` | the streams of a worker: who leads them, what they say to the engine |
-//! | `membership.rs` | what the workers of a node know alike: the configuration, the lease (rule M7) |
+//! | `membership.rs` | what the workers of a node share: the configuration, the lease (rule M7) |
 
 mod events;
 mod hosted_stream;

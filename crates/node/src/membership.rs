@@ -1,6 +1,6 @@
-//! What the workers of a node know alike of the cluster: the configuration, and how long the node may act
-//! on it. One of them, which hosts the [`Member`](shoal_cluster::manager::Member), hears it from the
-//! manager; the others look here.
+//! What the workers of a node share of the cluster's state: the configuration, and how long the node may act on it. The
+//! worker that hosts the [`ManagerClient`](shoal_cluster::manager::ManagerClient) receives it from the manager, and
+//! publishes it here for the others.
 //!
 //! Order matters: a configuration is published before the lease that was granted for it. A worker reads
 //! the lease first and the configuration's version after it, so a lease never lasts longer for an old
@@ -26,7 +26,7 @@ pub struct Membership {
     is_recalled: AtomicBool,
     /// Moves with the configuration.
     version: AtomicU64,
-    /// How many words wait to be said.
+    /// The number of requests that wait to be sent.
     words: AtomicU64,
     state: Mutex<MembershipState>,
 }
@@ -34,7 +34,7 @@ pub struct Membership {
 #[derive(Debug, Default)]
 struct MembershipState {
     known: Option<KnownConfiguration>,
-    /// What the member is to say.
+    /// The requests that the manager client has to send.
     words: Vec<ManagerRequest>,
     /// Replicas without memory, and for how many streams each has caught up.
     caught_up: BTreeMap<(ShardId, NodeId), CaughtUp>,
@@ -55,7 +55,7 @@ pub(crate) struct KnownConfiguration {
 }
 
 impl Membership {
-    /// A node that knows nothing yet and holds no lease: its member will hear.
+    /// A node without a configuration or a lease, which the manager client will receive.
     pub fn new(workers: u32) -> Arc<Membership> {
         Arc::new(Membership {
             workers,
@@ -83,17 +83,17 @@ impl Membership {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many workers the node has.
+    /// The number of workers of the node.
     pub(crate) fn workers(&self) -> u32 {
         self.workers
     }
 
-    /// Does the configuration never change?
+    /// Whether the configuration never changes.
     pub(crate) fn is_fixed(&self) -> bool {
         self.lease_end() == Time::MAX
     }
 
-    /// Until when the node may act on its configuration.
+    /// The end of the node's lease.
     pub fn lease_end(&self) -> Time {
         Time(self.lease_end.load(Ordering::Acquire))
     }
@@ -116,13 +116,13 @@ impl Membership {
         self.lease_end.store(lease_end.0, Ordering::Release);
     }
 
-    /// Has the node pledged to managers that have not told it their configuration yet? What it has heard is told, and it
-    /// must hear no more from other nodes: these may know of epochs that the new managers will begin again.
+    /// Whether the node has pledged to managers whose configuration it has not received yet. It has sent them what it knows,
+    /// and must accept no more from other nodes: these may know epochs that the new managers will begin again.
     pub(crate) fn is_recalled(&self) -> bool {
         self.is_recalled.load(Ordering::Acquire)
     }
 
-    /// It has, or not any more, since that configuration is published.
+    /// Sets whether the node waits for the configuration of managers to which it has pledged.
     pub(crate) fn recall(&self, is_recalled: bool) {
         self.is_recalled.store(is_recalled, Ordering::Release);
     }
@@ -137,19 +137,19 @@ impl Membership {
         state.known.clone()
     }
 
-    /// Leaves something for the member to say.
+    /// Adds a request for the manager client to send.
     pub(crate) fn say(&self, word: ManagerRequest) {
         self.state().words.push(word);
         self.words.fetch_add(1, Ordering::Release);
     }
 
-    /// How many words wait to be said, and replicas without memory are known.
+    /// The numbers of requests that wait to be sent, and of known replicas without memory.
     pub(crate) fn pending(&self) -> usize {
         let state = self.state();
         state.words.len() + state.caught_up.len()
     }
 
-    /// What the member is to say.
+    /// The requests that the manager client has to send.
     pub(crate) fn words(&self) -> Vec<ManagerRequest> {
         if self.words.swap(0, Ordering::Acquire) == 0 {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! The streams of a worker: one of its number for every shard of which the node has a replica.
 //!
-//! Who leads is the configuration's to say. A message that speaks of a ballot which this node should have
-//! heard of, and has not, is none of ours: it is counted and dropped before the stream sees it.
+//! The configuration names the leaders. A message with a ballot that this node would know if it existed, and does not
+//! know, is counted and dropped before it reaches the stream.
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::hosted_stream::Appointment;
@@ -13,7 +13,7 @@ use shoal_log::{LogLength, StreamStorage};
 use shoal_types::{NodeId, ShardId, Time, WorkerPlace};
 
 impl<E: Engine> Worker<E> {
-    /// Begins or ends leaderships as the configuration says.
+    /// Begins and ends leaderships by the configuration.
     pub(super) fn follow_streams(
         &mut self,
         now: Time,
@@ -28,7 +28,8 @@ impl<E: Engine> Worker<E> {
             let before = held.appointment;
             let continues = appointment.map(|it| it.since) == before.map(|it| it.since);
             if !continues {
-                // The engine has heard so, and has stepped down: what is decided now it takes as another leader's.
+                // The engine has received the configuration and has stepped down: entries that are decided now arrive there
+                // as another leader's.
                 held.own_from = None;
             }
             let members = shoal_log::StreamEvent::Members { members: assignment.members() };
@@ -49,7 +50,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// So many more changes of each stream are durable.
+    /// More changes of each stream are durable.
     pub(super) fn persist(
         &mut self,
         now: Time,
@@ -66,14 +67,14 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Tells the engine what was decided in former processes.
+    /// Passes to the engine the entries that were decided in former processes.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
             held.decided(*shard, held.stream.decided(), &mut self.news);
         }
     }
 
-    /// Takes note of the process in which a replica is. What it said in a former one is void.
+    /// Notes the incarnation of a replica. Messages of its earlier processes are void.
     fn meet(
         &mut self,
         now: Time,
@@ -91,7 +92,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// A message about a stream. Only workers of the same number have to do with it.
+    /// Handles a message of a stream, whose replicas belong to workers of the same number.
     pub(super) fn stream_message(
         &mut self,
         now: Time,
@@ -111,13 +112,13 @@ impl<E: Engine> Worker<E> {
             return;
         };
         let Some(known) = &self.known else {
-            self.strays += 1; // It has not joined, and does not know what may be said.
+            self.strays += 1; // This node has not joined, and cannot check the message.
             return;
         };
         let newer = !self.membership.is_fixed();
-        let heard =
+        let is_known =
             |instance: &Incarnation| *instance == incarnation || (*instance < incarnation && newer);
-        let former = !held.incarnations.get(&from).is_some_and(heard);
+        let former = !held.incarnations.get(&from).is_some_and(is_known);
         let assignment = known.configuration.shard(shard);
         let credible = assignment
             .is_some_and(|assignment| self.is_credible(from, known, assignment, &message));
@@ -128,7 +129,7 @@ impl<E: Engine> Worker<E> {
         if let shoal_log::StreamMessage::Snapshot { length, state, .. } = &message
             && !self.engine.may_restore(shard, from, length.0, state)
         {
-            self.strays += 1; // It is asked for again.
+            self.strays += 1; // The sender repeats the request.
             return;
         }
         self.meet(now, shard, from, incarnation, effects);
@@ -136,7 +137,8 @@ impl<E: Engine> Worker<E> {
         self.stream_step(now, shard, event, effects);
     }
 
-    /// Can it be a message of the stream's replicas, under its leader, or one of which this node will hear?
+    /// Whether this can be a message between replicas of the stream, under its leader or one that is appointed in a later
+    /// configuration.
     fn is_credible(
         &self,
         from: NodeId,
@@ -146,7 +148,7 @@ impl<E: Engine> Worker<E> {
     ) -> bool {
         let ballot = message.ballot();
         let changes = !self.membership.is_fixed();
-        let unheard = changes && ballot.epoch > known.configuration.epoch;
+        let is_unknown = changes && ballot.epoch > known.configuration.epoch;
         let says = match message {
             // A replica would have promised another ballot, or begun anew.
             shoal_log::StreamMessage::Rejected { .. }
@@ -160,10 +162,10 @@ impl<E: Engine> Worker<E> {
         };
         says && assignment.holds(from)
             && assignment.holds(ballot.node)
-            && (ballot == assignment.ballot || unheard)
+            && (ballot == assignment.ballot || is_unknown)
     }
 
-    /// Lets a stream take an event, and does what it wants.
+    /// Passes an event to a stream, and executes its effects.
     pub(super) fn stream_step(
         &mut self,
         now: Time,
@@ -213,7 +215,7 @@ impl<E: Engine> Worker<E> {
                     }
                 }
                 shoal_log::StreamEffect::Restored { length, state } => {
-                    held.told = length.0;
+                    held.delivered = length.0;
                     news.push_back(shoal_engine::EngineEvent::Restored { shard, state });
                 }
             }
@@ -222,7 +224,7 @@ impl<E: Engine> Worker<E> {
         self.note_caught_up(shard, effects);
     }
 
-    /// Cuts what every replica has, and what is too much to be kept for those that have not.
+    /// Truncates the entries that every replica has, and those that are too many to be kept for the others.
     fn trim(
         &mut self,
         now: Time,
@@ -230,10 +232,10 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let held = self.streams.get_mut(&shard).expect("held");
-        if held.told.saturating_sub(held.stream.start().0) < self.trim_entries {
+        if held.delivered.saturating_sub(held.stream.start().0) < self.trim_entries {
             return; // Mostly there is too little to look any further.
         }
-        let everywhere = held.stream.replicated_everywhere().0.min(held.told);
+        let everywhere = held.stream.replicated_everywhere().0.min(held.delivered);
         let before = match self.engine.may_cut(shard) {
             _ if self.membership.is_fixed() => everywhere,
             // A node that begins anew reads the stream from the beginning.
@@ -241,7 +243,7 @@ impl<E: Engine> Worker<E> {
             Some(stable) => {
                 let retained = held.stream.storage().log().tail(self.retain_bytes).0;
                 let taken = held.receivers_have(now, self.retain_bytes);
-                everywhere.max(retained.min(taken)).min(held.told).min(stable)
+                everywhere.max(retained.min(taken)).min(held.delivered).min(stable)
             }
         };
         if before.saturating_sub(held.stream.start().0) >= self.trim_entries {
@@ -250,7 +252,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Has the manager told of replicas without memory that have what they need.
+    /// Reports to the manager the replicas without memory that have caught up.
     fn note_caught_up(
         &mut self,
         shard: ShardId,
@@ -281,7 +283,7 @@ impl KnownConfiguration {
         standing.map_or(Incarnation(0), |standing| standing.incarnation)
     }
 
-    /// Is this process of `node`, in which this was heard, the one that is admitted?
+    /// Whether `incarnation`, of a message of `node`, is the admitted process of that node.
     pub(super) fn is_admitted(&self, node: NodeId) -> bool {
         self.instance_of(node) == self.incarnation
     }

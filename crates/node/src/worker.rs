@@ -13,8 +13,8 @@
 //! configuration manager.
 //!
 //! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
-//! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
-//! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
+//! stream decided has been passed to the engine. And all happens in order: a stream of one voter decides an entry
+//! when it is proposed, and the engine receives that event once all its earlier effects are executed.
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::HostedStream;
@@ -81,7 +81,7 @@ pub struct Worker<E: Engine> {
     /// It keeps so many bytes for replicas that lack them.
     pub(super) retain_bytes: u64,
     timer: WakeUp,
-    /// What the engine is still to be told in this step.
+    /// The events that the engine still has to handle in this step.
     pub(super) news: VecDeque<shoal_engine::EngineEvent<E::Message>>,
     /// See [`Worker::strays`].
     pub(super) strays: u64,
@@ -201,8 +201,8 @@ impl<E: Engine> Worker<E> {
         let entries = held.map(|held| held.stream.accepted().0 - held.stream.start().0);
         let own = [
             ("entries that streams keep", entries.sum::<u64>() as usize),
-            ("what the member is to hear", self.membership.pending()),
-            ("what the engine is to hear", self.news.len()),
+            ("events for the manager client", self.membership.pending()),
+            ("events for the engine", self.news.len()),
             ("clients that wait for a change of tables", self.table_clients.len()),
         ];
         let manager_client = self.manager_client.iter().flat_map(ManagerClient::sizes);
@@ -273,11 +273,11 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Client(RequestFromClient {
                 from,
                 request: ClientRequest::ChangeTable { ask, change },
-            }) => self.change_table(now, from, (ask, change), effects),
+            }) => self.change_table(now, from, ask, change, effects),
             WorkerEvent::Client(request) => {
                 self.engine_step(now, shoal_engine::EngineEvent::Client(request), effects);
             }
-            WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
+            WorkerEvent::FromManager { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
                 let mut epochs = self.engine.known_epochs(settled.unwrap_or_default());
                 // A leader that prepares knows the epoch in which it was appointed.
@@ -286,7 +286,7 @@ impl<E: Engine> Worker<E> {
                 let event = ManagerClientEvent::Recall { generation, pledges, epochs };
                 self.manager_client_step(now, event, effects);
             }
-            WorkerEvent::Told { message } => {
+            WorkerEvent::FromManager { message } => {
                 self.manager_client_step(now, ManagerClientEvent::Received(message), effects);
             }
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
@@ -376,7 +376,8 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         client: ClientId,
-        (ask, change): (Ask, TableChange),
+        ask: Ask,
+        change: TableChange,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if self.membership.is_fixed() {
@@ -404,14 +405,14 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Tells the engine what its streams have done.
+    /// Passes the events of streams to the engine.
     fn pass_news(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         while let Some(event) = self.news.pop_front() {
             self.engine_step(now, event, effects);
         }
     }
 
-    /// Passes on to the member what the workers want the manager to be told.
+    /// Passes the workers' requests to the manager client.
     fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         if self.manager_client.is_none() {
             return;
@@ -468,7 +469,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Has the manager told something.
+    /// Adds a request to the manager.
     fn say(
         &mut self,
         word: ManagerRequest,

@@ -1,4 +1,4 @@
-//! The commit protocols that a node can run. Nothing else in the server or in the command tells one from another by name.
+//! The commit protocols that a node can run, by name. Elsewhere only `reproduce` names one, with the figures that papers publish of it.
 
 use crate::config::NodeConfig;
 use crate::protocol::Protocol;

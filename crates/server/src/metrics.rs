@@ -152,8 +152,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 fn latencies(page: &mut MetricsPage, workers: &[&NodeStatus]) {
-    let help =
-        "How long transactions took, from when they were asked for until their outcome was told.";
+    let help = "How long transactions took, from the request until the outcome was acknowledged.";
     page.family("transaction_duration_seconds", "histogram", help);
     for status in workers {
         for latency in &status.outcome_latencies {

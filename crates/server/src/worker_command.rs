@@ -18,7 +18,7 @@ pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
 /// A command of another thread of the process.
 pub enum WorkerCommand {
     /// A message of this process's manager to this node.
-    Told(ToNode),
+    FromManager(ToNode),
     /// Send this to the same worker of another node.
     Send {
         /// The node that the frame is for.
@@ -42,7 +42,9 @@ pub enum WorkerCommand {
 impl fmt::Debug for WorkerCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WorkerCommand::Told(message) => f.debug_tuple("Told").field(message).finish(),
+            WorkerCommand::FromManager(message) => {
+                f.debug_tuple("FromManager").field(message).finish()
+            }
             WorkerCommand::Send { to, frame } => {
                 write!(f, "Send {{ to: {to}, {} bytes }}", frame.len())
             }

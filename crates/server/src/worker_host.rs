@@ -205,7 +205,7 @@ impl<E: Engine> WorkerHost<E> {
         }
         self.correct_former(from);
         let before = self.worker.lease_end();
-        self.step_worker(now, WorkerEvent::Told { message }, out);
+        self.step_worker(now, WorkerEvent::FromManager { message }, out);
         if self.worker.lease_end() > before {
             self.granter = Some(from);
         }
@@ -373,7 +373,9 @@ impl<E: Engine> WorkerHost<E> {
 
     fn command(&mut self, now: Time, command: WorkerCommand, out: &mut Outbox) {
         match command {
-            WorkerCommand::Told(message) => self.on_manager_message(now, self.node, message, out),
+            WorkerCommand::FromManager(message) => {
+                self.on_manager_message(now, self.node, message, out);
+            }
             // Messages between managers are urgent: leases depend on them.
             WorkerCommand::Send { to, frame } => out.to_peer_urgent(to, frame),
             WorkerCommand::Spawn(make) => {

@@ -317,6 +317,25 @@ fn headers(file: &File) -> Vec<String> {
     vec![file.complain(0, "a file begins with a `//!` header that says what it is about")]
 }
 
+/// Each parameter has a name and a type of its own: values that belong together are a struct.
+fn paired_parameters(file: &File) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    let code = code_of(&file.text);
+    let mut complaints = Vec::new();
+    let mut is_head = false;
+    for (number, line) in code.lines().enumerate() {
+        is_head |= line.trim_start().starts_with("fn ") || line.contains(" fn ");
+        let pattern = line.trim_start().strip_prefix('(').and_then(|rest| rest.split_once("): ("));
+        if is_head && pattern.is_some_and(|(names, _)| !names.contains(['(', '{', '|'])) {
+            complaints.push(file.complain(number, "a pair of parameters in one tuple"));
+        }
+        is_head &= !line.contains('{') && !line.ends_with(';');
+    }
+    complaints
+}
+
 fn sizes(file: &File) -> Vec<String> {
     let lines = file.text.lines().count();
     if !file.is_rust() || lines <= LINES_MAX {
@@ -452,6 +471,7 @@ fn the_tree_keeps_the_rules() {
         ambient,
         memory_safety,
         headers,
+        paired_parameters,
         sizes,
         pronouns,
         retired,
@@ -604,6 +624,16 @@ fn the_word_unsafe_is_seen() {
 fn missing_headers_and_long_files_are_seen() {
     sees(headers, "crates/types/src/a.rs", "use std::fmt;\n", "//! A file.\n");
     sees(sizes, "a.rs", &"\n".repeat(LINES_MAX + 1), &"\n".repeat(LINES_MAX));
+}
+
+#[test]
+fn pairs_of_parameters_are_seen() {
+    sees(
+        paired_parameters,
+        "a.rs",
+        "pub fn f(\n    &self,\n    (shard, clock): (ShardId, Clock),\n) {\n",
+        "fn f(shard: ShardId) {\n    let g = (1, 2);\n    (a, b): (u8, u8)\n}\n",
+    );
 }
 
 #[test]

@@ -79,7 +79,8 @@ impl<E: Engine> SimulatedCluster<E> {
     /// these options. `is_late` if changes of streams become durable later.
     pub fn new(
         setup: &Setup<E::Options>,
-        (clocks, is_late): (Vec<NodeClock>, bool),
+        clocks: Vec<NodeClock>,
+        is_late: bool,
         options: Option<ManagerOptions>,
         seed: u64,
     ) -> SimulatedCluster<E> {

@@ -545,10 +545,10 @@ impl<E: Subject> PreparedRun<E> {
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let leader = |shard| self.simulation.leader(shard);
         let gone = |node| self.simulation.is_gone(node);
-        let installed = (checks.installed(), self.simulation.lost());
+        let (installed, lost) = (checks.installed(), self.simulation.lost());
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
         let topology = self.simulation.truth_topology();
-        replicas::check(&topology, installed, leader, store, gone, rolled_back)
+        replicas::check(&topology, installed, lost, leader, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -49,7 +49,8 @@ impl Session {
         &mut self,
         from: &WalkPlace,
         part: CopyPart,
-        (committed, undecided): (impl Fn(StampRef<'_>) -> bool, impl Fn(StampRef<'_>) -> bool),
+        committed: impl Fn(StampRef<'_>) -> bool,
+        undecided: impl Fn(StampRef<'_>) -> bool,
         mut visit: impl FnMut(Copied<'_>),
     ) -> Option<WalkPlace> {
         let _state = Pinned::take(self.state.get_mut());
@@ -174,10 +175,16 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         while let Some(from) = at {
             let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(10);
-            at = session.copy(&from, part, (committed, |_: StampRef<'_>| false), |copied| {
-                let value = text(copied.value.expect("no tombstones"));
-                rows.push((copied.table.0, text(copied.key), value, copied.stamp.clock.0));
-            });
+            at = session.copy(
+                &from,
+                part,
+                committed,
+                |_: StampRef<'_>| false,
+                |copied| {
+                    let value = text(copied.value.expect("no tombstones"));
+                    rows.push((copied.table.0, text(copied.key), value, copied.stamp.clock.0));
+                },
+            );
             assert!(at.as_ref().is_none_or(|at| *at > from), "it gets on");
         }
         rows
@@ -219,14 +226,11 @@ mod tests {
         put(&mut session, one, "b", None, 14);
         put(&mut session, one, "c", Some("5"), 5);
         let mut seen = Vec::new();
-        let judge = (
-            |stamp: StampRef<'_>| stamp.clock <= Clock(10),
-            |stamp: StampRef<'_>| stamp.clock != Clock(12),
-        );
         let next = session.copy(
             &WalkPlace::default(),
             CopyPart { records_max: 9, ..SMALL },
-            judge,
+            |stamp| stamp.clock <= Clock(10),
+            |stamp| stamp.clock != Clock(12),
             |it| {
                 seen.push((it.key[0], it.stamp.clock.0, it.value.is_some(), it.committed));
             },
@@ -249,12 +253,12 @@ mod tests {
         put(&mut session, one, "a", Some("2"), 11);
         let decided = Cell::new(false);
         // Between any two questions about it, it is committed.
-        let judge = (
-            |stamp: StampRef<'_>| stamp.clock <= Clock(10) || decided.replace(true),
-            |stamp: StampRef<'_>| stamp.clock > Clock(10) && !decided.replace(true),
-        );
+        let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(10) || decided.replace(true);
+        let undecided = |stamp: StampRef<'_>| stamp.clock > Clock(10) && !decided.replace(true);
         let mut seen = Vec::new();
-        session.copy(&WalkPlace::default(), SMALL, judge, |it| seen.push(it.stamp.clock.0));
+        session.copy(&WalkPlace::default(), SMALL, committed, undecided, |it| {
+            seen.push(it.stamp.clock.0);
+        });
         assert_eq!(seen.first(), Some(&11), "the newest is missing: {seen:?}");
     }
 

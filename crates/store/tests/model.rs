@@ -376,7 +376,8 @@ fn certify(
     session: &mut Session,
     table: TableId,
     key: &[u8],
-    (epoch, value): (u32, Option<u64>),
+    epoch: u32,
+    value: Option<u64>,
     committed: impl Fn(StampRef<'_>) -> bool,
 ) -> bool {
     let tx = session.begin();
@@ -394,13 +395,13 @@ fn trim_against_trim(faults: StoreBugs) {
     let (store, table) = store(faults);
     let mut first = session(&store);
     for value in 0..3 {
-        assert!(certify(&mut first, table, b"x", (1, Some(value)), |_| false));
+        assert!(certify(&mut first, table, b"x", 1, Some(value), |_| false));
     }
     let write = |store: Arc<Store>| {
         move || {
             let mut session = session(&store);
             for value in [8, 9] {
-                certify(&mut session, table, b"x", (1, Some(value)), |stamp| stamp.clock.0 <= 2);
+                certify(&mut session, table, b"x", 1, Some(value), |stamp| stamp.clock.0 <= 2);
             }
         }
     };
@@ -423,13 +424,13 @@ fn roll_back_against_all(faults: StoreBugs) {
     let (store, table) = store(faults);
     let mut sweeper = session(&store);
     for (key, value) in [(1, Some(7)), (0, Some(1)), (1, Some(1)), (1, None), (0, Some(2))] {
-        assert!(certify(&mut sweeper, table, KEYS[key], (1, value), |_| false));
+        assert!(certify(&mut sweeper, table, KEYS[key], 1, value, |_| false));
     }
     let writer = {
         let store = Arc::clone(&store);
         thread::spawn(move || {
             let mut session = session(&store);
-            KEYS.map(|key| certify(&mut session, table, key, (2, Some(9)), committed))
+            KEYS.map(|key| certify(&mut session, table, key, 2, Some(9), committed))
         })
     };
     let reader = {

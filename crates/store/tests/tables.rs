@@ -98,8 +98,7 @@ fn what_was_locked_before_is_installed_and_freed_then() {
     assert_eq!(two.free_table(&first, 100), None);
     let mut rows = 0;
     let part = CopyPart { records_max: 100, bytes_max: 100 };
-    let all = (|_: StampRef<'_>| true, |_: StampRef<'_>| false);
-    assert_eq!(two.copy(&WalkPlace::default(), part, all, |_| rows += 1), None);
+    assert_eq!(two.copy(&WalkPlace::default(), part, |_| true, |_| false, |_| rows += 1), None);
     assert_eq!(rows, 0);
 }
 

@@ -340,7 +340,7 @@ impl<L: ManagerLog> Manager<L> {
             // Only the host of a recovering manager uses these; the recovery is over by now.
             ToManager::Recalled { .. } => self.counters.late_messages += 1,
             ToManager::ChangeTable { incarnation, ask, change } => {
-                self.on_table_request(now, (from, incarnation), ask, change);
+                self.on_table_request(now, from, incarnation, ask, change);
             }
         }
     }
@@ -350,7 +350,8 @@ impl<L: ManagerLog> Manager<L> {
     fn on_table_request(
         &mut self,
         now: Time,
-        (from, incarnation): (NodeId, Incarnation),
+        from: NodeId,
+        incarnation: Incarnation,
         ask: Ask,
         change: TableChange,
     ) {

@@ -371,8 +371,8 @@ impl CoordinatorTransaction {
         shard: ShardId,
         scan: Scan<'_>,
     ) -> Result<Rows<'t>> {
-        let first = self.scan_page(table, shard, scan).await?;
-        self.scan_rest(table, shard, scan, first).await
+        let (rows, is_cut) = self.scan_page(table, shard, scan).await?;
+        self.scan_rest(table, shard, scan, rows, is_cut).await
     }
 
     /// Asks one shard for the first rows of a scan; also says whether there may be more.
@@ -403,7 +403,8 @@ impl CoordinatorTransaction {
         table: TableId,
         shard: ShardId,
         scan: Scan<'_>,
-        (mut rows, mut is_cut): (Rows<'t>, bool),
+        mut rows: Rows<'t>,
+        mut is_cut: bool,
     ) -> Result<Rows<'t>> {
         while is_cut {
             let mut rest = scan.limit(scan.limit - rows.len());
@@ -453,8 +454,8 @@ impl CoordinatorTransaction {
             }
         }
         for (shard, ticket) in tickets {
-            let first = self.rows(ticket).await?;
-            rows.extend(self.scan_rest(table, shard, scan, first).await?);
+            let (first, is_cut) = self.rows(ticket).await?;
+            rows.extend(self.scan_rest(table, shard, scan, first, is_cut).await?);
         }
         // Last, so that it does not change while the others are waited for.
         for shard in own {

@@ -4,8 +4,22 @@ use super::message::BranchHeader;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::staged_certification::StagedCertification;
 use shoal_engine::execution::worker_context::StoreBranch;
+use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, NodeId, Stamp};
+use shoal_types::{Clock, Epoch, NodeId, Stamp};
+
+/// A transaction, and the epoch that was open when it began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EpochTransaction {
+    pub(super) transaction: TransactionId,
+    pub(super) epoch: Epoch,
+}
+
+impl From<&BranchHeader> for EpochTransaction {
+    fn from(header: &BranchHeader) -> EpochTransaction {
+        EpochTransaction { transaction: header.transaction, epoch: header.epoch }
+    }
+}
 
 /// What an open branch holds.
 pub(super) enum MakoBranch {

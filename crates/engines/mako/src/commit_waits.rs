@@ -53,7 +53,8 @@ impl CommitWaits {
     pub(super) fn push(
         &mut self,
         watermark: &VectorWatermark,
-        (own, stamp): (ShardId, Stamp),
+        own: ShardId,
+        stamp: Stamp,
         waiter: CommitWaiter,
         until: Time,
     ) -> Option<(Stamp, CommitWaiter)> {

@@ -12,6 +12,7 @@ use shoal_engine::execution::worker_context::{
 };
 use shoal_types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, View};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Whose reads they are, and what need not be waited for any more.
@@ -45,20 +46,20 @@ pub(crate) struct ReadVersion<'a> {
     pub(crate) tombstone: bool,
 }
 
-/// The dependencies of the next `most` reads of `branch`, after the first `from`. Shows each of them to `visit`.
+/// The dependencies of the reads of `branch` in `range`, as many as there are. Shows each of them to `visit`.
 ///
 /// # Errors
 /// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
 /// to be durable (rule M8): then the error names a shard that has not said how the epoch ended there, if there is one.
 pub(crate) fn of(
     branch: &StoreBranch,
-    (from, most): (usize, usize),
+    range: Range<usize>,
     reads: &Reads<'_>,
     visit: &mut dyn FnMut(ReadVersion<'_>),
 ) -> Result<Dependencies> {
     let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
     let mut foreign = None;
-    let count = branch.versions_read(from, most, |version| {
+    let count = branch.versions_read(range.start, range.len(), |version| {
         let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
         visit(read);
         let (epoch, covered) =
@@ -135,7 +136,7 @@ impl ReadsToReveal for RevealedReads {
         let watermarks = self.watermarks.borrow();
         let (epoch, faults) = (transaction.epoch, PlantedBugs::NONE);
         let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
-        let added = of(branch, (from, most), &reads, &mut |_| {});
+        let added = of(branch, from..from.saturating_add(most), &reads, &mut |_| {});
         let added = added.inspect_err(|_| {
             // What was rolled back is dropped, now that it was met.
             branch.discard_read(|stamp| watermarks.rejects(shard, stamp));

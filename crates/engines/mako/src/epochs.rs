@@ -203,7 +203,8 @@ impl Epochs {
     /// it up to `clock`. Returns how far the shard has, once all its streams have ended.
     pub(super) fn end(
         &self,
-        (shard, ballot): (ShardId, Ballot),
+        shard: ShardId,
+        ballot: Ballot,
         epoch: Epoch,
         clock: Clock,
     ) -> Option<Clock> {
@@ -269,7 +270,8 @@ impl Epochs {
     /// their end up to these clocks, decided. Returns how far the shard holds them, once all its streams have said so.
     pub(super) fn hold(
         &self,
-        (shard, ballot): (ShardId, Ballot),
+        shard: ShardId,
+        ballot: Ballot,
         clocks: BTreeMap<Epoch, Clock>,
     ) -> Option<BTreeMap<Epoch, Clock>> {
         let mut state = self.state();
@@ -420,7 +422,7 @@ mod tests {
         assert!(epochs.raise(Epoch(2)) && !epochs.raise(Epoch(2)));
         let end = |ballot, clock| {
             let ballot = Ballot { epoch: Epoch(ballot), node: NodeId(0) };
-            epochs.end((ShardId(0), ballot), Epoch(1), clock)
+            epochs.end(ShardId(0), ballot, Epoch(1), clock)
         };
         assert_eq!(end(1, Clock::MAX), None);
         assert_eq!(end(2, Clock(7)), None, "appointed anew: all say it again");

@@ -285,13 +285,14 @@ impl LeaderShard {
             return None;
         }
         let safe = self.lead.safe_now(replica, options.limits.faults);
-        Some(self.close_with((now, safe), ends, watermarks, options))
+        Some(self.close_with(now, safe, ends, watermarks, options))
     }
 
     /// The next entry, with these ends of epochs; the stream is safe that far.
     pub(super) fn close_with(
         &mut self,
-        (now, safe): (Time, Clock),
+        now: Time,
+        safe: Clock,
         ends: Vec<(Epoch, Clock)>,
         watermarks: &Watermarks,
         options: &MakoOptions,
@@ -320,7 +321,8 @@ impl LeaderShard {
     pub(super) fn may_append(
         &self,
         now: Time,
-        (open, settled): (Epoch, Epoch),
+        open: Epoch,
+        settled: Epoch,
         replica: &MakoReplica,
         options: &MakoOptions,
     ) -> bool {

@@ -319,7 +319,7 @@ impl Engine for Mako {
     }
 
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
-        self.has_copy(shard, (from, length), state)
+        self.has_copy(shard, from, length, state)
     }
 
     fn lacking(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
@@ -439,11 +439,11 @@ impl Mako {
             }
             MakoMessage::Relay(relay) => self.runtime.relayed(from, relay),
             MakoMessage::Gossip { watermark, ended, floor } => {
-                self.hear(from, (&watermark, &ended), floor, effects);
+                self.hear(from, &watermark, &ended, floor, effects);
             }
             MakoMessage::Part(part) => self.take_part(from, part, effects),
             MakoMessage::PartTaken { shard, copy, reached } => {
-                self.part_is_taken(from, (shard, copy), reached.as_ref());
+                self.part_is_taken(from, shard, copy, reached.as_ref());
             }
         }
     }

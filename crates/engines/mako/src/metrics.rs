@@ -37,7 +37,7 @@ pub(super) const STAGES: &[CommitStage] = &[
     CommitStage {
         name: "awaiting_ns",
         label: "watermark, the rest",
-        help: "Nanoseconds from when they were certified until they were told.",
+        help: "Nanoseconds from their certification until they were acknowledged.",
     },
 ];
 

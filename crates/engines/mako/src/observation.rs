@@ -164,7 +164,7 @@ pub enum MakoObservation {
         settled: bool,
     },
     /// A client is told an outcome, or something that was read.
-    Told {
+    Acknowledged {
         /// Of which transaction.
         transaction: TransactionId,
         /// The shard as which `stamp` is written.

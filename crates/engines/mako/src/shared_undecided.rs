@@ -38,8 +38,8 @@ impl MakoShared {
         let all = self.setup.options.faults.has(MakoPlantedBug::InstallUndecidedAbove);
         for StreamWrite { table, key, value } in writes {
             let mut superseded = || {
-                let key = (*table, &key[..]);
-                let found = self.is_superseded(shard, &session.begin(), key, order(stamp.as_ref()));
+                let than = order(stamp.as_ref());
+                let found = self.is_superseded(shard, &session.begin(), *table, key, than);
                 found.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"))
             };
             // Of such keys and clocks a copy has brought what is undecided.
@@ -58,7 +58,8 @@ impl MakoShared {
         &self,
         shard: ShardId,
         transaction: &shoal_store::Transaction<S>,
-        (table, key): (TableId, &[u8]),
+        table: TableId,
+        key: &[u8],
         than: VersionOrder,
     ) -> Result<bool> {
         let newer = |stamp: StampRef<'_>| order(stamp) > than && self.epochs.covers(shard, stamp);
@@ -91,7 +92,8 @@ impl MakoShared {
         &self,
         part: &SnapshotChunk,
         session: &mut Session,
-        (floor, here): (&ReplayFloor, Clock),
+        floor: &ReplayFloor,
+        here: Clock,
         kept: &mut KeptVersions,
     ) -> Result<()> {
         kept.keep_carried(part);
@@ -101,7 +103,7 @@ impl MakoShared {
             let transaction = session.begin();
             transaction.replicate(*table, key, value.as_deref())?; // Could it be written?
             let than = order(stamp.as_ref());
-            if !is_known && !self.is_superseded(part.shard, &transaction, (*table, key), than)? {
+            if !is_known && !self.is_superseded(part.shard, &transaction, *table, key, than)? {
                 let version = UndecidedVersion { stamp: stamp.clone(), value: value.clone() };
                 kept.insert((*table, key.clone()), version);
             }

@@ -519,7 +519,7 @@ impl TwoPhaseCommit {
                     told.insert(log.lead.shard, Telling::Coordinated(log.since()));
                     RecordWaiter::Outcome(transaction, home.shard)
                 });
-                self.install(at, transaction, (locked, clock), outcome, effects);
+                self.install(at, transaction, locked, clock, outcome, effects);
             }
         }
         let mut asked = 0;
@@ -576,7 +576,7 @@ impl TwoPhaseCommit {
         }
         let transaction = it.remote_branches.id;
         let shards = it.drawn.len();
-        effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards });
+        effects.observe(|| TwoPhaseCommitObservation::Acknowledged { transaction, shards });
         self.runtime.commit(&it.remote_branches);
     }
 
@@ -590,7 +590,7 @@ impl TwoPhaseCommit {
         let CommitProgress { remote_branches, own, .. } = it;
         for (at, branch) in own {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
-                self.drop_locked(at, remote_branches.id, (locked, clock), prepared, effects);
+                self.drop_locked(at, remote_branches.id, locked, clock, prepared, effects);
             }
         }
         self.runtime.give_up(&remote_branches, || TwoPhaseCommitRequest::Abort, effects);

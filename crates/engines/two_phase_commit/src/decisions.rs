@@ -76,8 +76,7 @@ impl TwoPhaseCommit {
         let decision = if is_present { self.decision(transaction, home) } else { None };
         match decision {
             Some(committed) => {
-                let about = (home.shard, participant);
-                self.say_decision(from, transaction, about, committed, effects);
+                self.say_decision(from, transaction, home.shard, participant, committed, effects);
             }
             None => self.runtime.counters.dropped += 1, // It is asked again.
         }
@@ -123,8 +122,8 @@ impl TwoPhaseCommit {
             for (transaction, shard) in due {
                 let ShardLeader { node: to, since: leadership } =
                     self.runtime.worker_context.leaderships.leader(shard);
-                let about = (home, Participant { shard, leadership });
-                self.say_decision(to, transaction, about, true, effects);
+                let participant = Participant { shard, leadership };
+                self.say_decision(to, transaction, home, participant, true, effects);
             }
         }
     }

@@ -100,7 +100,7 @@ impl TwoPhaseCommit {
     ) {
         for (at, branch) in own {
             if let OwnBranch::Locked { locked, clock, .. } = branch {
-                self.drop_locked(at, transaction, (locked, clock), false, effects);
+                self.drop_locked(at, transaction, locked, clock, false, effects);
             }
         }
     }

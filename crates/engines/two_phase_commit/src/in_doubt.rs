@@ -13,6 +13,7 @@ use super::branch_writes::BranchWrites;
 use super::in_doubt_branch::{InDoubt, InDoubtLocks};
 use super::leader_log::RecordWaiter;
 use super::message::Participant;
+use super::sliced_work::Installing;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
@@ -135,16 +136,13 @@ impl TwoPhaseCommit {
         let InDoubtLocks::Locked(locked) = locks else { unreachable!("seen above") };
         if committed {
             let outcome = RecordWaiter::Outcome(transaction, home.shard);
-            return self.install_in_doubt(
-                at,
-                transaction,
-                (locked, clock),
-                outcome,
-                writes,
+            let (next, outcome, in_doubt) = (0, Some(outcome), Some(writes));
+            return self.begin_to_install(
+                Installing { at, transaction, locked, clock, outcome, next, in_doubt },
                 effects,
             );
         }
-        self.drop_locked(at, transaction, (locked, clock), true, effects);
+        self.drop_locked(at, transaction, locked, clock, true, effects);
         self.end_in_doubt(at, clock, &writes, effects);
     }
 
@@ -306,7 +304,8 @@ impl TwoPhaseCommit {
         &mut self,
         to: NodeId,
         transaction: TransactionId,
-        (home, participant): (ShardId, Participant),
+        home: ShardId,
+        participant: Participant,
         committed: bool,
         effects: &mut TwoPhaseCommitEffects,
     ) {

@@ -8,7 +8,6 @@
 //! slice: so the safe clock of the stream is below it, and with that what counts as applied here (P5, P10). A leader
 //! that lays its lead down installs the rest at once: its store must have what its stream has committed.
 
-use super::branch_writes::BranchWrites;
 use super::leader_log::RecordWaiter;
 use super::sliced_work::Installing;
 use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
@@ -27,7 +26,8 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        locked: Locked<PooledSession>,
+        clock: Clock,
         outcome: Option<RecordWaiter>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
@@ -38,24 +38,13 @@ impl TwoPhaseCommit {
         );
     }
 
-    /// The same for a branch in doubt: streams of other workers may have gone further than that of its outcome.
-    pub(super) fn install_in_doubt(
+    /// Installs a first slice, and keeps the rest for later steps. Of a branch in doubt (`in_doubt`), streams of other
+    /// workers may have gone further than that of its outcome.
+    pub(super) fn begin_to_install(
         &mut self,
-        at: usize,
-        transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
-        outcome: RecordWaiter,
-        writes: BranchWrites,
+        installing: Installing,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let (next, outcome, in_doubt) = (0, Some(outcome), Some(writes));
-        self.begin_to_install(
-            Installing { at, transaction, locked, clock, outcome, next, in_doubt },
-            effects,
-        );
-    }
-
-    fn begin_to_install(&mut self, installing: Installing, effects: &mut TwoPhaseCommitEffects) {
         let most = self.options().limits.step_keys_max;
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_some(installing, most, effects) {

@@ -401,7 +401,7 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
-        self.has_copy(shard, (from, length), state)
+        self.has_copy(shard, from, length, state)
     }
 
     fn known_epochs(&self, _settled: Epoch) -> KnownEpochs {
@@ -474,7 +474,8 @@ impl TaskDriver for TwoPhaseCommit {
             EngineRequest::Reveal { remote_branches, slot } => {
                 // What is installed is committed (rule P4), so all that can be read may be shown.
                 let transaction = remote_branches.id;
-                effects.observe(|| TwoPhaseCommitObservation::Told { transaction, shards: 0 });
+                effects
+                    .observe(|| TwoPhaseCommitObservation::Acknowledged { transaction, shards: 0 });
                 slot.fill(Ok(()));
             }
         }
@@ -541,7 +542,7 @@ impl TwoPhaseCommit {
             }
             TwoPhaseCommitMessage::Part(part) => self.take_part(from, part, effects),
             TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
-                self.part_is_taken(from, (shard, copy), reached.as_ref());
+                self.part_is_taken(from, shard, copy, reached.as_ref());
             }
             // This node will hear of that leader, or the sender that it is none. It is said again.
             TwoPhaseCommitMessage::Decision { .. }

@@ -29,7 +29,7 @@ pub(super) const STAGES: &[CommitStage] = &[
     CommitStage {
         name: "awaiting_ns",
         label: "decision, the rest",
-        help: "Nanoseconds from when they were decided until they were told.",
+        help: "Nanoseconds from their decision until they were acknowledged.",
     },
 ];
 

@@ -137,7 +137,7 @@ pub enum TwoPhaseCommitObservation {
         shard: ShardId,
     },
     /// A client is told an outcome, or something that was read.
-    Told {
+    Acknowledged {
         /// The transaction.
         transaction: TransactionId,
         /// How many shards it writes; 0 while it executes.

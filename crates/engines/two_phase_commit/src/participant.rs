@@ -184,7 +184,7 @@ impl TwoPhaseCommit {
             Some(TwoPhaseCommitBranch::Slicing(_)) => (None, Some(TwoPhaseCommitReply::Resolved)),
             Some(TwoPhaseCommitBranch::Locked { locked, clock, valid, .. }) => match request {
                 TwoPhaseCommitRequest::OnePhase { .. } => {
-                    self.commit_branch(at, asked, (locked, clock), &[])
+                    self.commit_branch(at, asked, locked, clock, &[])
                 }
                 TwoPhaseCommitRequest::DecideLast { participants } => {
                     assert!(
@@ -192,10 +192,10 @@ impl TwoPhaseCommit {
                         "P3: {transaction} is decided, and not valid on {}",
                         header.shard
                     );
-                    self.commit_branch(at, asked, (locked, clock), &participants)
+                    self.commit_branch(at, asked, locked, clock, &participants)
                 }
                 _ => {
-                    self.drop_locked(at, transaction, (locked, clock), false, effects);
+                    self.drop_locked(at, transaction, locked, clock, false, effects);
                     (None, Some(TwoPhaseCommitReply::Resolved))
                 }
             },
@@ -205,11 +205,11 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitRequest::Commit => {
                     assert!(durable && valid, "P4: {transaction} is committed, and not prepared");
                     let outcome = Some(RecordWaiter::Branch(transaction));
-                    self.install(at, transaction, (locked, clock), outcome, effects);
+                    self.install(at, transaction, locked, clock, outcome, effects);
                     (Some(TwoPhaseCommitBranch::Ended { asked, home: home.shard }), None)
                 }
                 _ => {
-                    self.drop_locked(at, transaction, (locked, clock), true, effects);
+                    self.drop_locked(at, transaction, locked, clock, true, effects);
                     (None, Some(TwoPhaseCommitReply::Resolved))
                 }
             },
@@ -339,7 +339,8 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         asked: ReplyTarget,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        locked: Locked<PooledSession>,
+        clock: Clock,
         participants: &[ShardId],
     ) -> BranchOutcome {
         let transaction = asked.1.transaction;
@@ -383,7 +384,7 @@ impl TwoPhaseCommit {
         let Some((from, header)) = asked else { return };
         let reply = match self.branches.take(&header).expect("seen above") {
             TwoPhaseCommitBranch::Committing { locked, clock, .. } => {
-                self.install(at, transaction, (locked, clock), None, effects);
+                self.install(at, transaction, locked, clock, None, effects);
                 self.keep_decision(at, transaction);
                 TwoPhaseCommitReply::Committed { clock: Some(clock) }
             }
@@ -483,7 +484,8 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        (locked, clock): (Locked<PooledSession>, Clock),
+        locked: Locked<PooledSession>,
+        clock: Clock,
         is_prepared: bool,
         effects: &mut TwoPhaseCommitEffects,
     ) {

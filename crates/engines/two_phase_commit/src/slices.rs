@@ -115,7 +115,7 @@ impl TwoPhaseCommit {
             }
             (Some(locked), BranchGoal::Commit { .. }) => {
                 let clock = self.draw(at, asked.1.transaction, &locked, effects);
-                Ok(self.commit_branch(at, asked, (locked, clock), &[]))
+                Ok(self.commit_branch(at, asked, locked, clock, &[]))
             }
             (Some(locked), _) => {
                 let clock = self.draw(at, asked.1.transaction, &locked, effects);
@@ -167,7 +167,7 @@ impl TwoPhaseCommit {
                 | TwoPhaseCommitBranch::Prepared { locked, clock, .. },
             ) => {
                 let transaction = asked.1.transaction;
-                self.drop_locked(at, transaction, (locked, clock), is_prepared, effects);
+                self.drop_locked(at, transaction, locked, clock, is_prepared, effects);
                 (None, Some(TwoPhaseCommitReply::Refused { error }))
             }
             (Ok(Some(next)), mut context) => {

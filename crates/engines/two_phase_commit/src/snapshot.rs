@@ -96,7 +96,7 @@ impl TwoPhaseCommit {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.senders.ask_again(now, (at, to)) {
+        if self.senders.ask_again(now, at, to) {
             return;
         }
         let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
@@ -144,7 +144,8 @@ impl TwoPhaseCommit {
     pub(super) fn part_is_taken(
         &mut self,
         from: NodeId,
-        (shard, copy): (ShardId, u64),
+        shard: ShardId,
+        copy: u64,
         reached: Option<&(TableId, Bytes)>,
     ) {
         let now = self.runtime.worker_context.now.get();
@@ -196,11 +197,9 @@ impl TwoPhaseCommit {
             // What is beyond the cut may have been deleted where the receiver has it: so tombstones go with the rows.
             let cut = context.cut;
             let without = options.faults.has(TwoPhaseCommitPlantedBug::CopyWithoutTombstones);
-            let judge = (
-                |stamp: StampRef<'_>| stamp.clock <= cut || without,
-                |stamp: StampRef<'_>| stamp.clock > cut,
-            );
-            let until = session.copy(from, options.snapshot_part, judge, |it| {
+            let committed = |stamp: StampRef<'_>| stamp.clock <= cut || without;
+            let undecided = |stamp: StampRef<'_>| stamp.clock > cut;
+            let until = session.copy(from, options.snapshot_part, committed, undecided, |it| {
                 let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
                 let value = it.value.map(Bytes::copy_from_slice);
                 bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
@@ -324,7 +323,8 @@ impl TwoPhaseCommit {
     pub(super) fn has_copy(
         &self,
         shard: ShardId,
-        (from, length): (NodeId, u64),
+        from: NodeId,
+        length: u64,
         state: &Bytes,
     ) -> bool {
         let (Some(at), Ok(metadata)) = (self.place_of(shard), decode::<SnapshotMetadata>(state))

@@ -172,8 +172,9 @@ impl GranuleRows {
     pub fn range(
         &self,
         table: TableId,
-        (start, end): (Bound<Bytes>, Bound<Bytes>),
+        bounds: (Bound<Bytes>, Bound<Bytes>),
     ) -> impl Iterator<Item = (&Bytes, &Row)> {
+        let (start, end) = bounds;
         let first = match start {
             Bound::Included(key) => Bound::Included((table, key)),
             Bound::Excluded(key) => Bound::Excluded((table, key)),

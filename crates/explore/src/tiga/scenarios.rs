@@ -108,21 +108,24 @@ const DETECTIVE: &str = "random-detective";
 const WHOLE: &str = "random-whole";
 const THREE_SHARDS: &str = "random-three-shards";
 
-const fn switch(
-    rule: Rule,
-    named: &'static str,
-    without: &'static str,
-    (scenario, found_by): (&'static str, FoundBy),
-) -> Switch {
+/// The scenario in which a search breaks the rule, and which search does.
+#[derive(Clone, Copy)]
+struct Search {
+    scenario: &'static str,
+    found_by: FoundBy,
+}
+
+const fn switch(rule: Rule, named: &'static str, without: &'static str, search: Search) -> Switch {
+    let Search { scenario, found_by } = search;
     Switch { name: rule.name(), rule: named, without, scenario, found_by }
 }
 
-const fn walks(scenario: &'static str, count: u64) -> (&'static str, FoundBy) {
-    (scenario, FoundBy::RandomWalks(count))
+const fn walks(scenario: &'static str, count: u64) -> Search {
+    Search { scenario, found_by: FoundBy::RandomWalks(count) }
 }
 
-const fn every_state(scenario: &'static str) -> (&'static str, FoundBy) {
-    (scenario, FoundBy::Exhaustive)
+const fn every_state(scenario: &'static str) -> Search {
+    Search { scenario, found_by: FoundBy::Exhaustive }
 }
 
 static SWITCHES: [Switch; Rule::ALL.len()] = [

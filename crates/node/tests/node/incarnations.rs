@@ -59,7 +59,7 @@ fn worker() -> Worker<Mako> {
         incarnation: Incarnation(1),
         configuration,
     };
-    step(&mut worker, WorkerEvent::Told { message });
+    step(&mut worker, WorkerEvent::FromManager { message });
     worker
 }
 
@@ -90,7 +90,7 @@ fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
 fn recall(worker: &mut Worker<Mako>, pledges: bool) -> KnownEpochs {
     let generation = Generation(0).next(NodeId(2));
     let effects =
-        step(worker, WorkerEvent::Told { message: ToNode::Recall { generation, pledges } });
+        step(worker, WorkerEvent::FromManager { message: ToNode::Recall { generation, pledges } });
     let recollection = effects.into_iter().find_map(|effect| match effect {
         WorkerEffect::Tell { message: ToManager::Recalled { recollection, .. } } => {
             Some(recollection)

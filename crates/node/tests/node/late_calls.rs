@@ -132,9 +132,9 @@ impl<E: Engine> Alone<E> {
 
     /// What another client reads of the stock, in a transaction of its own.
     fn stock(&mut self, reader: ClientId, registration: u64, session: u64) -> Option<Bytes> {
-        let read = steps((registration, session), 0, vec![get()], None);
+        let read = steps(registration, session, 0, vec![get()], None);
         let (_, result) = self.take(reader, read);
-        let end = steps((registration, session), 1, Vec::new(), Some(SessionEnd::Commit));
+        let end = steps(registration, session, 1, Vec::new(), Some(SessionEnd::Commit));
         assert_eq!(self.take(reader, end), (1, Ok(OperationResult::Done)));
         match result {
             Ok(OperationResult::Value(value)) => value,
@@ -217,7 +217,8 @@ fn rows_are_kept_for_a_while_and_few_of_them<E: Engine>(options: E::Options) {
 }
 
 fn steps(
-    (registration, session): (u64, u64),
+    registration: u64,
+    session: u64,
     number: u32,
     operations: Vec<Operation>,
     ending: Option<SessionEnd>,
@@ -242,7 +243,7 @@ fn a_message_that_commits_takes_effect_once<E: Engine>(options: E::Options) {
     let registration = alone.register(client);
     assert_eq!(alone.register(client), registration, "asked for again");
     let write = |registration, session, value| {
-        steps((registration, session), 0, vec![put(value)], Some(SessionEnd::Commit))
+        steps(registration, session, 0, vec![put(value)], Some(SessionEnd::Commit))
     };
     let committed = (1, Ok(OperationResult::Done));
     let unknown = |session| (0, Err(Unknown::Session { session }.into()));
@@ -271,18 +272,17 @@ fn what_was_given_up_does_not_begin_again<E: Engine>(options: E::Options) {
     let mut alone = Alone::<E>::new(options);
     let (client, other) = (ClientId(1), ClientId(2));
     let registration = alone.register(client);
-    let name = (registration, 1);
     let nothing = (0, Ok(OperationResult::Value(None)));
-    assert_eq!(alone.take(client, steps(name, 0, vec![get()], None)), nothing);
+    assert_eq!(alone.take(client, steps(registration, 1, 0, vec![get()], None)), nothing);
     alone.wait(Duration::from_secs(11));
-    let commit = || steps(name, 1, vec![put("1")], Some(SessionEnd::Commit));
+    let commit = || steps(registration, 1, 1, vec![put("1")], Some(SessionEnd::Commit));
     let (1, Err(Error::Aborted(Aborted::Idle { .. }))) = alone.take(client, commit()) else {
         panic!("it was given up");
     };
     let reader = alone.register(other);
     assert_eq!(alone.stock(other, reader, 1), None);
     let aborted = (0, Err(Aborted::UnknownSession { session: 1 }.into()));
-    assert_eq!(alone.take(client, steps(name, 0, vec![get()], None)), aborted);
+    assert_eq!(alone.take(client, steps(registration, 1, 0, vec![get()], None)), aborted);
     let unknown = (1, Err(Unknown::Session { session: 1 }.into()));
     assert_eq!(alone.take(client, commit()), unknown);
 }
@@ -294,7 +294,7 @@ fn a_write_that_fails_fails_the_commit_behind_it<E: Engine>(options: E::Options)
     let registration = alone.register(client);
     let wrong = Operation::Put { table: TableId(9), key: "k".into(), value: Some("1".into()) };
     let operations = vec![put("1"), wrong, put("2")];
-    let message = steps((registration, 1), 0, operations, Some(SessionEnd::Commit));
+    let message = steps(registration, 1, 0, operations, Some(SessionEnd::Commit));
     let not_known = Conflict::TableNotKnown { table: TableId(9) };
     let refused = (1, Err(Aborted::from(not_known).into()));
     assert_eq!(alone.take(client, message.clone()), refused);

@@ -106,7 +106,7 @@ impl ManagerHost {
 
     pub(super) fn tell(&self, to: NodeId, message: ToNode) {
         if to == self.node {
-            self.rpc.command(WorkerCommand::Told(message));
+            self.rpc.command(WorkerCommand::FromManager(message));
         } else {
             self.rpc.send(to, &Envelope::ToNode(message));
         }

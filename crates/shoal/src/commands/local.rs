@@ -147,8 +147,7 @@ impl LocalCommand {
                 made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
             let ended = match self.start(&folder, &mut cluster, listeners, &processes) {
                 Ok(running) => {
-                    let running = (running, &processes);
-                    self.watch(&folder, cluster, running, began, &mut interrupts).await
+                    self.watch(&folder, cluster, running, &processes, began, &mut interrupts).await
                 }
                 Err(error) => Err(error),
             };
@@ -279,7 +278,8 @@ impl LocalCommand {
         &self,
         folder: &ClusterFolder,
         mut cluster: LocalCluster,
-        (running, processes): (Running, &NodeProcesses),
+        running: Running,
+        processes: &NodeProcesses,
         began: Instant,
         interrupts: &mut Interrupts,
     ) -> Result<CommandOutcome, CommandError> {

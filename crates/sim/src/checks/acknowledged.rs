@@ -30,7 +30,8 @@ impl Acknowledged {
             };
             let certified = seen.certified.as_ref().map(|it| (it.own, &it.stamp));
             let pieces = seen.installed.iter().map(|(shard, stamp)| (*shard, stamp));
-            let may_miss = !seen.told_outcome && certified.into_iter().chain(pieces).any(is_open);
+            let may_miss =
+                !seen.reported_outcome && certified.into_iter().chain(pieces).any(is_open);
             if is_covered(*id, seen, durable)? == Some(true) && !may_miss {
                 is_there(*id, seen)?;
             }
@@ -43,7 +44,7 @@ impl Acknowledged {
     pub fn check_installed(transactions: &Transactions) -> RuleVerdict {
         let mut counts = transactions.all().filter(|(_, seen)| {
             let is_installed = seen.drawn.iter().any(|(.., installed)| *installed);
-            seen.told_outcome || is_installed || !seen.installed.is_empty()
+            seen.reported_outcome || is_installed || !seen.installed.is_empty()
         });
         counts.try_for_each(|(id, seen)| is_there(*id, seen))
     }
@@ -71,8 +72,8 @@ fn is_covered(
             if covered { "covered" } else { "rolled back" }
         ));
     }
-    if seen.told_outcome && !covered {
-        return Err(format!("{id} was told as committed, and was rolled back with its epoch"));
+    if seen.reported_outcome && !covered {
+        return Err(format!("{id} was reported as committed, and was rolled back with its epoch"));
     }
     Ok(Some(covered))
 }
@@ -89,7 +90,7 @@ fn is_there(id: TransactionId, seen: &SeenAttempt) -> RuleVerdict {
     };
     let missing = certified.writes.iter().find(|write| !is_there(write));
     if let Some((shard, clock)) = missing {
-        let how = if seen.told { "told as committed" } else { "certified" };
+        let how = if seen.reported { "reported as committed" } else { "certified" };
         return Err(format!("{id} was {how}, and never installed {clock} on {shard}"));
     }
     Ok(())

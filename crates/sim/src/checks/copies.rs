@@ -94,7 +94,8 @@ impl CommitJudge<'_> {
 /// Judges the cut of a copy of a shard: its sender has everything up to there, by the entries that its
 /// streams hold, or by a copy up to `copied` that it has received itself.
 pub fn reaches(
-    (shard, cut): (ShardId, Clock),
+    shard: ShardId,
+    cut: Clock,
     copied: Clock,
     held: &[(WorkerId, u64)],
     durable: &Durable,
@@ -113,19 +114,20 @@ pub fn reaches(
 }
 
 /// Judges the final watermarks in the first chunk of a copy: its sender knows how the epochs after
-/// `settled.0` and up to `settled.1` ended, and sends the FVW of each epoch that lost something.
-pub fn tells_finals(
-    settled: (Epoch, Epoch),
+/// `before` and up to `settled` ended, and sends the FVW of each epoch that lost something.
+pub fn has_finals(
+    before: Epoch,
+    settled: Epoch,
     watermarks: &[VectorWatermark],
     durable: &Durable,
 ) -> RuleVerdict {
-    let epochs = (settled.0.0 + 1..=settled.1.0).map(Epoch);
+    let epochs = (before.0 + 1..=settled.0).map(Epoch);
     let partial = epochs.filter_map(|epoch| durable.last(epoch)).filter(|last| !last.is_whole());
     match partial.into_iter().find(|last| !watermarks.contains(last)) {
         None => Ok(()),
         Some(last) => Err(format!(
             "a copy says that {} and all before ended, and not how {} did: {last:?}",
-            settled.1,
+            settled,
             last.epoch()
         )),
     }

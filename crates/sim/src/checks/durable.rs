@@ -12,7 +12,9 @@
 use super::verdict::RuleVerdict;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
+use shoal_types::{
+    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId, WorkerPlace,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Computes which entries, clocks and epochs are durable, from what the voters' streams have accepted.
@@ -140,10 +142,11 @@ impl Durable {
     pub fn accepted(
         &mut self,
         shard: ShardId,
-        worker: WorkerId,
-        node: NodeId,
-        (ballot, length): (Ballot, u64),
+        place: WorkerPlace,
+        ballot: Ballot,
+        length: u64,
     ) -> RuleVerdict {
+        let WorkerPlace { node, worker } = place;
         let stream = self.stream(shard, worker);
         let (led, inherited) = stream.inherited;
         if ballot == led && length < inherited {
@@ -222,11 +225,11 @@ impl Durable {
     pub fn leads_again(
         &mut self,
         shard: ShardId,
-        (worker, node): (WorkerId, NodeId),
+        place: WorkerPlace,
         continues: impl Fn(Ballot) -> bool,
     ) {
-        let stream = self.stream(shard, worker);
-        stream.waiting.retain(|(other, _), (ballot, _)| *other != node || continues(*ballot));
+        let stream = self.stream(shard, place.worker);
+        stream.waiting.retain(|(other, _), (ballot, _)| *other != place.node || continues(*ballot));
     }
 
     /// Sets the entry that is appended next.
@@ -240,7 +243,8 @@ impl Durable {
         &mut self,
         shard: ShardId,
         worker: WorkerId,
-        (ballot, length): (Ballot, u64),
+        ballot: Ballot,
+        length: u64,
         entries: &[(u64, Bytes)],
     ) -> RuleVerdict {
         let stream = self.stream(shard, worker);
@@ -275,22 +279,18 @@ impl Durable {
     /// The first entry that a node has appended while its stream was not prepared, and that was not seen in
     /// the stream yet.
     #[inline]
-    pub fn awaited(&self, shard: ShardId, worker: WorkerId, node: NodeId) -> Option<u64> {
+    pub fn awaited(&self, shard: ShardId, place: WorkerPlace) -> Option<u64> {
+        let WorkerPlace { node, worker } = place;
         let stream = &self.streams[shard.0 as usize * self.workers + worker.0 as usize];
         let (first, last) = ((node, 0), (node, u64::MAX));
         stream.waiting.range(first..=last).next().map(|((_, index), _)| *index)
     }
 
     /// That entry is in the stream now, which the node leads; or is dropped, if another entry has this index.
-    pub fn entered(
-        &mut self,
-        shard: ShardId,
-        (worker, node): (WorkerId, NodeId),
-        index: u64,
-        entry: Bytes,
-    ) {
-        if let Some((_, facts)) = self.stream(shard, worker).waiting.remove(&(node, index)) {
-            self.enters(shard, (worker, node), (index, entry), facts);
+    pub fn entered(&mut self, shard: ShardId, place: WorkerPlace, index: u64, entry: Bytes) {
+        let waiting = &mut self.stream(shard, place.worker).waiting;
+        if let Some((_, facts)) = waiting.remove(&(place.node, index)) {
+            self.enters(shard, place, index, entry, facts);
         }
     }
 
@@ -298,14 +298,15 @@ impl Durable {
     pub fn appended(
         &mut self,
         shard: ShardId,
-        (worker, node): (WorkerId, NodeId),
-        (ballot, index): (Ballot, u64),
+        place: WorkerPlace,
+        ballot: Ballot,
+        index: u64,
         facts: EntryFacts,
     ) {
-        let stream = self.stream(shard, worker);
+        let stream = self.stream(shard, place.worker);
         match stream.shown.take().filter(|(shown, _)| *shown == index) {
-            Some((_, entry)) => self.enters(shard, (worker, node), (index, entry), facts),
-            None => drop(stream.waiting.insert((node, index), (ballot, facts))),
+            Some((_, entry)) => self.enters(shard, place, index, entry, facts),
+            None => drop(stream.waiting.insert((place.node, index), (ballot, facts))),
         }
     }
 
@@ -313,10 +314,12 @@ impl Durable {
     fn enters(
         &mut self,
         shard: ShardId,
-        (worker, node): (WorkerId, NodeId),
-        (index, entry): (u64, Bytes),
+        place: WorkerPlace,
+        index: u64,
+        entry: Bytes,
         facts: EntryFacts,
     ) {
+        let WorkerPlace { node, worker } = place;
         let stream = self.stream(shard, worker);
         stream.known.entry(index).or_default().push((entry, facts.clone()));
         // A deposed leader that has not learned it decides nothing.

@@ -42,12 +42,7 @@ impl OpenEpochs {
 
     /// A clock that was drawn on the node is used for a transaction of this epoch: it was sent to the
     /// coordinator, or a version was installed with it.
-    pub fn uses(
-        &self,
-        node: NodeId,
-        shard: ShardId,
-        (epoch, clock): (Epoch, Clock),
-    ) -> RuleVerdict {
+    pub fn uses(&self, node: NodeId, shard: ShardId, epoch: Epoch, clock: Clock) -> RuleVerdict {
         match self.drawn.get(&(node, shard, clock)) {
             Some(open) if *open > epoch => Err(format!(
                 "a transaction of {epoch} gets {clock} of {shard}, which was drawn when {open} was open on {node}"

@@ -21,18 +21,20 @@ impl Leases {
         *served = ballot.max(*served);
     }
 
-    /// The managers have appointed a leader. `lease` is that of another node, which holds an earlier appointment to the
-    /// shard: its ballot there, and when its lease ends in true time.
+    /// The managers have appointed a leader under `ballot`. `node` still takes itself for the leader under `former`, and
+    /// its lease ends at `lease_end`, in true time.
     pub fn appointed(
         shard: ShardId,
         ballot: Ballot,
-        (node, former, end): (NodeId, Ballot, Time),
+        node: NodeId,
+        former: Ballot,
+        lease_end: Time,
         now: Time,
     ) -> RuleVerdict {
-        if former < ballot && now < end {
+        if former < ballot && now < lease_end {
             return Err(format!(
                 "{ballot} is appointed to {shard}, and the lease of {node}, which leads it as {former}, \
-                 lasts until {end}"
+                 lasts until {lease_end}"
             ));
         }
         Ok(())

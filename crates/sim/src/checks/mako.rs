@@ -4,7 +4,7 @@ use super::copies::{self, SentChunk};
 use super::durable::EntryFacts;
 use super::epochs::{self, OpenEpochs};
 use super::finals::Finals;
-use super::{Checks, EngineRules, InstalledRow, Moment, replay, stamps, told};
+use super::{Checks, EngineRules, InstalledRow, Moment, replay, reported, stamps};
 use crate::violation::Violation;
 use shoal_mako::MakoObservation;
 use shoal_types::{Clock, NodeId, ShardId, TableId, VectorWatermark};
@@ -40,7 +40,7 @@ impl EngineRules for MakoRules {
             | MakoObservation::Certified { .. }
             | MakoObservation::Installed { .. }
             | MakoObservation::Locked { .. }
-            | MakoObservation::Told { .. }
+            | MakoObservation::Acknowledged { .. }
             | MakoObservation::RolledBack { .. } => transaction(checks, moment, observation),
             MakoObservation::Appended { .. }
             | MakoObservation::Led { .. }
@@ -96,7 +96,7 @@ fn transaction(
         }
         MakoObservation::Resolved { transaction, shard, clock, installed } => {
             checks.rules.opened.resolved(node, *shard, *clock);
-            checks.resolved(moment, *transaction, (*shard, *clock), *installed)?;
+            checks.resolved(moment, *transaction, *shard, *clock, *installed)?;
         }
         MakoObservation::Certified { transaction, own, stamp, writes } => {
             let seen = checks.transactions.certified(*transaction, *own, stamp, writes);
@@ -108,22 +108,23 @@ fn transaction(
             let carried = stamps::carries(*transaction, seen, *shard, stamp, &checks.durable);
             moment.blame("M1", carried)?;
             checks.safe_clocks.installed(*shard, moment.place, stamp.clock);
-            let uses = checks.rules.opened.uses(node, *shard, (stamp.epoch, stamp.clock));
+            let uses = checks.rules.opened.uses(node, *shard, stamp.epoch, stamp.clock);
             moment.blame("M8", uses)?;
             let row = InstalledRow { transaction: *transaction, stamp, table: *table, key };
             checks.install(moment, *shard, row, value.as_deref())?;
         }
         MakoObservation::Locked { shard, epoch, clock } => {
-            moment.blame("M8", checks.rules.opened.uses(node, *shard, (*epoch, *clock)))?;
+            moment.blame("M8", checks.rules.opened.uses(node, *shard, *epoch, *clock))?;
         }
-        MakoObservation::Told { transaction, own, stamp } => {
-            let seen = checks.transactions.told(*transaction);
-            moment.blame("M5", told::check(*transaction, *own, stamp, seen, &checks.durable))?;
+        MakoObservation::Acknowledged { transaction, own, stamp } => {
+            let seen = checks.transactions.reported(*transaction);
+            moment
+                .blame("M5", reported::check(*transaction, *own, stamp, seen, &checks.durable))?;
             checks.rules.finals.taken(*own, stamp, &checks.durable);
         }
         MakoObservation::RolledBack { transaction, .. } => {
             let seen = checks.transactions.rolled_back(*transaction);
-            moment.blame("M5", told::rolled_back(*transaction, seen, &checks.durable))?;
+            moment.blame("M5", reported::rolled_back(*transaction, seen, &checks.durable))?;
         }
         _ => unreachable!("{observation:?} is judged elsewhere"),
     }
@@ -139,7 +140,7 @@ fn leadership(
     match observation {
         MakoObservation::Appended { shard, ballot, index, ends, safe, clocks } => {
             let facts = EntryFacts { safe: *safe, ends: ends.clone() };
-            checks.appended(moment, *shard, (*ballot, *index), facts, clocks)?;
+            checks.appended(moment, *shard, *ballot, *index, facts, clocks)?;
         }
         MakoObservation::Led { shard, ballot, length } => {
             checks.led(moment, *shard, *ballot, *length);
@@ -206,22 +207,23 @@ fn replica(
         } => {
             let (shard, cut, until) = (*shard, *cut, until.as_ref());
             let copied = copied.get(&(node, shard)).copied().unwrap_or_default();
-            moment.blame("M10", copies::reaches((shard, cut), copied, held, durable))?;
+            moment.blame("M10", copies::reaches(shard, cut, copied, held, durable))?;
             if *from == (TableId(0), Vec::new()) {
-                moment.blame("M9", copies::tells_finals(*settled, watermarks, durable))?;
+                moment
+                    .blame("M9", copies::has_finals(settled.0, settled.1, watermarks, durable))?;
             }
             let given = SentChunk { shard, cut, from, until, rows, undecided };
             moment.blame("M10", copies::check(given, installed, transactions, durable))?;
         }
         MakoObservation::Inherited { shard, stamp: _, table, key } => {
             // The same holds for versions that the node installs as a leader.
-            replays.installed(node, *shard, (*table, key));
+            replays.installed(node, *shard, *table, key);
         }
         MakoObservation::Applied { shard, stamp, table, key, won } => {
             let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
             moment.blame("M6", replay::covered(*shard, stamp, writer, durable))?;
             finals.taken(*shard, stamp, durable);
-            moment.blame("M6", replays.applied(node, *shard, stamp, (*table, key), *won))?;
+            moment.blame("M6", replays.applied(node, *shard, stamp, *table, key, *won))?;
         }
         MakoObservation::Restored { .. } => {}
         _ => unreachable!("{observation:?} is judged elsewhere"),

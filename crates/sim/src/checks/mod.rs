@@ -6,7 +6,7 @@
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters; a replica that counts holds it |
-//! | `told.rs` | M5: no client is told of what is not durable |
+//! | `reported.rs` | M5: no client is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the client: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
@@ -39,10 +39,10 @@ mod records;
 mod replay;
 pub mod replicas;
 mod replies;
+mod reported;
 mod safe_clock;
 mod sealed;
 mod stamps;
-mod told;
 mod transactions;
 mod two_phase_commit;
 mod verdict;
@@ -218,10 +218,10 @@ impl<R: EngineRules> Checks<R> {
         &mut self,
         moment: Moment,
         shard: ShardId,
-        accepted: (Ballot, u64),
+        ballot: Ballot,
+        length: u64,
     ) -> Result<(), Violation> {
-        let WorkerPlace { node, worker } = moment.place;
-        let verdict = self.durable.accepted(shard, worker, node, accepted);
+        let verdict = self.durable.accepted(shard, moment.place, ballot, length);
         let place = Some(moment.place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
     }
@@ -240,12 +240,12 @@ impl<R: EngineRules> Checks<R> {
     /// in it yet.
     #[inline]
     pub fn awaited(&self, shard: ShardId, place: WorkerPlace) -> Option<u64> {
-        self.durable.awaited(shard, place.worker, place.node)
+        self.durable.awaited(shard, place)
     }
 
     /// That entry is in the stream now.
     pub fn entered(&mut self, shard: ShardId, place: WorkerPlace, index: u64, entry: Bytes) {
-        self.durable.entered(shard, (place.worker, place.node), index, entry);
+        self.durable.entered(shard, place, index, entry);
     }
 
     /// Whether it is new to the checks that this ballot leads the stream. If so, returns how many of the
@@ -265,7 +265,8 @@ impl<R: EngineRules> Checks<R> {
         &mut self,
         moment: Moment,
         shard: ShardId,
-        (ballot, length): (Ballot, u64),
+        ballot: Ballot,
+        length: u64,
         entries: &[(u64, Bytes)],
     ) -> Result<(), Violation> {
         let (place, worker) = (moment.place, moment.place.worker);
@@ -282,8 +283,8 @@ impl<R: EngineRules> Checks<R> {
         let continues = |since: Ballot| {
             appointed.range((shard, since)..=(shard, ballot)).all(|(_, it)| it.node == place.node)
         };
-        self.durable.leads_again(shard, (worker, place.node), continues);
-        let verdict = self.durable.leads(shard, worker, (ballot, length), entries);
+        self.durable.leads_again(shard, place, continues);
+        let verdict = self.durable.leads(shard, worker, ballot, length, entries);
         let place = Some(place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
     }
@@ -301,12 +302,13 @@ impl<R: EngineRules> Checks<R> {
     pub fn appointed(
         &mut self,
         now: Time,
-        (shard, ballot): (ShardId, Ballot),
+        shard: ShardId,
+        ballot: Ballot,
         formers: impl IntoIterator<Item = (NodeId, Ballot, Time)>,
     ) -> Result<(), Violation> {
         self.appointed.insert((shard, ballot));
-        for former in formers {
-            match Leases::appointed(shard, ballot, former, now) {
+        for (node, former, lease_end) in formers {
+            match Leases::appointed(shard, ballot, node, former, lease_end, now) {
                 Err(_) if self.wild_clocks => self.two_leaders += 1,
                 verdict => verdict.map_err(|what| Violation::new("M7", now, what))?,
             }
@@ -346,7 +348,8 @@ impl<R: EngineRules> Checks<R> {
     pub fn appointed_anew(
         &self,
         at: Time,
-        (shard, ballot): (ShardId, Ballot),
+        shard: ShardId,
+        ballot: Ballot,
     ) -> Result<(), Violation> {
         if !self.empty.contains(&(shard, ballot.node)) {
             return Ok(());
@@ -403,7 +406,8 @@ impl<R: EngineRules> Checks<R> {
         &mut self,
         moment: Moment,
         transaction: TransactionId,
-        (shard, clock): (ShardId, Clock),
+        shard: ShardId,
+        clock: Clock,
         installed: bool,
     ) -> Result<(), Violation> {
         self.transactions.resolved(transaction, shard, clock, installed);
@@ -419,11 +423,12 @@ impl<R: EngineRules> Checks<R> {
         row: InstalledRow<'_>,
         value: Option<&[u8]>,
     ) -> Result<(), Violation> {
-        let (node, place, stamp) = (moment.place.node, (row.table, row.key), row.stamp);
+        let (node, stamp) = (moment.place.node, row.stamp);
+        let InstalledRow { table, key, .. } = row;
         let back = self.durable.is_rolled_back(shard, stamp);
         moment.blame(R::ORDER, self.installed.install(node, shard, row, value, back))?;
-        self.replay.installed(node, shard, place);
-        let replayed = self.replies.installed(shard, stamp, place, value, &self.durable);
+        self.replay.installed(node, shard, table, key);
+        let replayed = self.replies.installed(shard, stamp, table, key, value, &self.durable);
         moment.blame("exactly once", replayed)
     }
 
@@ -454,12 +459,13 @@ impl<R: EngineRules> Checks<R> {
         &mut self,
         moment: Moment,
         shard: ShardId,
-        entry: (Ballot, u64),
+        ballot: Ballot,
+        index: u64,
         facts: EntryFacts,
         clocks: &[Clock],
     ) -> Result<(), Violation> {
         let safe = facts.safe;
-        self.durable.appended(shard, (moment.place.worker, moment.place.node), entry, facts);
+        self.durable.appended(shard, moment.place, ballot, index, facts);
         let verdict = self.safe_clocks.appended(shard, moment.place, safe, clocks);
         moment.blame(R::SAFE_CLOCK, verdict)
     }

@@ -58,7 +58,12 @@ impl Records {
     }
 
     /// Judges that a client is told of a transaction.
-    pub fn told(&self, id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
+    pub fn reported(
+        &self,
+        id: TransactionId,
+        seen: &SeenAttempt,
+        durable: &Durable,
+    ) -> RuleVerdict {
         let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
         for (shard, clock) in writes {
             self.visible(*shard, id.worker, *clock, durable)

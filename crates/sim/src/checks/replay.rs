@@ -47,7 +47,7 @@ impl Replay {
     }
 
     /// A node has installed a version as the leader.
-    pub fn installed(&mut self, node: NodeId, shard: ShardId, (table, key): (TableId, &[u8])) {
+    pub fn installed(&mut self, node: NodeId, shard: ShardId, table: TableId, key: &[u8]) {
         self.own.insert((node, shard, table, key.to_vec()));
     }
 
@@ -64,7 +64,8 @@ impl Replay {
         node: NodeId,
         shard: ShardId,
         stamp: &Stamp,
-        (table, key): (TableId, &[u8]),
+        table: TableId,
+        key: &[u8],
         won: bool,
     ) -> RuleVerdict {
         let rows = &mut self.replicas[node.0 as usize * self.shards + shard.0 as usize];

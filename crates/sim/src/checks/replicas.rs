@@ -18,7 +18,8 @@ const PAGE_ROWS: usize = 1024;
 /// with a stamp that a shard keeps was rolled back.
 pub fn check(
     topology: &Topology,
-    (installed, lost): (&Installed, Option<ShardId>),
+    installed: &Installed,
+    lost: Option<ShardId>,
     leader: impl Fn(ShardId) -> NodeId,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
@@ -49,12 +50,20 @@ fn find_rejected(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) ->
     let mut session = store.session().map_err(|error| error.to_string())?;
     let all = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
     let mut found = Ok(());
-    let rest = session.copy(&WalkPlace::default(), all, (|_| false, rejected), |version| {
-        let (table, key, clock) = (version.table, version.key.escape_ascii(), version.stamp.clock);
-        let epoch = version.stamp.epoch;
-        found =
-            Err(format!("{epoch} {clock} of {table} '{key}' was rolled back, and is still there"));
-    });
+    let rest = session.copy(
+        &WalkPlace::default(),
+        all,
+        |_| false,
+        rejected,
+        |version| {
+            let (table, key, clock) =
+                (version.table, version.key.escape_ascii(), version.stamp.clock);
+            let epoch = version.stamp.epoch;
+            found = Err(format!(
+                "{epoch} {clock} of {table} '{key}' was rolled back, and is still there"
+            ));
+        },
+    );
     assert!(rest.is_none(), "a copy without bounds has everything");
     found
 }

@@ -82,7 +82,8 @@ impl Replies {
         &mut self,
         shard: ShardId,
         stamp: &Stamp,
-        (table, key): (TableId, &[u8]),
+        table: TableId,
+        key: &[u8],
         value: Option<&[u8]>,
         durable: &Durable,
     ) -> RuleVerdict {

@@ -60,10 +60,14 @@ impl Seals {
 mod tests {
     use super::*;
     use shoal_cluster::topology::Topology;
-    use shoal_types::Epoch;
+    use shoal_types::{Epoch, WorkerPlace};
 
     const S: ShardId = ShardId(0);
     const W: WorkerId = WorkerId(0);
+
+    fn on(node: u32) -> WorkerPlace {
+        WorkerPlace { node: NodeId(node), worker: W }
+    }
 
     fn ballot(epoch: u32, node: u32) -> Ballot {
         Ballot { epoch: Epoch(epoch), node: NodeId(node) }
@@ -79,7 +83,7 @@ mod tests {
         seals.appended(S, W, first, 0);
         assert!(seals.serves(S, first, &durable).is_err(), "no majority has it");
         for node in [0, 1] {
-            durable.accepted(S, W, NodeId(node), (first, 1)).expect("as many as there were");
+            durable.accepted(S, on(node), first, 1).expect("as many as there were");
         }
         assert_eq!(seals.serves(S, first, &durable), Ok(()));
         seals.led(S, W, second);
@@ -87,7 +91,7 @@ mod tests {
         seals.appended(S, W, second, 1);
         seals.appended(S, W, first, 1);
         for node in [1, 2] {
-            durable.accepted(S, W, NodeId(node), (second, 2)).expect("as many as there were");
+            durable.accepted(S, on(node), second, 2).expect("as many as there were");
         }
         let verdict = seals.serves(S, second, &durable);
         assert_eq!(verdict, Ok(()), "the former leader did not know of this one");

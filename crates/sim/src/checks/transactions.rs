@@ -26,11 +26,11 @@ pub struct SeenAttempt {
     /// absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
     /// A client was told a result of it.
-    pub told: bool,
+    pub reported: bool,
     /// A client was told that it has committed.
-    pub told_outcome: bool,
+    pub reported_outcome: bool,
     /// A client was told that it was rolled back with its epoch.
-    pub told_rolled_back: bool,
+    pub reported_rolled_back: bool,
 }
 
 /// A version that was read.
@@ -107,18 +107,18 @@ impl Transactions {
     }
 
     /// A client was told a result of the transaction.
-    pub fn told(&mut self, id: TransactionId) -> &SeenAttempt {
+    pub fn reported(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
-        seen.told = true;
+        seen.reported = true;
         // A reply before certification reveals what the transaction has read, and not an outcome.
-        seen.told_outcome |= seen.certified.is_some();
+        seen.reported_outcome |= seen.certified.is_some();
         seen
     }
 
     /// A client was told that the transaction was rolled back with its epoch.
     pub fn rolled_back(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
-        seen.told_rolled_back = true;
+        seen.reported_rolled_back = true;
         seen
     }
 

@@ -40,7 +40,7 @@ impl EngineRules for TwoPhaseCommitRules {
                 checks.drawn(moment, *transaction, *shard, *clock)?;
             }
             TwoPhaseCommitObservation::Resolved { transaction, shard, clock, installed } => {
-                checks.resolved(moment, *transaction, (*shard, *clock), *installed)?;
+                checks.resolved(moment, *transaction, *shard, *clock, *installed)?;
             }
             TwoPhaseCommitObservation::GaveUp { transaction, shard } => {
                 moment.blame("P8", checks.rules.outcomes.gave_up(*transaction, *shard))?;
@@ -69,7 +69,7 @@ impl EngineRules for TwoPhaseCommitRules {
                 checks.rules.records.appended(*shard, worker, *index, clocks);
                 checks.rules.seals.appended(*shard, worker, *ballot, *index);
                 let facts = EntryFacts { safe: *safe, ends: Vec::new() };
-                checks.appended(moment, *shard, (*ballot, *index), facts, clocks)?;
+                checks.appended(moment, *shard, *ballot, *index, facts, clocks)?;
             }
             TwoPhaseCommitObservation::Led { shard, ballot, length } => {
                 checks.rules.seals.led(*shard, worker, *ballot);
@@ -86,23 +86,23 @@ impl EngineRules for TwoPhaseCommitRules {
             TwoPhaseCommitObservation::Recovered { transaction: _, shard, clock } => {
                 checks.safe_clocks.recovered(*shard, moment.place, *clock);
             }
-            TwoPhaseCommitObservation::Told { transaction, .. } => {
-                let seen = checks.transactions.told(*transaction);
-                let told = checks.rules.records.told(*transaction, seen, &checks.durable);
-                moment.blame("P4", told)?;
+            TwoPhaseCommitObservation::Acknowledged { transaction, .. } => {
+                let seen = checks.transactions.reported(*transaction);
+                let reported = checks.rules.records.reported(*transaction, seen, &checks.durable);
+                moment.blame("P4", reported)?;
             }
             TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } => {
                 let Checks { rules, durable, replay, .. } = checks;
                 let visible = rules.records.visible(*shard, worker, stamp.clock, durable);
                 moment.blame("P4", visible)?;
-                let newest = replay.applied(node, *shard, stamp, (*table, key), *won);
+                let newest = replay.applied(node, *shard, stamp, *table, key, *won);
                 moment.blame("P5", newest)?;
             }
             TwoPhaseCommitObservation::Copied { shard, stamp, table, key, won } => {
                 let Checks { rules, durable, replay, .. } = checks;
                 let is_durable = rules.records.copied(*shard, stamp.clock, durable);
                 moment.blame("P10", is_durable)?;
-                let newest = replay.applied(node, *shard, stamp, (*table, key), *won);
+                let newest = replay.applied(node, *shard, stamp, *table, key, *won);
                 moment.blame("P5", newest)?;
             }
             TwoPhaseCommitObservation::Restored { .. } => {}

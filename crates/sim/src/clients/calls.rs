@@ -84,7 +84,8 @@ impl Calls {
     async fn call(
         &self,
         db: &OutsideClient,
-        (random, ledger): (&mut Random, &Ledger),
+        random: &mut Random,
+        ledger: &Ledger,
         home: ShardId,
         arguments: Bytes,
     ) -> Result<Bytes> {
@@ -122,7 +123,7 @@ impl Calls {
             }
             let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
             let began = context.time.get();
-            let called = self.call(&db, (&mut random, &context.ledger), home, arguments.into());
+            let called = self.call(&db, &mut random, &context.ledger, home, arguments.into());
             match called.await {
                 Ok(echo) => {
                     context.ledger.done((NAME, 0), began, context.time.get(), false);

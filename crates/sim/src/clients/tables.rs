@@ -58,7 +58,8 @@ impl Lives {
         &mut self,
         name: &str,
         table: TableId,
-        (drops, gone): (u64, &BTreeSet<TableId>),
+        drops: u64,
+        gone: &BTreeSet<TableId>,
     ) -> std::result::Result<(), String> {
         let known = self.names.entry(table).or_insert_with(|| name.to_owned());
         if known != name {
@@ -100,7 +101,7 @@ impl Tables {
         };
         // Not `open_table`, which believes what the client has heard, also of a table that was dropped a moment ago.
         let table = db.create_table(name, HASH).await?;
-        let verdict = self.lives.borrow_mut().opened(name, table, (before.0, &before.1));
+        let verdict = self.lives.borrow_mut().opened(name, table, before.0, &before.1);
         verdict.map_err(wrong)?;
         Ok(table)
     }

@@ -151,7 +151,7 @@ fn at_distances<E: Shown, W: Placed>(
         };
         let mut best: Option<DistanceMeasurement> = None;
         for open_max in candidates {
-            let measured = measure::<E, W>(options, load, &make, (*distance_ms, *open_max))?;
+            let measured = measure::<E, W>(options, load, &make, *distance_ms, *open_max)?;
             let rate = measured.counted.certified_per_s;
             if best.as_ref().is_none_or(|best| rate > best.counted.certified_per_s) {
                 best = Some(measured);
@@ -187,7 +187,8 @@ fn measure<E: Shown, W: Placed>(
     options: &DemonstrationOptions,
     load: DistanceLoad,
     make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
-    (distance_ms, open_max): (u64, usize),
+    distance_ms: u64,
+    open_max: usize,
 ) -> RunResult<DistanceMeasurement> {
     let far = Duration::from_millis(distance_ms);
     let (seed, cpu) = (options.seed, load.cpu());

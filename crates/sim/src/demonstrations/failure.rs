@@ -186,7 +186,8 @@ struct FailureCourse<'a> {
 impl FailureCourse<'_> {
     /// When the outage ended; the end of the run, if it never did.
     fn end(&self) -> Time {
-        self.record.failed_at() + self.record.step(RecoveryStep::Told).unwrap_or(self.plan.after)
+        self.record.failed_at()
+            + self.record.step(RecoveryStep::FirstCommit).unwrap_or(self.plan.after)
     }
 
     /// The rate of acknowledged transactions, on average and in the worst window.
@@ -256,7 +257,7 @@ impl FailureCourse<'_> {
         let cells = std::iter::once(name.to_owned()).chain(RecoveryStep::ALL.map(in_ms));
         let hung = format!("on {} of {}", self.record.hung(), SHARDS - 1);
         let cells = cells.chain([hung]).collect();
-        let told = self.record.step(RecoveryStep::Told);
+        let told = self.record.step(RecoveryStep::FirstCommit);
         let (target, verdict) = match self.is_mako {
             true => (
                 format!("≤ {} ms", SERVES_WITHIN.as_millis()),
@@ -269,7 +270,7 @@ impl FailureCourse<'_> {
 
     fn again(&self, seed: u64) -> ResultLine {
         let phases = self.phases(TransactionClass::Healthy);
-        let told = self.record.step(RecoveryStep::Told);
+        let told = self.record.step(RecoveryStep::FirstCommit);
         let cells = vec![
             seed.to_string(),
             format!("on {} of {}", self.record.hung(), SHARDS - 1),

@@ -55,7 +55,7 @@ pub(super) enum RecoveryStep {
     /// All workers of the new leader serve.
     Serves,
     /// A transaction on the failed shard that began after the failure is acknowledged.
-    Told,
+    FirstCommit,
 }
 
 impl RecoveryStep {
@@ -67,7 +67,7 @@ impl RecoveryStep {
         RecoveryStep::Final,
         RecoveryStep::Settled,
         RecoveryStep::Serves,
-        RecoveryStep::Told,
+        RecoveryStep::FirstCommit,
     ];
 
     /// The name of the step, for the head of a column.
@@ -80,7 +80,7 @@ impl RecoveryStep {
             RecoveryStep::Final => "FVW",
             RecoveryStep::Settled => "settled",
             RecoveryStep::Serves => "serves",
-            RecoveryStep::Told => "first commit",
+            RecoveryStep::FirstCommit => "first commit",
         }
     }
 
@@ -170,7 +170,7 @@ impl FailureRecord {
         let class = TransactionClass::of(touched.shards, self.shard);
         self.told[bucket][class as usize] += 1;
         if class == TransactionClass::Failed && self.failed.is_some_and(|it| began > it.at) {
-            self.reach(RecoveryStep::Told, now);
+            self.reach(RecoveryStep::FirstCommit, now);
         }
     }
 
@@ -199,7 +199,7 @@ impl FailureRecord {
                 self.open.insert(*transaction, now);
                 self.fates.certified += u64::from(self.is_out());
             }
-            MakoObservation::Told { transaction, .. } => {
+            MakoObservation::Acknowledged { transaction, .. } => {
                 self.open.remove(transaction);
             }
             MakoObservation::RolledBack { transaction, .. } => {
@@ -271,7 +271,7 @@ impl FailureRecord {
 
     fn reach(&mut self, step: RecoveryStep, now: Time) {
         // Later epochs end too: the recovery is complete once the shard serves.
-        let again = step.is_of_workers() && !self.steps.contains_key(&RecoveryStep::Told);
+        let again = step.is_of_workers() && !self.steps.contains_key(&RecoveryStep::FirstCommit);
         let at = self.steps.entry(step).or_insert(now);
         if again {
             *at = now;

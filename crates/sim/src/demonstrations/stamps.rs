@@ -129,28 +129,30 @@ pub fn lines<E: Shown>(
     for cross_percent in CROSS_PERCENT {
         for shards in measure.shards {
             let make = |catalog: &Catalog| placed::micro(catalog, *shards, keys, cross_percent);
-            lines.extend(forms::<E, _>(options, (*shards, micro), make)?);
+            lines.extend(forms::<E, _>(options, *shards, micro, make)?);
         }
     }
     for shards in measure.shards {
         let make = |catalog: &Catalog| placed::tpcc(catalog, *shards, warehouses, items, customers);
-        lines.extend(forms::<E, _>(options, (*shards, tpcc), make)?);
+        lines.extend(forms::<E, _>(options, *shards, tpcc, make)?);
     }
     Ok(lines)
 }
 
 fn forms<E: Shown, W: Placed>(
     options: &DemonstrationOptions,
-    load: (u32, StampsLoad),
+    shards: u32,
+    load: StampsLoad,
     make: impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let forms = E::STAMP_FORMS.iter();
-    forms.map(|form| line::<E, W>(options, load, *form, &make)).collect()
+    forms.map(|form| line::<E, W>(options, shards, load, *form, &make)).collect()
 }
 
 fn line<E: Shown, W: Placed>(
     options: &DemonstrationOptions,
-    (shards, load): (u32, StampsLoad),
+    shards: u32,
+    load: StampsLoad,
     (form, configure): EngineForm<E>,
     make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<ResultLine> {

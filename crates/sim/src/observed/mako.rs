@@ -51,7 +51,7 @@ impl Observed for MakoObservation {
             | MakoObservation::Locked { .. }
             | MakoObservation::Swept { .. }
             | MakoObservation::Copied { .. }
-            | MakoObservation::Told { .. } => {}
+            | MakoObservation::Acknowledged { .. } => {}
         }
     }
 
@@ -82,7 +82,7 @@ impl Observed for MakoObservation {
             MakoObservation::Appended { index, safe, .. } => words(6, *index, safe.0),
             MakoObservation::Settled { watermark } => words(10, watermark.epoch().0.into(), 0),
             MakoObservation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
-            MakoObservation::Told { transaction, stamp, .. } => {
+            MakoObservation::Acknowledged { transaction, stamp, .. } => {
                 words(8, transaction.sequence, stamp.clock.0);
             }
             MakoObservation::Applied { stamp, key, won, .. } => {
@@ -150,7 +150,7 @@ impl Observed for MakoObservation {
             | MakoObservation::Swept { .. }
             | MakoObservation::Copied { .. }
             | MakoObservation::Inherited { .. }
-            | MakoObservation::Told { .. }
+            | MakoObservation::Acknowledged { .. }
             | MakoObservation::Applied { .. } => return None,
         };
         Some(RecoveryFact::Reached(shard, stage))

@@ -37,7 +37,7 @@ impl Observed for TwoPhaseCommitObservation {
             | TwoPhaseCommitObservation::Acted { .. }
             | TwoPhaseCommitObservation::Copied { .. }
             | TwoPhaseCommitObservation::Installed { .. }
-            | TwoPhaseCommitObservation::Told { .. } => {}
+            | TwoPhaseCommitObservation::Acknowledged { .. } => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Observed for TwoPhaseCommitObservation {
                 words(9, stamp.clock.0, (*won).into());
                 digest.bytes(key);
             }
-            TwoPhaseCommitObservation::Told { transaction, .. } => {
+            TwoPhaseCommitObservation::Acknowledged { transaction, .. } => {
                 words(8, transaction.sequence, 0);
             }
             TwoPhaseCommitObservation::Led { shard, ballot, length } => {

@@ -81,7 +81,7 @@ fn event<M>(item: SimulationEvent<M>) -> WorkerEvent<M> {
         SimulationEvent::Request { request, .. } => WorkerEvent::Client(request),
         SimulationEvent::Nudge { .. } => WorkerEvent::Nudged,
         SimulationEvent::Timer { .. } => WorkerEvent::Timer,
-        SimulationEvent::ToNode { message, .. } => WorkerEvent::Told { message },
+        SimulationEvent::ToNode { message, .. } => WorkerEvent::FromManager { message },
         _ => unreachable!("it is not for a worker"),
     }
 }

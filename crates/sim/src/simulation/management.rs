@@ -200,9 +200,9 @@ impl<E: Simulated> Simulation<E> {
                 Applied::Appointed { shard, ballot } => {
                     let formers = self.cluster.leases(*shard);
                     let formers = formers.filter(|(node, ..)| *node != ballot.node);
-                    checks.appointed(self.now, (*shard, *ballot), formers)?;
+                    checks.appointed(self.now, *shard, *ballot, formers)?;
                     if is_known {
-                        checks.appointed_anew(self.now, (*shard, *ballot))?;
+                        checks.appointed_anew(self.now, *shard, *ballot)?;
                     }
                 }
                 _ => {}

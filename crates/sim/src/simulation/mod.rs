@@ -281,7 +281,8 @@ impl<E: Simulated> Simulation<E> {
             queue: EventQueue::new(root.fork(1)),
             cluster: SimulatedCluster::new(
                 setup,
-                (world.clocks, world.persistence_ns > 0),
+                world.clocks,
+                world.persistence_ns > 0,
                 options,
                 root.fork(2).next_u64(),
             ),
@@ -564,7 +565,7 @@ impl<E: Simulated> Simulation<E> {
             }
             SimulationEvent::ToNode { node, message } => {
                 let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
-                self.reach(host, WorkerEvent::Told { message })
+                self.reach(host, WorkerEvent::FromManager { message })
             }
             SimulationEvent::ManagerTimer { manager } => self.manager_timer(manager as usize),
             SimulationEvent::Log => self.exchange(),
@@ -658,7 +659,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Received { .. }
             | WorkerEvent::Client(_)
             | WorkerEvent::Persisted { .. }
-            | WorkerEvent::Told { .. } => {}
+            | WorkerEvent::FromManager { .. } => {}
         }
         let worker = state.worker.as_mut().expect("a worker that takes a step is up");
         times.into_iter().for_each(|times| worker.set_times(times));

@@ -28,7 +28,7 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Client(asked) => 3 | asked.from.0 << 8,
             WorkerEvent::Timer => 4,
             WorkerEvent::Nudged => 5,
-            WorkerEvent::Told { .. } => 6,
+            WorkerEvent::FromManager { .. } => 6,
             WorkerEvent::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
         };
         self.digest.word(self.now.0);
@@ -119,7 +119,7 @@ impl<E: Simulated> Simulation<E> {
                     let entry = |index| Some((index, stream.entry(index)?.clone()));
                     let entries: Vec<_> = (first..length).filter_map(entry).collect();
                     let moment = Moment { at: self.now, place };
-                    checks.leads(moment, shard, (stream.ballot(), length), &entries)?;
+                    checks.leads(moment, shard, stream.ballot(), length, &entries)?;
                 }
                 while stream.is_leading()
                     && let Some(index) = checks.awaited(shard, place)
@@ -128,8 +128,8 @@ impl<E: Simulated> Simulation<E> {
                     checks.entered(shard, place, index, entry.clone());
                 }
                 let persisted = stream.storage().persisted();
-                let accepted = (persisted.accepted_ballot, persisted.accepted.0);
-                checks.accepted(Moment { at: self.now, place }, shard, accepted)?;
+                let (ballot, length) = (persisted.accepted_ballot, persisted.accepted.0);
+                checks.accepted(Moment { at: self.now, place }, shard, ballot, length)?;
             }
             if self.recoveries.awaits(shard) {
                 steps.extend(self.recoveries.prepares(shard, stream.ballot()));

@@ -47,14 +47,14 @@ impl Cluster {
         length: u64,
         entries: &[(u64, Bytes)],
     ) -> Result<(), &'static str> {
-        let led = self.checks.leads(moment(ballot.node.0), shard, (ballot, length), entries);
+        let led = self.checks.leads(moment(ballot.node.0), shard, ballot, length, entries);
         led.map_err(|violation| violation.rule)
     }
 
     /// These voters have accepted `length` entries under a ballot.
     fn accept(&mut self, shard: ShardId, voters: &[u32], ballot: Ballot, length: u64) {
         for voter in voters {
-            self.checks.accepted(moment(*voter), shard, (ballot, length)).unwrap();
+            self.checks.accepted(moment(*voter), shard, ballot, length).unwrap();
         }
     }
 
@@ -122,7 +122,7 @@ fn installed(sequence: u64, shard: ShardId, stamp: Stamp) -> MakoObservation {
 }
 
 fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
-    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
+    MakoObservation::Acknowledged { transaction: id(sequence), own: S0, stamp }
 }
 
 /// Transaction 0 writes with clock 4, in entry 0, which no voter has accepted yet.

@@ -66,7 +66,7 @@ fn certified(sequence: u64, stamp: Stamp, clock: u64) -> MakoObservation {
 }
 
 fn told(sequence: u64, stamp: Stamp) -> MakoObservation {
-    MakoObservation::Told { transaction: id(sequence), own: S0, stamp }
+    MakoObservation::Acknowledged { transaction: id(sequence), own: S0, stamp }
 }
 
 fn applied(clock: u64, won: bool) -> MakoObservation {
@@ -90,10 +90,11 @@ fn observe(
 fn accepts(
     checks: &mut Checks<MakoRules>,
     node: NodeId,
-    accepted: (Ballot, u64),
+    ballot: Ballot,
+    length: u64,
 ) -> Result<(), &'static str> {
     let moment = Moment { at: Time(1), place: WorkerPlace { node, worker: WorkerId(0) } };
-    checks.accepted(moment, S0, accepted).map_err(|violation| violation.rule)
+    checks.accepted(moment, S0, ballot, length).map_err(|violation| violation.rule)
 }
 
 /// The verdict of the checkers, with `accepted` entries of shard 0's stream on each of its three voters.
@@ -101,7 +102,7 @@ fn verdict(accepted: [u64; 3], observations: &[MakoObservation]) -> Result<(), &
     let topology = Topology::compact(3, 2, 3, 0, 1);
     let mut checks = Checks::new(&topology);
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
-        accepts(&mut checks, *voter, (Ballot::default(), length)).unwrap();
+        accepts(&mut checks, *voter, Ballot::default(), length).unwrap();
     }
     let mut all = observations.iter();
     all.try_for_each(|observation| {
@@ -202,9 +203,9 @@ fn m4_a_replica_that_accepts_under_a_ballot_has_what_its_leader_began_with() {
     let ballot = Ballot { epoch: Epoch(2), node: NodeId(0) };
     let leads = MakoObservation::Led { shard: S0, ballot, length: 3 };
     let mut checks = checks(&[leads], 0);
-    assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 2)), Err("M4"));
-    assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 3)), Ok(()));
-    assert_eq!(accepts(&mut checks, NodeId(2), (Ballot::default(), 2)), Ok(()), "not under it");
+    assert_eq!(accepts(&mut checks, NodeId(1), ballot, 2), Err("M4"));
+    assert_eq!(accepts(&mut checks, NodeId(1), ballot, 3), Ok(()));
+    assert_eq!(accepts(&mut checks, NodeId(2), Ballot::default(), 2), Ok(()), "not under it");
 }
 
 #[test]
@@ -212,14 +213,13 @@ fn m4_a_replica_without_memory_counts_when_it_has_again_what_was_durable() {
     let (node, ballot) = (NodeId(1), Ballot::default());
     let mut checks = checks(&[appended(0, 4, &[])], 2);
     checks.forgets(node);
-    let appointed = |checks: &Checks<MakoRules>| {
-        checks.appointed_anew(Time(2), (S0, Ballot { node, ..ballot }))
-    };
+    let appointed =
+        |checks: &Checks<MakoRules>| checks.appointed_anew(Time(2), S0, Ballot { node, ..ballot });
     assert_eq!(appointed(&checks).map_err(|violation| violation.rule), Err("M4"));
     let early = checks.remembers(Time(2), S0, node);
     assert_eq!(early.map_err(|violation| violation.rule), Err("M4"));
     checks.forgets(node);
-    accepts(&mut checks, node, (ballot, 1)).unwrap();
+    accepts(&mut checks, node, ballot, 1).unwrap();
     assert_eq!(checks.remembers(Time(2), S0, node), Ok(()));
     assert_eq!(appointed(&checks), Ok(()));
 }
@@ -317,7 +317,7 @@ fn checks(observations: &[MakoObservation], accepted: usize) -> Checks<MakoRules
     let topology = topology.unwrap();
     let mut checks = Checks::new(&topology);
     for voter in &topology.voters(S0)[..accepted] {
-        accepts(&mut checks, *voter, (Ballot::default(), 1)).unwrap();
+        accepts(&mut checks, *voter, Ballot::default(), 1).unwrap();
     }
     for observation in observations {
         observe(&mut checks, MOMENT, observation).unwrap();

@@ -7,7 +7,7 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
-use crate::branch::{MakoBranch, PausedCertification};
+use crate::branch::{EpochTransaction, MakoBranch, PausedCertification};
 use crate::certification::{Certification, CommitPhase};
 use crate::commit_waits::CommitWaiter;
 use crate::message::{MakoReply, MakoRequest};
@@ -265,8 +265,8 @@ impl Mako {
         own: &mut StagedCertification,
         effects: &mut MakoEffects,
     ) -> Result<bool> {
-        let id = (remote_branches.id, remote_branches.epoch);
-        if let Some(stamp) = self.gather_some(at, id, own, effects)? {
+        let of = EpochTransaction { transaction: remote_branches.id, epoch: remote_branches.epoch };
+        if let Some(stamp) = self.gather_some(at, of, own, effects)? {
             let (home, shard) =
                 (self.runtime.worker_context.home(), self.leader_shards[at].lead.shard);
             dependencies::depend(remote_branches, home, stamp.seen_by(shard));
@@ -387,8 +387,9 @@ impl Mako {
         interleave::point(&mut effects.observations);
         for (at, own) in own {
             if let CertificationStage::Locked(locked) = own.stage {
-                let clock =
-                    self.draw(at, (remote_branches.id, remote_branches.epoch), &locked, effects);
+                let (transaction, epoch) = (remote_branches.id, remote_branches.epoch);
+                let of = EpochTransaction { transaction, epoch };
+                let clock = self.draw(at, of, &locked, effects);
                 drawn.push((self.leader_shards[at].lead.shard, clock));
                 locked_here.push((at, locked, clock));
             }

@@ -123,9 +123,9 @@ impl Mako {
     ) {
         let (shard, open) =
             (self.leader_shards[at].lead.shard, self.runtime.worker_context.epoch.get());
-        let (epochs, replica) =
-            ((open, self.watermarks.borrow().settled()), self.shared.replica(shard).expect("held"));
-        if !self.leader_shards[at].may_append(now, epochs, replica, self.options()) {
+        let settled = self.watermarks.borrow().settled();
+        let replica = self.shared.replica(shard).expect("held");
+        if !self.leader_shards[at].may_append(now, open, settled, replica, self.options()) {
             return;
         }
         self.install_more(at, effects);
@@ -197,15 +197,17 @@ impl Mako {
     /// `clock`.
     pub(crate) fn ended(
         &mut self,
-        (shard, ballot): (ShardId, Ballot),
-        (epoch, clock): (Epoch, Clock),
+        shard: ShardId,
+        ballot: Ballot,
+        epoch: Epoch,
+        clock: Clock,
         effects: &mut MakoEffects,
     ) {
         // How an epoch ends whose end was lost, the configuration says.
         if self.losses.force(shard, epoch) {
             return;
         }
-        let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
+        let Some(watermark) = self.shared.epochs.end(shard, ballot, epoch, clock) else { return };
         if !self.end_shard(shard, epoch, watermark, effects) {
             return;
         }

@@ -81,8 +81,8 @@ impl Mako {
                     .map(|(epoch, clock)| (*epoch, *clock))
                     .collect();
                 if leader_state.is_closed() {
-                    for end in ends {
-                        self.ended((shard, ballot), end, effects);
+                    for (epoch, clock) in ends {
+                        self.ended(shard, ballot, epoch, clock, effects);
                     }
                 }
             }
@@ -217,15 +217,15 @@ impl Mako {
             extent.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
         let over = (ended.max(settled), finals);
         self.leader_shards.begin(at, extent.length, safe, over);
-        for end in before {
-            self.ended((shard, ballot), end, effects);
+        for (epoch, clock) in before {
+            self.ended(shard, ballot, epoch, clock, effects);
         }
         let now = self.runtime.worker_context.now.get();
         for ends in former.chunks(ENDS_MAX) {
             let closed = {
                 let watermarks = self.watermarks.borrow();
                 let options = &self.shared.setup.options;
-                self.leader_shards[at].close_with((now, safe), ends.to_vec(), &watermarks, options)
+                self.leader_shards[at].close_with(now, safe, ends.to_vec(), &watermarks, options)
             };
             self.propose(at, closed, effects);
         }

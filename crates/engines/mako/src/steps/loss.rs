@@ -48,7 +48,7 @@ impl Mako {
         // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
         let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
-        if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot()), clocks) {
+        if let Some(held) = self.shared.epochs.hold(shard, leader_state.ballot(), clocks) {
             let held = held.into_iter().map(|(epoch, clock)| (epoch, end_at(clock))).collect();
             effects.push(EngineEffect::Manager(ManagerRequest::Held { shard, held }));
         }

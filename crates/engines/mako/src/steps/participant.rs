@@ -6,7 +6,7 @@
 //!                │ Validate (last), Commit, Abort, or any refusal ──►│
 //! ```
 
-use crate::branch::{BranchGoal, MakoBranch};
+use crate::branch::{BranchGoal, EpochTransaction, MakoBranch};
 use crate::dependencies::{self, Reads};
 use crate::message::{BranchHeader, MakoReply, MakoRequest};
 use crate::observation::MakoObservation;
@@ -22,6 +22,7 @@ use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
+use std::ops::Range;
 
 /// A coordinator without a replica is told how far shards are for so many times as long as its last request may wait: its
 /// transaction waits for its own shards after that.
@@ -204,7 +205,7 @@ impl Mako {
         let shard = self.leader_shards[at].lead.shard;
         let clock = self.shared.replica(shard).expect("held").store.draw_clock_too_early();
         let epoch = self.runtime.worker_context.epoch.get();
-        self.begin_in_flight(at, (transaction, epoch), clock, effects);
+        self.begin_in_flight(at, EpochTransaction { transaction, epoch }, clock, effects);
         Some(clock)
     }
 
@@ -236,7 +237,7 @@ impl Mako {
                     }
                 };
                 let (dependencies, reads) =
-                    self.gather(at, (id, header.epoch), &branch, (reads, usize::MAX), effects)?;
+                    self.gather(at, header.into(), &branch, reads..usize::MAX, effects)?;
                 let context = MakoBranch::Open { branch, reads, early };
                 Ok((Some(context), Some(MakoReply::Executed { answers, dependencies })))
             }
@@ -249,13 +250,11 @@ impl Mako {
                     return Ok((Some(self.slice_branch(header, branch, reads, asked)), None));
                 }
                 let locked = performed.and_then(|()| {
-                    let id = (id, header.epoch);
-                    self.lock_branch(at, id, branch, reads, validate, effects)
+                    self.lock_branch(at, header.into(), branch, reads, validate, effects)
                 });
                 let (locked, dependencies) =
                     locked.inspect_err(|_| self.drop_early(at, id, early, effects))?;
-                let of = (id, header.epoch);
-                let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
+                let clock = early.unwrap_or_else(|| self.draw(at, header.into(), &locked, effects));
                 let context = MakoBranch::Locked { locked, clock };
                 let ignores = self.options().faults.has(MakoPlantedBug::LockAfterClose);
                 if self.is_closed(header.epoch) && !ignores {
@@ -317,13 +316,13 @@ impl Mako {
     fn lock_branch(
         &mut self,
         at: usize,
-        id: (TransactionId, Epoch),
+        of: EpochTransaction,
         branch: StoreBranch,
         reads: usize,
         validate: bool,
         effects: &mut MakoEffects,
     ) -> Result<(Locked<PooledSession>, Stamp)> {
-        let (dependencies, _) = self.gather(at, id, &branch, (reads, usize::MAX), effects)?;
+        let (dependencies, _) = self.gather(at, of, &branch, reads..usize::MAX, effects)?;
         interleave::point(&mut effects.observations);
         self.runtime.worker_context.certify(branch.size());
         let locked = branch.lock()?;
@@ -333,21 +332,22 @@ impl Mako {
         Ok((locked, dependencies))
     }
 
-    /// What the next `most` reads of a branch depend on, after the first `from`; and the place of the one after.
+    /// The dependencies of these reads of a branch, as many as there are; and the number of the read after them.
     pub(crate) fn gather(
         &self,
         at: usize,
-        (transaction, epoch): (TransactionId, Epoch),
+        of: EpochTransaction,
         branch: &StoreBranch,
-        (from, most): (usize, usize),
+        reads: Range<usize>,
         effects: &mut MakoEffects,
     ) -> Result<(Stamp, usize)> {
         let shard = self.leader_shards[at].lead.shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
         let watermarks = &self.watermarks.borrow();
-        let reads = Reads { shard, epoch, watermarks, full, faults };
+        let EpochTransaction { transaction, epoch } = of;
+        let context = Reads { shard, epoch, watermarks, full, faults };
         let observed = effects.observations.as_ref().map_or(0, Vec::len);
-        let gathered = dependencies::of(branch, (from, most), &reads, &mut |read| {
+        let gathered = dependencies::of(branch, reads, &context, &mut |read| {
             let (stamp, tombstone) = (read.stamp, read.tombstone);
             effects.observe(|| {
                 let stamp = stamp.to_stamp();
@@ -378,8 +378,8 @@ impl Mako {
         let shard = self.leader_shards[at].lead.shard;
         let epoch = self.runtime.worker_context.epoch.get();
         self.check_serves(at, effects)?;
-        let (mut stamp, _) =
-            self.gather(at, (transaction, epoch), &branch, (0, usize::MAX), effects)?;
+        let of = EpochTransaction { transaction, epoch };
+        let (mut stamp, _) = self.gather(at, of, &branch, 0..usize::MAX, effects)?;
         self.runtime.worker_context.certify(branch.size());
         if branch.is_read_only() || !install {
             branch.validate()?;
@@ -387,7 +387,7 @@ impl Mako {
         }
         interleave::point(&mut effects.observations);
         let locked = branch.lock()?;
-        let clock = self.draw(at, (transaction, epoch), &locked, effects);
+        let clock = self.draw(at, of, &locked, effects);
         let ignores = self.options().faults.has(MakoPlantedBug::InstallAfterClose);
         let valid = match self.is_closed(epoch) && !ignores {
             true => Err(Mako::not_open(epoch)),
@@ -449,28 +449,28 @@ impl Mako {
     pub(crate) fn draw(
         &mut self,
         at: usize,
-        transaction: (TransactionId, Epoch),
+        of: EpochTransaction,
         locked: &Locked<PooledSession>,
         effects: &mut MakoEffects,
     ) -> Clock {
         let shard = self.leader_shards[at].lead.shard;
         assert!(!self.is_stalled(at), "M11: {shard} decides nothing, and certifies");
         let worker_context = &self.runtime.worker_context;
-        let takes_part =
-            transaction.1 < worker_context.epoch.get() || worker_context.takes_part(shard);
+        let takes_part = of.epoch < worker_context.epoch.get() || worker_context.takes_part(shard);
         assert!(takes_part, "M12: {shard} is out, and draws a clock");
         let clock = locked.draw_clock();
-        self.begin_in_flight(at, transaction, clock, effects);
+        self.begin_in_flight(at, of, clock, effects);
         clock
     }
 
     fn begin_in_flight(
         &mut self,
         at: usize,
-        (transaction, epoch): (TransactionId, Epoch),
+        of: EpochTransaction,
         clock: Clock,
         effects: &mut MakoEffects,
     ) {
+        let EpochTransaction { transaction, epoch } = of;
         let (shard, since) =
             (self.leader_shards[at].lead.shard, self.runtime.worker_context.now.get());
         self.leader_shards[at]

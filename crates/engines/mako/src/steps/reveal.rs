@@ -24,7 +24,7 @@ impl Mako {
         let done = {
             let watermarks = self.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.waits.push(watermark, (own, stamp), waiter, until)
+            self.waits.push(watermark, own, stamp, waiter, until)
         };
         if let Some((stamp, waiter)) = done {
             self.tell(own, stamp, &waiter, effects);
@@ -55,7 +55,7 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         let transaction = waiter.remote_branches.id;
-        effects.observe(|| MakoObservation::Told { transaction, own, stamp });
+        effects.observe(|| MakoObservation::Acknowledged { transaction, own, stamp });
         match &waiter.reveals {
             None => self.runtime.commit(&waiter.remote_branches),
             Some(slot) => slot.fill(Ok(())),

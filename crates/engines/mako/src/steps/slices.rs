@@ -11,16 +11,15 @@
 //!
 //! A transaction that is given up in between loses its locks in slices, too (`execution/session_pool.rs`).
 
-use crate::branch::{BranchGoal, MakoBranch, PausedCertification, SlicedBranch};
+use crate::branch::{BranchGoal, EpochTransaction, MakoBranch, PausedCertification, SlicedBranch};
 use crate::message::{BranchHeader, MakoReply};
 use crate::{Mako, MakoEffects, MakoMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
 use shoal_engine::execution::worker_context::StoreBranch;
-use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, Epoch, NodeId, Result, Stamp};
+use shoal_types::{Clock, NodeId, Result, Stamp};
 
 impl Mako {
     /// Goes on with what was paused first, by one slice.
@@ -38,7 +37,7 @@ impl Mako {
     pub(crate) fn gather_some(
         &self,
         at: usize,
-        id: (TransactionId, Epoch),
+        of: EpochTransaction,
         staged: &mut StagedCertification,
         effects: &mut MakoEffects,
     ) -> Result<Option<Stamp>> {
@@ -47,7 +46,8 @@ impl Mako {
             return Ok(None);
         };
         let most = self.runtime.worker_context.step_reads_max();
-        let (stamp, next) = self.gather(at, id, branch, (from, most), effects)?;
+        let (stamp, next) =
+            self.gather(at, of, branch, from..from.saturating_add(most), effects)?;
         self.runtime.worker_context.looked_at(next - from);
         staged.gathers = (next - from == most).then_some(next);
         Ok(Some(stamp))
@@ -131,13 +131,12 @@ impl Mako {
         mut it: SlicedBranch,
         effects: &mut MakoEffects,
     ) -> Result<(Option<MakoBranch>, Option<MakoReply>)> {
-        let id = (header.transaction, header.epoch);
         if let Err(error) = self.check_serves(at, effects) {
             self.drop_context(at, header.transaction, Some(MakoBranch::Slicing(it)), effects);
             return Err(error);
         }
         let shard = self.leader_shards[at].lead.shard;
-        if let Some(stamp) = self.gather_some(at, id, &mut it.staged, effects)? {
+        if let Some(stamp) = self.gather_some(at, header.into(), &mut it.staged, effects)? {
             it.dependencies.merge(shard, stamp.seen_by(shard));
         }
         if it.staged.gathers.is_some() {
@@ -209,8 +208,7 @@ impl Mako {
             }
             (CertificationStage::Locking(_), _) => unreachable!("all locks are held"),
         };
-        let id = (header.transaction, header.epoch);
-        let clock = self.draw(at, id, &locked, effects);
+        let clock = self.draw(at, header.into(), &locked, effects);
         if self.is_closed(header.epoch) {
             let context = Some(MakoBranch::Locked { locked, clock });
             self.drop_context(at, header.transaction, context, effects);

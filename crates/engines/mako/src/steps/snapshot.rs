@@ -110,7 +110,7 @@ impl Mako {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.snapshot_senders.ask_again(now, (at, to)) {
+        if self.snapshot_senders.ask_again(now, at, to) {
             return;
         }
         let replica = self.shared.replica(shard).expect("held");
@@ -147,7 +147,8 @@ impl Mako {
     pub(crate) fn part_is_taken(
         &mut self,
         from: NodeId,
-        (shard, copy): (ShardId, u64),
+        shard: ShardId,
+        copy: u64,
         reached: Option<&(TableId, Bytes)>,
     ) {
         let now = self.runtime.worker_context.now.get();
@@ -195,7 +196,7 @@ impl Mako {
         // Meanwhile nothing moves from the table to the store.
         let mut kept = self.shared.undecided(shard).lock();
         let mut beside = Vec::new();
-        let until = session.copy(&from, *snapshot_part, (committed, undecided), |copied| {
+        let until = session.copy(&from, *snapshot_part, committed, undecided, |copied| {
             let (table, key) = (copied.table, Bytes::copy_from_slice(copied.key));
             let value = copied.value.map(Bytes::copy_from_slice);
             match (copied.committed, value) {
@@ -438,7 +439,7 @@ impl Mako {
             false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
         };
         let reached = left.or(until);
-        self.shared.take_undecided(part, &mut session, (&floor, here), &mut aside)?;
+        self.shared.take_undecided(part, &mut session, &floor, here, &mut aside)?;
         floor.raise(part.cut, reached.clone());
         Ok(reached)
     }
@@ -447,7 +448,8 @@ impl Mako {
     pub(crate) fn has_copy(
         &self,
         shard: ShardId,
-        (from, length): (NodeId, u64),
+        from: NodeId,
+        length: u64,
         state: &Bytes,
     ) -> bool {
         let (Some(at), Ok(head)) = (self.place_of(shard), decode::<SnapshotMetadata>(state)) else {

@@ -51,8 +51,8 @@ impl Mako {
         }
         let ballot = self.leader_shards[at].ballot();
         if !self.options().faults.has(MakoPlantedBug::ReportBeforeDurable) {
-            for end in ends {
-                self.ended((shard, ballot), end, effects);
+            for (epoch, clock) in ends {
+                self.ended(shard, ballot, epoch, clock, effects);
             }
         }
     }
@@ -61,7 +61,8 @@ impl Mako {
     pub(crate) fn hear(
         &mut self,
         from: NodeId,
-        (watermark, ended): (&VectorWatermark, &[ShardId]),
+        watermark: &VectorWatermark,
+        ended: &[ShardId],
         floor: Clock,
         effects: &mut MakoEffects,
     ) {
@@ -178,8 +179,8 @@ impl Mako {
             }
         }
         if self.options().faults.has(MakoPlantedBug::ReportBeforeDurable) {
-            for end in ends.clone() {
-                self.ended((shard, ballot), end, effects);
+            for (epoch, clock) in ends.clone() {
+                self.ended(shard, ballot, epoch, clock, effects);
             }
         }
         effects.observe(|| MakoObservation::Appended { shard, ballot, index, ends, safe, clocks });

@@ -63,7 +63,7 @@ pub trait Tested: Engine {
 impl Tested for Mako {
     fn told(seen: &MakoObservation) -> Option<(ShardId, Stamp)> {
         match seen {
-            MakoObservation::Told { own, stamp, .. } => Some((*own, stamp.clone())),
+            MakoObservation::Acknowledged { own, stamp, .. } => Some((*own, stamp.clone())),
             _ => None,
         }
     }
@@ -401,7 +401,7 @@ impl<E: Tested> Cluster<E> {
                 manager::ManagerEffect::Send { to, message } => {
                     if self.comes_through(own, to) {
                         let (delay, instance) = (self.delay(), self.incarnations[&to]);
-                        let event = WorkerEvent::Told { message: carried(&message) };
+                        let event = WorkerEvent::FromManager { message: carried(&message) };
                         self.send(delay, Coming::Worker((to, WorkerId(0)), instance, event));
                     }
                 }

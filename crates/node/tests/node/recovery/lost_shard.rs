@@ -23,7 +23,7 @@ const SESSIONS: usize = 64;
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What transactions were told.
-pub(super) type Told = Rc<RefCell<Vec<shoal_types::Result<()>>>>;
+pub(super) type Outcomes = Rc<RefCell<Vec<shoal_types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.
 fn quiet(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> Cluster {
@@ -51,7 +51,7 @@ impl Cluster {
     }
 
     /// Has a node write and read notes in one transaction.
-    pub(super) fn touch(&mut self, node: NodeId, keys: &[u64], told: &Told) {
+    pub(super) fn touch(&mut self, node: NodeId, keys: &[u64], told: &Outcomes) {
         let engine = self.workers.get_mut(&(node, WorkerId(0))).expect("up").engine_mut();
         let (db, told, keys) = (engine.local(), Rc::clone(told), keys.to_vec());
         engine.spawn(Box::pin(async move {
@@ -70,7 +70,7 @@ impl Cluster {
     }
 
     /// Has a node write notes in one transaction that reads nothing, again and again.
-    fn write_unread(&mut self, node: NodeId, keys: &[u64], told: &Told) {
+    fn write_unread(&mut self, node: NodeId, keys: &[u64], told: &Outcomes) {
         let engine = self.workers.get_mut(&(node, WorkerId(0))).expect("up").engine_mut();
         let (db, told, keys) = (engine.local(), Rc::clone(told), keys.to_vec());
         engine.spawn(Box::pin(async move {
@@ -126,7 +126,7 @@ fn go_on_without(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> Result<(), S
     cluster.lose_majority(S);
     let (lost, mut key) = (cluster.key_on(S, 1 << 40), 1 << 41);
     for round in 0..6 {
-        let (both, alone) = (Told::default(), Told::default());
+        let (both, alone) = (Outcomes::default(), Outcomes::default());
         for _ in 0..20 {
             key = cluster.key_on(T, key + 1);
             cluster.touch(z, &[key, lost], &both);
@@ -169,14 +169,14 @@ fn serve_beside_silent(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> bool {
     cluster.run(cluster.now + 200 * MS);
     let (coordinator, beside) = (cluster.leader(T), ShardId(2));
     cluster.crash(cluster.leader(S));
-    let told = Told::default();
+    let told = Outcomes::default();
     for round in 0..5 {
         let keys = [S, T, beside].map(|shard| cluster.key_on(shard, (1 << 40) + 1000 * round));
         cluster.write_unread(coordinator, &keys, &told);
     }
     cluster.run(cluster.now + 150 * MS);
     let (leader, key) = (cluster.leader(beside), cluster.key_on(beside, 1 << 41));
-    let alone = Told::default();
+    let alone = Outcomes::default();
     cluster.touch(leader, &[key], &alone);
     cluster.run(cluster.now + 100 * MS);
     alone.take() == [Ok(())]
@@ -206,7 +206,7 @@ fn certify_alone(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> usize {
     let others: Vec<NodeId> =
         cluster.topology.nodes().iter().map(|node| node.id).filter(|node| *node != x).collect();
     cluster.cut.extend(others.iter().flat_map(|other| [(x, *other), (*other, x)]));
-    let (told, mut key) = (Told::default(), 0);
+    let (told, mut key) = (Outcomes::default(), 0);
     for _ in 0..30 {
         key = cluster.key_on(S, key + 1);
         cluster.touch(x, &[key], &told);
@@ -219,7 +219,7 @@ fn certify_alone(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> usize {
     assert_eq!(cluster.leader(S), x, "it has its lease");
     cluster.cut.clear();
     cluster.run(cluster.now + 500 * MS);
-    let again = Told::default();
+    let again = Outcomes::default();
     cluster.touch(x, &[key], &again);
     cluster.run(cluster.now + 100 * MS);
     assert_eq!(again.take(), [Ok(())], "its majority is back");
@@ -243,7 +243,8 @@ fn a_leader_that_certifies_alone_is_seen() {
 impl Cluster {
     /// Has the leader of a shard write a note there, alone.
     pub(super) fn serves(&mut self, shard: ShardId, from: u64) -> Result<(), Error> {
-        let (leader, key, told) = (self.leader(shard), self.key_on(shard, from), Told::default());
+        let (leader, key, told) =
+            (self.leader(shard), self.key_on(shard, from), Outcomes::default());
         self.touch(leader, &[key], &told);
         let until = self.now + DEADLINE;
         while told.borrow().is_empty() && self.now < until {
@@ -315,13 +316,13 @@ fn be_out(seed: u64, faults: PlantedBugs) {
         cluster.manager.machine().configuration().shards[S.0 as usize].out.is_some()
     };
     let key = cluster.key_on(S, 0);
-    cluster.touch(x, &[key], &Told::default());
+    cluster.touch(x, &[key], &Outcomes::default());
     cluster.until("S is out", is_out);
     cluster.mute = Some(x);
     cluster.cut.clear();
     cluster.run(cluster.now + 200 * MS);
     assert!(is_out(&cluster), "its leader has not said how the epochs ended");
-    let told = Told::default();
+    let told = Outcomes::default();
     cluster.touch(x, &[key], &told);
     cluster.run(cluster.now + 100 * MS);
     let out = Aborted::ShardOut { shard: S };

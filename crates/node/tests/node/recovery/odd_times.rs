@@ -359,7 +359,8 @@ fn catch_up_late(seed: u64) {
     cluster.stalled = Some((leader, A));
     assert!(!caught_up(&cluster, B, slow), "seed {seed}: nothing is held");
     cluster.run(cluster.now + 3 * MS);
-    let waits = |(_, event): &(u64, WorkerEvent<_>)| matches!(event, WorkerEvent::Told { .. });
+    let waits =
+        |(_, event): &(u64, WorkerEvent<_>)| matches!(event, WorkerEvent::FromManager { .. });
     let told = cluster.stalled_events.iter().position(waits).expect("the configuration came");
     // What comes from others may as well come later.
     cluster.stalled_events.swap(0, told);

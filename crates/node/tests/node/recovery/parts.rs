@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     /// A worker of the leader of S begins to write all of them in one transaction.
-    fn write(&mut self, (leader, worker): (NodeId, WorkerId), keys: BTreeSet<Vec<u8>>) {
+    fn write(&mut self, leader: NodeId, worker: WorkerId, keys: BTreeSet<Vec<u8>>) {
         let engine = self.workers.get_mut(&(leader, worker)).expect("up").engine_mut();
         let db = engine.local();
         engine.spawn(Box::pin(async move {
@@ -73,7 +73,7 @@ fn a_leader_that_crashes_between_parts_leaves_all_or_none() {
             topology.replicas(S).filter(|replica| *replica != leader).collect();
         let keys = cluster.absent(PARTS);
         let before = cluster.accepted(followers[0], FIRST);
-        cluster.write((leader, FIRST), keys.clone());
+        cluster.write(leader, FIRST, keys.clone());
         cluster.run(cluster.now + (MS / 4) * seed as u32);
         let parts = cluster.accepted(followers[0], FIRST) - before;
         between += u32::from((1..PARTS as u64).contains(&parts));
@@ -110,7 +110,7 @@ fn a_later_epoch_that_is_settled_first_ends_no_parts() {
         let follower = topology.replicas(S).find(|node| *node != leader).expect("three voters");
         let keys = cluster.absent(MANY);
         let before = cluster.accepted(follower, SECOND);
-        cluster.write((leader, SECOND), keys.clone());
+        cluster.write(leader, SECOND, keys.clone());
         cluster.run(cluster.now + (MS / 2) * seed as u32);
         cluster.stalled = Some((leader, SECOND));
         cluster.run(cluster.now + 2 * MS);

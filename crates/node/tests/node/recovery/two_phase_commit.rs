@@ -91,7 +91,7 @@ fn a_coordinator_dies_with_its_decision() {
     for seed in 0..8 {
         dies_when(
             seed,
-            |seen| matches!(seen, TwoPhaseCommitObservation::Told { shards, .. } if *shards > 1),
+            |seen| matches!(seen, TwoPhaseCommitObservation::Acknowledged { shards, .. } if *shards > 1),
         );
     }
 }

@@ -2,7 +2,7 @@
 //! replicas without memory get copies and lead, and all of it is decided when the shard is back (rule M12).
 
 use super::cluster::{Cluster, Fate, MS};
-use super::lost_shard::Told;
+use super::lost_shard::Outcomes;
 use crate::common::Row;
 use shoal_cluster::topology::Topology;
 use shoal_engine::{Engine, PlantedBugs};
@@ -35,7 +35,7 @@ struct Keys {
 impl Cluster {
     /// Has a node write a note of a shard that it leads, without reading it.
     fn write_blindly(&mut self, node: NodeId, key: u64, value: Option<&'static [u8]>) {
-        let told = Told::default();
+        let told = Outcomes::default();
         let engine = self.workers.get_mut(&(node, WorkerId(0))).expect("up").engine_mut();
         let (db, to) = (engine.local(), Rc::clone(&told));
         engine.spawn(Box::pin(async move {
@@ -68,7 +68,7 @@ impl Cluster {
         for _ in 0..count {
             *from = self.key_on(T, *from + 1);
             let leader = self.leader(T);
-            self.touch(leader, &[*from], &Told::default());
+            self.touch(leader, &[*from], &Outcomes::default());
             self.run(self.now + MS);
             let voters = self.topology.voters(T).to_vec();
             for voter in voters.into_iter().filter(|voter| self.is_up(*voter)) {
@@ -121,7 +121,7 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) -> (Clust
     let on_s = cluster.key_on(S, 1 << 41);
     for (key, on_s) in [keys.committed, keys.overwritten, keys.deleted].into_iter().zip([0, 1, 2]) {
         let on_s = cluster.key_on(S, (1 << 41) + on_s * 1000);
-        cluster.touch(z, &[key, on_s], &Told::default());
+        cluster.touch(z, &[key, on_s], &Outcomes::default());
         cluster.run(cluster.now + 40 * MS);
     }
     let is_install = |message: &WorkerMessage<shoal_mako::MakoMessage>| {
@@ -140,7 +140,7 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) -> (Clust
         let is_dropped = from.0 == x && drop_gossip(message) || to == x && is_install(message);
         if is_dropped { Fate::Drop } else { Fate::Pass }
     }));
-    cluster.touch(z, &[keys.lost, on_s + 1_000_000], &Told::default());
+    cluster.touch(z, &[keys.lost, on_s + 1_000_000], &Outcomes::default());
     cluster.run(cluster.now + 10 * MS);
     let voters = cluster.topology.voters(S).to_vec();
     let other = *voters.iter().find(|voter| **voter != x).expect("three voters");
@@ -154,7 +154,7 @@ fn go_through(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) {
     let (mut cluster, keys) = begin(seed, workers, faults);
     let z = cluster.leader(T);
     for key in [keys.committed, keys.lost] {
-        let told = Told::default();
+        let told = Outcomes::default();
         cluster.touch(z, &[key], &told);
         cluster.run(cluster.now + 10_000 * MS);
         let told = told.take();

@@ -3,7 +3,7 @@
 use super::engines::{Engine, Procedures, Setup, TracedEngine};
 use super::messages::{show_row, show_worker_message, to_manager_text, to_node_text};
 use super::observations::show_applied;
-use super::transactions::{Gate, Told, transaction};
+use super::transactions::{Gate, Transcript, transaction};
 use crate::common::{Row, carried, rows};
 use bytes::Bytes;
 use shoal_cluster::manager::{
@@ -109,7 +109,7 @@ pub struct Cluster<E: TracedEngine> {
     cut_from_nodes: BTreeSet<NodeId>,
     cut_from_manager: BTreeSet<NodeId>,
     gates: BTreeMap<String, (NodeId, Rc<Gate>)>,
-    told: Told,
+    transcript: Transcript,
     /// What each node said last to each other of what it says again and again.
     repeated: BTreeMap<(NodeId, NodeId), BTreeMap<Epoch, String>>,
     /// How many entries of its streams each node has accepted, as far as the trace tells.
@@ -194,7 +194,7 @@ impl<E: TracedEngine> Cluster<E> {
             cut_from_nodes: BTreeSet::new(),
             cut_from_manager: BTreeSet::new(),
             gates: BTreeMap::new(),
-            told: Told::default(),
+            transcript: Transcript::default(),
             repeated: BTreeMap::new(),
             accepted: BTreeMap::new(),
             now: Time::ZERO,
@@ -237,9 +237,9 @@ impl<E: TracedEngine> Cluster<E> {
         let gate = Rc::<Gate>::default();
         self.gates.insert(name.to_owned(), (node, Rc::clone(&gate)));
         let engine = self.workers.get_mut(&node).expect("up").engine_mut();
-        let told = Rc::clone(&self.told);
+        let transcript = Rc::clone(&self.transcript);
         let (name, operations) = (name.to_owned(), operations.to_owned());
-        engine.spawn(Box::pin(transaction(engine.local(), name, operations, gate, told)));
+        engine.spawn(Box::pin(transaction(engine.local(), name, operations, gate, transcript)));
         self.step(node, WorkerEvent::Nudged);
         // Workers let transactions in when their timer goes off.
         let until = self.now + LET_IN;
@@ -328,7 +328,7 @@ impl<E: TracedEngine> Cluster<E> {
             let due = self.timers.iter().find(|(_, at)| **at <= self.now).map(|(node, _)| *node);
             if let Some((node, message)) = self.told_nodes.pop_front() {
                 if self.workers.contains_key(&node) && !self.cut_from_manager.contains(&node) {
-                    self.step(node, WorkerEvent::Told { message });
+                    self.step(node, WorkerEvent::FromManager { message });
                 }
             } else if let Some(place) = background {
                 let delivery = self.deliveries.remove(place);
@@ -441,7 +441,7 @@ impl<E: TracedEngine> Cluster<E> {
         let observations = effects.observations.iter().flatten();
         let lines = observations.filter_map(|it| E::observe(it, self.shows_replay));
         self.trace.extend(lines.map(|line| format!("{node} {line}")));
-        self.trace.append(&mut self.told.borrow_mut());
+        self.trace.append(&mut self.transcript.borrow_mut());
         self.show_entries(node);
         for effect in effects.effects {
             match effect {
@@ -508,7 +508,7 @@ impl<E: TracedEngine> Cluster<E> {
             }),
         };
         if !delivery.is_hidden {
-            self.show_sent(between, &text);
+            self.show_sent(between.0, between.1, &text);
         }
         match self.holds.iter().any(|hold| hold.means(&delivery)) {
             true => self.held.push(delivery),
@@ -523,8 +523,8 @@ impl<E: TracedEngine> Cluster<E> {
         worker.is_some_and(|worker| shards.any(|shard| worker.is_appointed(shard)))
     }
 
-    /// One line for all nodes that are told the same.
-    fn show_sent(&mut self, (from, to): (NodeId, NodeId), text: &str) {
+    /// One line for all nodes that are transcript the same.
+    fn show_sent(&mut self, from: NodeId, to: NodeId, text: &str) {
         let (head, tail) = (format!("{from} → "), format!(" {text}"));
         match self.trace.last_mut() {
             Some(last)

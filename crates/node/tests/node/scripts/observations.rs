@@ -61,7 +61,7 @@ pub fn show_mako(observation: &MakoObservation, replay: bool) -> Option<String> 
             let settled = if *settled { "" } else { " before its epoch is settled" };
             format!("rolls back {}{settled}", show_transaction(*transaction))
         }
-        MakoObservation::Told { transaction, stamp, .. } => {
+        MakoObservation::Acknowledged { transaction, stamp, .. } => {
             format!("reveals {} {}", show_transaction(*transaction), show_stamp(stamp))
         }
         MakoObservation::Restored { shard } => format!("begins {shard} behind a snapshot"),
@@ -114,7 +114,7 @@ pub fn show_two_phase_commit(seen: &TwoPhaseCommitObservation, replay: bool) -> 
             format!("leads {shard} as {ballot}, inherits {length} entries")
         }
         TwoPhaseCommitObservation::Serves { shard, .. } => format!("serves {shard}"),
-        TwoPhaseCommitObservation::Told { transaction, .. } => {
+        TwoPhaseCommitObservation::Acknowledged { transaction, .. } => {
             format!("reveals {}", show_transaction(*transaction))
         }
         TwoPhaseCommitObservation::Applied { shard, stamp, key, won, .. } if replay => {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// Where transactions leave what they have read and how they ended.
-pub type Told = Rc<RefCell<Vec<String>>>;
+pub type Transcript = Rc<RefCell<Vec<String>>>;
 
 /// Where a transaction pauses until the script has it go on.
 #[derive(Default)]
@@ -42,23 +42,23 @@ pub async fn transaction(
     name: String,
     operations: String,
     gate: Rc<Gate>,
-    told: Told,
+    transcript: Transcript,
 ) {
     let outcome = db
         .transact(async |tx| {
             for operation in operations.split(", ") {
                 let words: Vec<_> = operation.split_whitespace().collect();
                 if words == ["pause"] {
-                    told.borrow_mut().push(format!("{name} pauses"));
+                    transcript.borrow_mut().push(format!("{name} pauses"));
                     gate.pass().await;
                 } else if let Some(line) = perform(&db, tx, &words).await? {
-                    told.borrow_mut().push(format!("{name} {line}"));
+                    transcript.borrow_mut().push(format!("{name} {line}"));
                 }
             }
             Ok(())
         })
         .await;
-    told.borrow_mut().push(match outcome {
+    transcript.borrow_mut().push(match outcome {
         Ok(()) => format!("{name} is told: committed"),
         // It was run as often as the script says.
         Err(Error::Aborted(Aborted::RetriesExhausted { last, .. })) => {

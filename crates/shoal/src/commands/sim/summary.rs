@@ -69,7 +69,7 @@ fn outcomes(metrics: &Metrics) -> String {
         row("rolled back on demand", outcomes.rolled_back),
         row("aborted for conflicts", outcomes.gave_up - outcomes.refused),
         row("refused for overload", outcomes.refused),
-        row("outcome never told", outcomes.unknown),
+        row("no outcome", outcomes.unknown),
     ];
     table(["transactions", "count", "share"], rows.into_iter())
 }

@@ -16,7 +16,7 @@ pub fn check(
     seen: &SeenAttempt,
     durable: &Durable,
 ) -> RuleVerdict {
-    if seen.told_outcome && seen.told_rolled_back {
+    if seen.reported_outcome && seen.reported_rolled_back {
         return Err(format!(
             "a client was told that {id} has committed, and that it was rolled back"
         ));
@@ -48,7 +48,7 @@ pub fn check(
 /// Judges that a client is told that a transaction was rolled back with its epoch: the epoch has ended
 /// without it, and no client was told otherwise.
 pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
-    if seen.told_outcome {
+    if seen.reported_outcome {
         return Err(format!(
             "a client was told that {id} has committed, and that it was rolled back"
         ));
