@@ -174,10 +174,7 @@ impl Subject for TwoPhaseCommit {
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
         ("copy-without-tombstones", TwoPhaseCommitPlantedBug::CopyWithoutTombstones),
         ("forget-tombstones-at-once", TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce),
-        (
-            "forget-tombstones-while-copied",
-            TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied,
-        ),
+        ("forget-tombstones-while-copied", TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied),
         ("snapshot-without-prepared", TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared),
         ("snapshot-without-later-writes", TwoPhaseCommitPlantedBug::SnapshotWithoutLaterWrites),
     ];

@@ -141,7 +141,14 @@ impl TwoPhaseCommit {
         let InDoubtLocks::Locked(locked) = locks else { unreachable!("seen above") };
         if committed {
             let outcome = RecordWaiter::Outcome(transaction, home.shard);
-            return self.install_in_doubt(at, transaction, (locked, clock), outcome, writes, effects);
+            return self.install_in_doubt(
+                at,
+                transaction,
+                (locked, clock),
+                outcome,
+                writes,
+                effects,
+            );
         }
         self.drop_locked(at, transaction, (locked, clock), true, effects);
         self.end_in_doubt(at, clock, &writes, effects);

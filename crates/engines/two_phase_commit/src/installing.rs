@@ -148,8 +148,7 @@ impl TwoPhaseCommit {
             });
         }
         // What is installed is committed, and so is all that was before it.
-        let forgets =
-            self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce);
+        let forgets = self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce);
         let removable = if forgets { Clock::MAX } else { self.shared.replicas[at].removable() };
         locked.install_committed_until(next, stamp.as_ref(), |old| old.clock <= removable);
     }

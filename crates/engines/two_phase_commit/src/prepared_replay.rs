@@ -278,7 +278,8 @@ impl PreparedReplay {
         &mut self,
         mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
     ) -> Clock {
-        while let Some(CommittedWrites { transaction, clock, lists, .. }) = self.blocked.front_mut() {
+        while let Some(CommittedWrites { transaction, clock, lists, .. }) = self.blocked.front_mut()
+        {
             while lists
                 .pop_if(|writes| apply(&self.sessions, (*transaction, *clock), writes))
                 .is_some()
@@ -312,7 +313,10 @@ impl PreparedReplay {
     /// Nothing is committed here that this node has still to install as the leader.
     pub(super) fn assert_installed(&self) {
         let (shard, installing) = (self.shard, &self.installing);
-        assert!(installing.is_empty(), "P10: {shard} is left, and {installing:?} are not installed");
+        assert!(
+            installing.is_empty(),
+            "P10: {shard} is left, and {installing:?} are not installed"
+        );
     }
 
     /// The first entry with a commit that is not in this node's store.
