@@ -11,6 +11,9 @@ use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions, TwoPhaseComm
 use shoal_types::Random;
 use std::time::Duration;
 
+/// Where a round trip takes so long, a stream decides a hundred entries a second in some seeds.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(200);
+
 /// A function that runs a seed.
 pub type Runner = fn(u64, RunOptions) -> RunReport;
 
@@ -203,6 +206,11 @@ impl Subject for TwoPhaseCommit {
         let mut parts = random.fork(2);
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
+        if round_trip >= LONG_ROUND_TRIP {
+            // Each part is an entry: what one client writes would take a slow stream longer than the run may last.
+            options.part_bytes_max = options.part_bytes_max.max(1 << 10);
+            options.part_writes_max = options.part_writes_max.max(64);
+        }
         options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
         // In most seeds no transaction is long enough to need slices.
         if parts.below(16) == 0 {

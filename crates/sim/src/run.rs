@@ -62,7 +62,7 @@ const FULL_ONE_IN: u64 = 2;
 
 /// From this seed on, one in so many has clients that create and drop tables. Lower seeds keep the meaning that they had
 /// before.
-const TABLES_FROM: u64 = 1 << 25;
+pub(crate) const TABLES_FROM: u64 = 1 << 25;
 const TABLES_ONE_IN: u64 = 2;
 
 /// How often, while clients run, the run checks whether nodes have restarted.

@@ -8,7 +8,8 @@
 //! 2. *A request creates once.* The client draws a number for a request and repeats it until it is answered. The
 //!    manager keeps which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has
 //!    created, also if it was dropped since. A drop names the table by its id, and so does not affect a later table of
-//!    the same name.
+//!    the same name. A request that was refused stays refused, for as many requests: its client was told that nothing
+//!    happened, and a late copy comes when it could be granted.
 //! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is from the
 //!    manager's log. So every entry of a stream is of a table whose creation is committed, and a replica that does not
 //!    know the table yet opens it for the entry. A node that leads knows it: the configuration by which it was
@@ -33,12 +34,19 @@ impl StateMachine {
         change: &TableChange,
         effects: &mut Vec<Applied>,
     ) -> Result<(), ChangeRefusal> {
-        match change {
+        if let Some(reason) = self.table_changes.refused(ask) {
+            return Err(reason.clone())?;
+        }
+        let changed = match change {
             TableChange::Create { name, partitioning } => {
                 self.on_create(ask, name, partitioning, effects)
             }
             TableChange::Drop { table } => self.on_drop(*table, effects),
+        };
+        if let Err(ChangeRefusal::Table(reason)) = &changed {
+            self.table_changes.refuse(ask, reason.clone());
         }
+        changed
     }
 
     fn on_create(

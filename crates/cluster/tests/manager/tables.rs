@@ -124,6 +124,8 @@ fn what_cannot_be_is_refused_by_name() {
     let begin = ClusterChange::BeginMove { table, partitioning: other };
     it.apply(Action::Change { ask: Ask(8), change: begin });
     assert_eq!(it.drop(9, 0), refused(Rejected::TableMoving { table }));
+    it.apply(Action::Change { ask: Ask(20), change: ClusterChange::CancelMove { table } });
+    assert_eq!(it.drop(9, 0), refused(Rejected::TableMoving { table }), "a late copy of a request");
     for number in 2..TABLES_MAX {
         it.create(100 + number as u64, &number.to_string(), &HASH).expect("there is room");
     }

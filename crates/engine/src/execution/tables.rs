@@ -264,4 +264,33 @@ mod tests {
         known.follow(&dropped, [&store].into_iter());
         assert_eq!(known.freeing(), 0, "it is free");
     }
+
+    /// A worker that has not heard of a creation, or of a drop that came with nothing else.
+    fn what_is_not_known_is_not_served(faults: PlantedBugs) {
+        let [first, created, dropped] = maps();
+        let store = Arc::new(Store::new(shoal_store::Options::default()));
+        let known = KnownTables::new(Arc::clone(&first), faults);
+        known.follow(&first, [&store].into_iter());
+        assert!(known.home(TableId(1), b"k").is_err(), "a table that is not known has a home");
+        known.follow(&created, [&store].into_iter());
+        known.follow(&dropped, [&store].into_iter());
+        assert!(known.home(TableId(1), b"k").is_err(), "a table that is dropped has a home");
+    }
+
+    #[test]
+    fn a_table_has_a_home_while_it_is_known() {
+        what_is_not_known_is_not_served(PlantedBugs::NONE);
+    }
+
+    #[test]
+    #[should_panic(expected = "a table that is not known has a home")]
+    fn a_worker_that_serves_what_it_does_not_know_is_seen() {
+        what_is_not_known_is_not_served(PlantedBugs::only(PlantedBug::ServeUnknownTables));
+    }
+
+    #[test]
+    #[should_panic(expected = "a table that is dropped has a home")]
+    fn a_worker_that_passes_over_a_drop_is_seen() {
+        what_is_not_known_is_not_served(PlantedBugs::only(PlantedBug::ServeDroppedTables));
+    }
 }

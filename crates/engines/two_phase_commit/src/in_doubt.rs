@@ -107,12 +107,18 @@ impl TwoPhaseCommit {
                     None => InDoubtLocks::Locking(writing.locking()),
                 },
                 InDoubtLocks::Locking(mut locking) => {
-                    let most = std::mem::take(left);
-                    self.runtime.worker_context.worked(most);
-                    match locking.lock_some(most)? {
-                        true => InDoubtLocks::Locked(locking.locked()),
-                        false => InDoubtLocks::Locking(locking),
-                    }
+                    let is_over = locking.lock_some(*left)?;
+                    let (locks, keys) = match is_over {
+                        true => {
+                            let locked = locking.locked();
+                            let keys = locked.size().writes.min(*left);
+                            (InDoubtLocks::Locked(locked), keys)
+                        }
+                        false => (InDoubtLocks::Locking(locking), *left),
+                    };
+                    self.runtime.worker_context.worked(keys);
+                    *left -= keys;
+                    locks
                 }
                 other @ (InDoubtLocks::Waiting | InDoubtLocks::Locked(_)) => other,
             };

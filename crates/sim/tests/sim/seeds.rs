@@ -50,6 +50,9 @@ const FOUND: [u64; 41] = [
     383_991_997_815,
 ];
 
+/// Seeds that found one while `two_phase_commit` ran.
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 6] = [420, 2_297, 2_347, 33_554_594, 33_554_807, 33_554_966];
+
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;
 
@@ -88,7 +91,7 @@ fn seeds_keep_the_rules_of_mako() {
 
 #[test]
 fn seeds_keep_the_rules_of_two_phase_commit() {
-    seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain([420, 2297, 2347, 33_554_594]));
+    seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain(FOUND_IN_TWO_PHASE_COMMIT));
 }
 
 #[test]

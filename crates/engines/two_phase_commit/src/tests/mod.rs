@@ -39,18 +39,19 @@ impl Hand {
     }
 
     fn planted(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) -> Hand {
-        let [hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), faults);
+        let options = TwoPhaseCommitOptions { faults, ..TwoPhaseCommitOptions::default() };
+        let [hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
         hand
     }
 
     /// All workers of the first node of two shards.
     fn of<const WORKERS: usize>(topology: Topology) -> [Hand; WORKERS] {
-        Hand::with(topology, PlantedBugs::NONE)
+        Hand::with(topology, TwoPhaseCommitOptions::default())
     }
 
     fn with<const WORKERS: usize>(
         topology: Topology,
-        faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
+        options: TwoPhaseCommitOptions,
     ) -> [Hand; WORKERS] {
         let splits = [(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))]
             .into_iter()
@@ -62,7 +63,7 @@ impl Hand {
             topology: Arc::new(topology),
             procedures: Arc::new(Procedures::new()),
             streams: shoal_log::StreamOptions::default(),
-            options: TwoPhaseCommitOptions { faults, ..TwoPhaseCommitOptions::default() },
+            options,
         };
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));
         let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());

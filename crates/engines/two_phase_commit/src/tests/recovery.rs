@@ -51,6 +51,44 @@ fn what_is_in_doubt_is_locked_before_its_shard_is_served_and_asked_for() {
 }
 
 #[test]
+fn what_is_in_doubt_is_locked_and_installed_in_slices() {
+    let mut options = TwoPhaseCommitOptions::default();
+    options.limits.step_keys_max = 2;
+    let mut batch = record::OpenRecords::new(options.part());
+    let [mut hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
+    hand.configure(OTHER, 2);
+    batch.prepare(others(7), Clock(5), THERE, |write| {
+        (0..40).for_each(|key| write(T, &[key], Some(b"new")));
+    });
+    let entry = batch.close(Epoch(2), Clock(4));
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    hand.take_over(3);
+    hand.durable();
+    let slice = |hand: &mut Hand| {
+        assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
+        hand.step(EngineEvent::Timer);
+    };
+    let mut steps = 0;
+    while !hand.serves() {
+        slice(&mut hand);
+        steps += 1;
+    }
+    assert!((10..=20).contains(&steps), "locked in {steps} steps");
+    hand.hear(decided(7, true));
+    let mut steps = 0;
+    while !hand.worker.installing.is_empty() {
+        slice(&mut hand);
+        steps += 1;
+    }
+    assert!((10..=20).contains(&steps), "installed in {steps} steps");
+    let mut session = hand.worker.shared.replicas[0].store.session().expect("one more");
+    for key in 0..40 {
+        let found = session.begin().get(T, &[key]).expect("no lock is left").map(<[u8]>::to_vec);
+        assert_eq!(found, Some(b"new".to_vec()), "{key}");
+    }
+}
+
+#[test]
 fn of_two_in_doubt_on_one_key_the_first_is_resolved_before_the_shard_is_served() {
     let mut hand = Hand::new();
     hand.configure(OTHER, 2);
