@@ -49,7 +49,7 @@ impl ReplicaProgress {
         self.voter && self.votes
     }
 
-    /// One of which nothing is known yet. It may have heard the round of a former process, or of a former membership, under our
+    /// One of which nothing is known yet. It may have learned the round of a former process, or of a former membership, under our
     /// ballot, and names that in all its answers: so rounds go on there.
     pub fn new(
         id: NodeId,

@@ -1,9 +1,9 @@
 //! Fuzz targets: frames and handshakes.
 //!
-//! A handshake's input is what one side hears. Its first byte says which side, and how the rest is cut.
+//! A handshake's input is what one side receives. Its first byte says which side, and how the rest is cut.
 
 use crate::frame::{Frame, FrameError, FrameReader};
-use crate::handshake::tests::{hear_as_acceptor, hear_as_dialer};
+use crate::handshake::tests::{feed_acceptor, feed_dialer};
 
 const PAYLOAD_BYTES_MAX: usize = 512;
 
@@ -39,12 +39,12 @@ fn any_bytes_are_cut_into_the_same_frames_however_they_arrive() {
 #[test]
 fn no_bytes_pass_for_a_proof() {
     shoal_fuzz::fuzz!("handshake", |bytes: &[u8]| {
-        let Some((&first, heard)) = bytes.split_first() else { return };
+        let Some((&first, received)) = bytes.split_first() else { return };
         let piece_bytes = 1 + usize::from(first >> 1);
         if first & 1 == 0 {
-            hear_as_acceptor(heard, piece_bytes);
+            feed_acceptor(received, piece_bytes);
         } else {
-            hear_as_dialer(heard, piece_bytes);
+            feed_dialer(received, piece_bytes);
         }
     });
 }

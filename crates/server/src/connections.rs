@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn a_peer_that_opens_more_than_it_may_closes_its_own_oldest() {
         let connections = Connections::default();
-        let (stranger, other) = (peer("10.0.0.1"), peer("10.0.0.2"));
+        let (first_peer, other) = (peer("10.0.0.1"), peer("10.0.0.2"));
         let (_place, mut of_other) = connections.enter(other);
-        let mut opened: Vec<_> = (0..20).map(|_| connections.enter(stranger)).collect();
+        let mut opened: Vec<_> = (0..20).map(|_| connections.enter(first_peer)).collect();
         for (at, (_, closed)) in opened.iter_mut().enumerate() {
             let expected = match at < 20 - OF_PEER_MAX {
                 true => TryRecvError::Closed,
@@ -105,11 +105,11 @@ mod tests {
         assert_eq!(of_other.try_recv(), Err(TryRecvError::Empty), "that of another peer stays");
         // What has ended makes room again.
         opened.truncate(18);
-        let (_place, mut closed) = connections.enter(stranger);
+        let (_place, mut closed) = connections.enter(first_peer);
         assert_eq!(opened[17].1.try_recv(), Err(TryRecvError::Empty));
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty));
         drop(opened);
-        assert_eq!(connections.lock().peers[&stranger].len(), 1);
+        assert_eq!(connections.lock().peers[&first_peer].len(), 1);
     }
 
     #[test]

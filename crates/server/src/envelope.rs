@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn forms_stay_as_they_are() {
-        let stranger =
+        let other_process =
             ToNode::OtherProcess { instance: ProcessInstance(5), incarnation: Incarnation(2) };
         let join =
             ToManager::Join { instance: ProcessInstance(5), after: Incarnation(2), lost: true };
@@ -113,7 +113,7 @@ mod tests {
         let hosting = Hosting { volume: Volume(7), is_new: true };
         let frames = [
             Frame::ToManager { version: 3, message: join },
-            Frame::ToNode(stranger),
+            Frame::ToNode(other_process),
             Frame::Ask { number: 300, question: RpcRequest::Log(bytes.clone()) },
             Frame::Answer { number: 1, answer: RpcReply::Log(bytes) },
             Frame::Members(members),

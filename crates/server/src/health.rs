@@ -83,8 +83,8 @@ mod tests {
         says(Some(leader(true, true, Some(7))), None);
         says(Some(leader(false, false, Some(0))), None);
         says(None, Some("worker 1 does not answer"));
-        let stranger = NodeStatus { admitted: false, ..leader(false, false, None) };
-        says(Some(stranger), Some("n0 is not admitted to the cluster yet"));
+        let first_peer = NodeStatus { admitted: false, ..leader(false, false, None) };
+        says(Some(first_peer), Some("n0 is not admitted to the cluster yet"));
         says(Some(leader(true, true, Some(0))), Some("n0 leads S0, and its lease has run out"));
         let unready = "n0 is to lead S0, and worker 0 is not ready to";
         says(Some(leader(true, false, Some(7))), Some(unready));

@@ -233,8 +233,8 @@ impl WorkerQueries {
         let asked: Vec<_> = (0..self.workers)
             .map(|worker| {
                 let (asker, answer) = oneshot::channel();
-                let heard = self.worker_hosts.command(WorkerId(worker), WorkerCommand::Look(asker));
-                heard.is_ok().then_some(answer)
+                let sent = self.worker_hosts.command(WorkerId(worker), WorkerCommand::Look(asker));
+                sent.is_ok().then_some(answer)
             })
             .collect();
         let until = Instant::now() + PATIENCE;

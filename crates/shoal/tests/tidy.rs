@@ -73,7 +73,7 @@ const PRONOUNS: [&str; 7] =
     ["whoever", "whatever", "whom", "nobody", "somebody", "anybody", "everybody"];
 
 /// Words for which the field has a standard term: each stands beside it in no name, comment, message or page.
-const RETIRED: [(&str, &str); 18] = [
+const RETIRED: [(&str, &str); 21] = [
     ("desk", "runtime, manager inbox"),
     ("clerk", "task driver"),
     ("errand", "local command"),
@@ -92,6 +92,9 @@ const RETIRED: [(&str, &str); 18] = [
     ("exhibition", "results"),
     ("absorbed", "stable"),
     ("burial", "death"),
+    ("stranger", "unauthenticated peer, other process"),
+    ("strangers", "unauthenticated peers"),
+    ("overheard", "captured"),
 ];
 
 /// Features that put planted bugs into a build.

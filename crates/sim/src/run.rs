@@ -433,7 +433,7 @@ impl<E: Subject> PreparedRun<E> {
             ..options
         };
         let topology = Arc::clone(self.simulation.topology());
-        let heard = Directory { topology, configuration: None };
+        let directory = Directory { topology, configuration: None };
         let mut outsiders = 0;
         for (group, scenario_work) in scenario.groups.iter().zip(self.all_scenario_clients.clone())
         {
@@ -448,8 +448,12 @@ impl<E: Subject> PreparedRun<E> {
                 outsiders += 1;
                 let (environment, random) =
                     (ProcessEnvironment::new(), self.random.fork(outsiders));
-                let db =
-                    OutsideClient::new(environment.clone(), options.clone(), heard.clone(), random);
+                let db = OutsideClient::new(
+                    environment.clone(),
+                    options.clone(),
+                    directory.clone(),
+                    random,
+                );
                 let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
                 let task = scenario_clients.outside(db, number, seed, self.context.clone());
                 self.simulation.admit(ClientProcess::new(environment, task));

@@ -55,7 +55,7 @@ pub enum AnyPlantedBug {
     KeepLeadership,
     /// A request that has created a table creates another one when it comes again (exactly once).
     CreateAgain,
-    /// Changes of tables are answered before all nodes have heard of them.
+    /// Changes of tables are answered before all nodes have learned of them.
     AnswerUntold,
 }
 

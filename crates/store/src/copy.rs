@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((next, &seen[..]), (None, &expected[..]), "nothing below what is committed");
     }
 
-    /// Other workers hear how an epoch ended while a copy looks at a version.
+    /// Other workers learn how an epoch ended while a copy looks at a version.
     #[test]
     fn what_is_decided_while_it_is_looked_at_is_in_the_copy() {
         let (store, one, _) = store();

@@ -330,7 +330,7 @@ impl ManagerClient {
     fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<ManagerClientEffect>) {
         match message {
             ToNode::OtherProcess { instance, incarnation } => {
-                self.on_stranger(instance, incarnation, effects);
+                self.on_other_process(instance, incarnation, effects);
             }
             ToNode::Welcome { instance, incarnation, configuration } => {
                 if instance != self.instance || self.incarnation > Incarnation(0) {
@@ -421,7 +421,7 @@ impl ManagerClient {
         effects.push(ManagerClientEffect::TableChanged { ask, result });
     }
 
-    fn on_stranger(
+    fn on_other_process(
         &mut self,
         instance: ProcessInstance,
         incarnation: Incarnation,

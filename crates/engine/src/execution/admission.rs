@@ -297,7 +297,7 @@ mod tests {
         admission.serve(true);
         admission.step(true);
         admission.turn(NOW);
-        assert_eq!(admission.open(), 1, "let in, and has not heard of it");
+        assert_eq!(admission.open(), 1, "let in, and has not learned of it");
         drop(late);
         assert_eq!(admission.open(), 0);
     }

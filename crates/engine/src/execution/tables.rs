@@ -1,9 +1,9 @@
 //! The tables that a worker knows: those of the configuration that it follows.
 //!
-//! A worker serves the tables that it knows, and no others: a request for a table that it has not heard of ends with
+//! A worker serves the tables that it knows, and no others: a request for a table that it has not learned of ends with
 //! [`Conflict::TableNotKnown`], and is repeated until the configuration has come. What a stream or a snapshot brings is applied
 //! whether or not the table is known: its leader knew it ([`shoal_store::Transaction::replicate`]). A table that is dropped
-//! fails, with [`Rejected::TableDropped`], from the moment at which a worker of the node hears of it, and that worker frees its
+//! fails, with [`Rejected::TableDropped`], from the moment at which a worker of the node learns of it, and that worker frees its
 //! rows in slices.
 
 use super::limits::TURN;
@@ -86,7 +86,7 @@ impl KnownTables {
             assert!(!store.is_dropped(table), "{table} was dropped and is live again");
             return open(store, table);
         }
-        // The worker that hears of it first frees the rows.
+        // The worker that learns of it first frees the rows.
         if store.drop_table(table) {
             self.blocked.set(0);
             self.freeing.borrow_mut().push_back((at, WalkPlace { table, key: Vec::new() }));

@@ -106,7 +106,7 @@ impl ShardReplica {
         self.floor.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more worker has recovered its part under `ballot`. One that has not heard of a later
+    /// One more worker has recovered its part under `ballot`. One that has not learned of a later
     /// appointment says it again under that. Says whether it is the last.
     pub fn recover(&self, ballot: Ballot) -> bool {
         let mut recovered = self.recovered();

@@ -9,7 +9,7 @@
 //! ```
 //! Each part begins where the one before has ended. The store changes, and so may these places when something is sent
 //! again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts at a time are
-//! under way; a sender that hears nothing sends again from where the receiver is, and gives up after a while. The stream
+//! under way; a sender without an answer sends again from where the receiver is, and gives up after a while. The stream
 //! asks again when the receiver speaks.
 //!
 //! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: so a copy
@@ -255,7 +255,7 @@ impl<C: Clone> SnapshotSenders<C> {
         self.has_news = false;
         for place in (0..self.senders.len()).rev() {
             let sender = &mut self.senders[place];
-            // Perhaps this node has not heard who leads.
+            // Perhaps this node has not learned who leads.
             let is_given = gives(&sender.head);
             let (is_over, is_due) = (sender.is_over(), sender.due(retry_after) <= now);
             let is_vain = is_due && (is_over || sender.repeats == REPEATS_MAX);
@@ -360,7 +360,7 @@ pub struct SnapshotReceivers<P> {
 struct SnapshotReceiver<P> {
     key: CopyKey,
     /// When a part came last.
-    heard_at: Time,
+    received_at: Time,
     /// Where the next part begins. `None` when all are here.
     reached: Option<WalkPlace>,
     /// Parts that came before their turn, by where they begin.
@@ -386,17 +386,17 @@ impl<P> SnapshotReceivers<P> {
     ) {
         let patience = retry_after * SILENCES + PAUSE * TURNS;
         let goes_on = |it: &SnapshotReceiver<P>| {
-            it.key.at == key.at && it.key.peer != key.peer && now < it.heard_at + patience
+            it.key.at == key.at && it.key.peer != key.peer && now < it.received_at + patience
         };
         if begins == WalkPlace::default()
             && !self.receivers.iter().any(|it| it.key == key || goes_on(it))
         {
             self.forget(key.at);
             let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
-            self.receivers.push(SnapshotReceiver { key, heard_at: now, reached, early });
+            self.receivers.push(SnapshotReceiver { key, received_at: now, reached, early });
         }
         let Some(receiver) = self.get_mut(key) else { return };
-        receiver.heard_at = now;
+        receiver.received_at = now;
         let is_next = receiver.reached.as_ref() == Some(&begins);
         let is_to_come = receiver.reached.as_ref().is_some_and(|reached| *reached <= begins);
         if is_to_come && (receiver.early.len() < WINDOW || is_next) {

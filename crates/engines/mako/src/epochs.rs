@@ -75,7 +75,7 @@ pub(super) struct EpochNews {
     pub(super) opened: Vec<(Epoch, Arc<SharedWatermark>)>,
     /// How the epochs up to this one ended is known no more.
     pub(super) forgotten: Epoch,
-    /// The ends of epochs that the worker took for live, those among them that it has not heard of.
+    /// The ends of epochs that the worker took for live, those among them that it has not learned of.
     pub(super) settled: Vec<VectorWatermark>,
 }
 
@@ -161,7 +161,7 @@ impl Epochs {
         }
     }
 
-    /// How far `epoch` is known to be durable: its FVW, where it is settled. `None` where this node has not heard
+    /// How far `epoch` is known to be durable: its FVW, where it is settled. `None` where this node has not learned
     /// that it opened.
     pub(super) fn watermark(&self, epoch: Epoch) -> Option<VectorWatermark> {
         let state = self.state();
@@ -218,7 +218,7 @@ impl Epochs {
             *ended = new();
         }
         if ended.ballot > ballot {
-            return None; // Another worker has heard of a later appointment: it is said again under that.
+            return None; // Another worker has learned of a later appointment: it is said again under that.
         }
         ended.workers += 1;
         ended.clock = ended.clock.min(clock);
@@ -281,7 +281,7 @@ impl Epochs {
             *held = new();
         }
         if held.ballot > ballot {
-            return None; // Another worker has heard of a later appointment: it is said again under that.
+            return None; // Another worker has learned of a later appointment: it is said again under that.
         }
         held.workers += 1;
         for (epoch, clock) in clocks {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_of_epochs_is_told_with_the_ends_of_shards() {
+    fn known_epochs_contain_the_ends_of_shards() {
         let epochs = Epochs::new(Epoch(1), 2, 1);
         let whole = |epoch| VectorWatermark::whole(Epoch(epoch), 2);
         assert!(epochs.settle(whole(1)) && epochs.settle(whole(3)));

@@ -3,7 +3,7 @@
 //! What a coordinator has in flight on a shard blocks that shard's watermark, and only the end of the epoch resolves it
 //! (rule M3). A leader that is blocked by a coordinator that does not answer does not wait until the manager has
 //! declared its node dead: it asks for the end of the epoch at once. A wrong suspicion costs an epoch, and the blocked
-//! transactions; no node loses a leadership by it. A node that was suspected and is heard again is slow, or far, and
+//! transactions; no node loses a leadership by it. A node that was suspected and sends again is slow, or far, and
 //! gets more time from then on.
 
 use shoal_cluster::manager::Configuration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct FailureDetector {
     peers: Vec<MonitoredPeer>,
-    /// Since when this worker steps without a break: before, it may have heard no node for a reason of its own.
+    /// Since when this worker steps without a break: before, it may have learned no node for a reason of its own.
     awake_since: Time,
     stepped_at: Time,
     /// The last epoch whose end was asked for.
@@ -37,7 +37,7 @@ struct MonitoredPeer {
     patience: u32,
     /// When that was last found to be too little.
     wronged_at: Time,
-    /// It was taken for gone since it was heard.
+    /// It was suspected since its last message.
     suspected: bool,
 }
 
@@ -74,8 +74,8 @@ impl FailureDetector {
     }
 
     /// Something comes from a node, of which so long a silence would have been suspicious: if `waits` says that
-    /// something was in flight for it since it was heard last. Where nothing is, no node has to speak.
-    pub(super) fn hear(
+    /// something was in flight for it since its last message. Where nothing is, no node has to speak.
+    pub(super) fn on_message(
         &mut self,
         from: NodeId,
         now: Time,
@@ -115,7 +115,7 @@ impl FailureDetector {
         self.unanswered >= open
     }
 
-    /// A node was taken for gone: should it be heard again, that was wrong.
+    /// A node is suspected: a later message shows that this was wrong.
     pub(super) fn suspect(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(node.0 as usize) {
             peer.suspected = true;
@@ -206,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_heard_is_there() {
+    fn a_node_whose_messages_arrive_is_not_suspected() {
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 200);
-        failure_detector.hear(PEER, at(200), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(200), PATIENCE, |_| true);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + PATIENCE);
-        failure_detector.hear(PEER, at(230), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(230), PATIENCE, |_| true);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(230) + PATIENCE);
     }
 
@@ -219,10 +219,10 @@ mod tests {
     fn who_stood_still_blames_nobody() {
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 100);
-        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(100), PATIENCE, |_| true);
         failure_detector.awake(at(500), PATIENCE);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
-        failure_detector.hear(PEER, at(501), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(501), PATIENCE, |_| true);
         assert_eq!(
             failure_detector.gone_at(transaction(), PATIENCE),
             at(501) + PATIENCE,
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn who_was_taken_for_gone_is_given_more_time_though_nothing_waits_by_then() {
         let mut failure_detector = FailureDetector::new(2);
-        failure_detector.hear(PEER, at(100), PATIENCE, |_| false);
+        failure_detector.on_message(PEER, at(100), PATIENCE, |_| false);
         failure_detector.suspect(PEER);
-        failure_detector.hear(PEER, at(200), PATIENCE, |_| false);
+        failure_detector.on_message(PEER, at(200), PATIENCE, |_| false);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
     }
 
@@ -243,8 +243,8 @@ mod tests {
     fn who_has_nothing_to_say_may_be_silent() {
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 500);
-        failure_detector.hear(PEER, at(100), PATIENCE, |_| false);
-        failure_detector.hear(PEER, at(500), PATIENCE, |_| false);
+        failure_detector.on_message(PEER, at(100), PATIENCE, |_| false);
+        failure_detector.on_message(PEER, at(500), PATIENCE, |_| false);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
     }
 
@@ -252,14 +252,14 @@ mod tests {
     fn who_was_suspected_wrongly_is_given_more_time_for_a_while() {
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 100);
-        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(100), PATIENCE, |_| true);
         awake(&mut failure_detector, 110, 200);
-        failure_detector.hear(PEER, at(200), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(200), PATIENCE, |_| true);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
         let later = at(201) + WRONG_FOR;
         awake(&mut failure_detector, 210, later.0 / 1_000_000);
         failure_detector.peers[PEER.0 as usize].last_message = Time(later.0 - 1);
-        failure_detector.hear(PEER, later, PATIENCE, |_| true);
+        failure_detector.on_message(PEER, later, PATIENCE, |_| true);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), later + PATIENCE);
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let mut configuration = Configuration::clone(machine.configuration());
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 100);
-        failure_detector.hear(PEER, at(100), PATIENCE, |_| true);
+        failure_detector.on_message(PEER, at(100), PATIENCE, |_| true);
         configuration.nodes[1].incarnation = Incarnation(1);
         failure_detector.configured(&configuration);
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), at(100) + PATIENCE);

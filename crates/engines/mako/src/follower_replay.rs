@@ -119,7 +119,7 @@ impl FollowerReplay {
             let none = VectorWatermark::new(epoch, self.shards);
             let waiting =
                 self.waiting.entry(epoch).or_insert_with(|| DurabilityWait::new(self.shards));
-            // It may be of an epoch that this node has not heard of.
+            // It may be of an epoch that this node has not learned of.
             let watermark = watermarks.live(epoch).unwrap_or(&none);
             let covered = waiting.push(watermark, self.shard, stamp, piece);
             assert!(covered.is_none(), "seen above");

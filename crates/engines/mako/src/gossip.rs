@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) struct Gossip {
     /// Leaders of other shards, and the replicas of own ones. None twice.
     peers: Vec<NodeId>,
-    /// Those of them that are replicas of own shards only through us: they also hear what we heard.
+    /// Those of them that are replicas of own shards only through us: they also learn what we heard.
     followers: Vec<NodeId>,
     /// Coordinators without a replica, and until when each is told: they hear from no other node how far shards are that
     /// their transactions depend on. They are told as followers are, and with the leaders.
@@ -183,8 +183,8 @@ impl Gossip {
         assert!(self.quiet <= QUIET_MAX && self.told_at <= self.followers_told_at);
     }
 
-    /// Others have come further: who does not hear of it from its leader hears it from us.
-    pub(super) fn hears(&mut self) {
+    /// Others have come further: who does not learn of it from its leader hears it from us.
+    pub(super) fn receives_news(&mut self) {
         (self.news, self.quiet) = (true, 0);
     }
 
@@ -192,7 +192,7 @@ impl Gossip {
     pub(super) fn is_asked(&mut self, from: NodeId, until: Time) {
         if self.askers.insert(from, until).is_none() {
             // What it has missed counts as news.
-            self.hears();
+            self.receives_news();
         }
     }
 

@@ -154,7 +154,7 @@ pub struct Mako {
     waits: CommitWaits,
     /// Losses of majorities that were accepted, of any shards.
     losses: Losses,
-    /// The nodes that this worker has not heard for a while.
+    /// The nodes from which no message has arrived for a while.
     failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
     deferred: DeferredRequests<MakoRequest>,
@@ -238,7 +238,7 @@ impl Engine for Mako {
                 !worker_context.leaderships.is_leader(from.node)
                     || led.leading().any(|(_, led)| led.lead.waits_for(from.node, since))
             };
-            self.failure_detector.hear(
+            self.failure_detector.on_message(
                 from.node,
                 now,
                 self.shared.setup.options.silent_after,
@@ -268,7 +268,7 @@ impl Engine for Mako {
             EngineEvent::Promised { shard, ballot } => self.promised(shard, ballot),
             EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
             EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            EngineEvent::Settled { ends } => self.hear_settled(watermark_of(&ends), effects),
+            EngineEvent::Settled { ends } => self.learn_settled(watermark_of(&ends), effects),
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
@@ -439,7 +439,7 @@ impl Mako {
             }
             MakoMessage::Relay(relay) => self.runtime.relayed(from, relay),
             MakoMessage::Gossip { watermark, ended, floor } => {
-                self.hear(from, &watermark, &ended, floor, effects);
+                self.on_gossip(from, &watermark, &ended, floor, effects);
             }
             MakoMessage::Part(part) => self.take_part(from, part, effects),
             MakoMessage::PartTaken { shard, copy, reached } => {

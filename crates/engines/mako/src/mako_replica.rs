@@ -19,7 +19,7 @@ pub(super) struct MakoReplica {
     /// the shard back.
     wanted: AtomicU64,
     /// Leaderships of this node that began in this epoch or before are over, as some worker knows. The others
-    /// may hear of it later, and their own streams' acknowledgements still come: their progress means what
+    /// may learn of it later, and their own streams' acknowledgements still come: their progress means what
     /// was followed by then.
     over: AtomicU32,
 }

@@ -26,7 +26,7 @@ impl MakoShared {
     /// Keeps the versions of a piece that is undecided, but for those that do not matter.
     pub(super) fn keep(&self, shard: ShardId, sessions: &Rc<SessionPool>, piece: &Piece) {
         let Piece { stamp, writes } = piece;
-        // Its own shard may have ended the epoch before it, which another worker of the node has just heard.
+        // Its own shard may have ended the epoch before it, which another worker of the node has just learned.
         if self.epochs.rejects(shard, stamp.as_ref()) {
             return;
         }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Watermarks {
     shards: usize,
     faults: PlantedBugs<MakoPlantedBug>,
-    /// The last epoch that this worker has heard of.
+    /// The last epoch that this worker has learned of.
     newest: Epoch,
     /// FVWs that do not cover all of their epoch. Those of epochs up to `forgotten` are kept no more.
     finals: BTreeMap<Epoch, VectorWatermark>,
@@ -228,7 +228,7 @@ mod tests {
         };
         assert!(covers(&watermarks, 2, 7) && !covers(&watermarks, 2, 8));
         assert!(!covers(&watermarks, 1, 1) && !covers(&watermarks, 3, 1));
-        assert!(!covers(&watermarks, 9, 1), "nobody has heard of it");
+        assert!(!covers(&watermarks, 9, 1), "no end is known");
         watermarks.settle(last(1, Clock::MAX));
         watermarks.settle(last(2, Clock(9)));
         assert!(covers(&watermarks, 1, 1_000_000), "nothing was left hanging");
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(rejected(&watermarks), [false; 3], "it may come further");
         assert!(watermarks.end(Epoch(1), S) && !watermarks.end(Epoch(1), S));
         assert_eq!(rejected(&watermarks), [false, true, true]);
-        assert!(!watermarks.end(Epoch(9), S), "nobody has heard of it");
+        assert!(!watermarks.end(Epoch(9), S), "no end is known");
         let mut last = VectorWatermark::new(Epoch(1), 2);
         last.raise(S, Clock(7));
         last.raise(other, Clock(9));

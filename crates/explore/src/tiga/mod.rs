@@ -81,7 +81,7 @@ pub enum Action {
     Release { shard: usize, replica: usize, id: u8 },
     /// A follower takes the next entry of the leader's log.
     Sync { shard: usize, replica: usize },
-    /// The replica is appointed leader. The old one crashes, or goes on until it hears of it.
+    /// The replica is appointed leader. The old one crashes, or goes on until it learns of it.
     Appoint { shard: usize, replica: usize, old_crashes: bool },
     /// A voter that does not lead loses its memory.
     Restart { shard: usize, replica: usize },
@@ -91,7 +91,7 @@ pub enum Action {
     Accept { shard: usize, replica: usize, ballot: u8, is_final: bool },
     /// The recovering leader of `shard` is answered by the leader of `other`.
     Answer { shard: usize, other: usize },
-    /// A leader hears of a transaction that the shard it did not wait for has released.
+    /// A leader learns of a transaction that the shard it did not wait for has released.
     ImportLate { shard: usize, replica: usize },
     /// A recovering leader decides what it imports and keeps.
     Finish { shard: usize, replica: usize },

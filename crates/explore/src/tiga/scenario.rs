@@ -95,7 +95,7 @@ pub struct Scenario {
     pub detective: bool,
     /// Deliveries that never happen, as (transaction, shard, replica).
     pub lost: Vec<(u8, u8, u8)>,
-    /// A shard that has lost its majority for a time: others recover without its answers, and hear of its log later.
+    /// A shard that has lost its majority for a time: others recover without its answers, and learn of its log later.
     pub unreachable: Option<usize>,
     /// Rules that are switched off.
     pub without: Vec<Rule>,

@@ -65,8 +65,8 @@ impl fmt::Display for Action {
             Action::Suspect(node) => write!(f, "n{node} lives and is declared dead"),
             Action::DeclareDead(node) => write!(f, "n{node} is declared dead"),
             Action::Return(node) => write!(f, "n{node} is let in again"),
-            Action::Adopt(node) => write!(f, "n{node} hears of the epoch"),
-            Action::PassBarrier(node) => write!(f, "n{node} hears that all have replayed"),
+            Action::Adopt(node) => write!(f, "n{node} learns of the epoch"),
+            Action::PassBarrier(node) => write!(f, "n{node} learns that all have replayed"),
             Action::RemoveTombstone(node, granule) => {
                 write!(f, "n{node} removes the tombstone in g{granule}")
             }

@@ -74,7 +74,7 @@ impl Step<'_> {
         self.node_mut(node).is_alive = true;
     }
 
-    /// A node hears of the epoch that the manager has begun.
+    /// A node learns of the epoch that the manager has begun.
     pub(super) fn adopt(&mut self, node: NodeId) {
         let configuration = self.state.configuration.clone();
         let old = self.node(node).view.clone();

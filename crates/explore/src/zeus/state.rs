@@ -12,7 +12,7 @@ pub(super) struct Holding {
     pub record: Record,
     /// An INV that is not yet validated.
     pub pending: Option<PendingRecord>,
-    /// The newest `o_ts` it has heard of.
+    /// The newest `o_ts` it has learned of.
     pub hint: OwnershipTs,
     /// It has asked for this, and was not answered.
     pub requested: Option<Kind>,
@@ -86,7 +86,7 @@ pub(super) struct Configuration {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub is_alive: bool,
-    /// The configuration as far as it has heard.
+    /// The configuration as far as it has learned.
     pub view: Configuration,
     /// It is a directory node that has no records yet.
     pub is_copying: bool,
@@ -190,7 +190,7 @@ impl Node {
         Pipeline { node, since: self.view.since[node as usize], worker }
     }
 
-    /// The coordinator of this pipeline is dead, as far as it has heard.
+    /// The coordinator of this pipeline is dead, as far as it has learned.
     pub(super) fn is_orphan(&self, pipeline: Pipeline) -> bool {
         !self.view.live.has(pipeline.node)
             || self.view.since[pipeline.node as usize] != pipeline.since

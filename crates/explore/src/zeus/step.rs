@@ -44,7 +44,7 @@ impl Step<'_> {
         &mut self.node_mut(node).holdings[granule as usize]
     }
 
-    /// The directory nodes that are live as far as `node` has heard.
+    /// The directory nodes that are live as far as `node` has learned.
     pub(super) fn directory(&self, node: NodeId) -> Set {
         self.scenario.directory.common(self.node(node).view.live)
     }

@@ -84,30 +84,30 @@ async fn accept_on(
 }
 
 /// Plays bytes to one side, in pieces, until it ends or all is said, and then hangs up.
-async fn play(mut wire: DuplexStream, heard: &[u8], piece_bytes: usize) {
-    for piece in heard.chunks(piece_bytes) {
+async fn play(mut wire: DuplexStream, received: &[u8], piece_bytes: usize) {
+    for piece in received.chunks(piece_bytes) {
         if wire.write_all(piece).await.is_err() {
             return;
         }
     }
 }
 
-/// The acceptor hears these bytes. They cannot hold a proof, since they do not answer its nonce.
-pub(crate) fn hear_as_acceptor(heard: &[u8], piece_bytes: usize) {
+/// The acceptor receives these bytes. They cannot hold a proof, since they do not answer its nonce.
+pub(crate) fn feed_acceptor(received: &[u8], piece_bytes: usize) {
     let (wire, mut far) = duplex(1 << 16);
     let side = side();
     let met = block_on(async {
-        tokio::join!(play(wire, heard, piece_bytes), accept_on(&mut far, &side)).1
+        tokio::join!(play(wire, received, piece_bytes), accept_on(&mut far, &side)).1
     });
     assert!(met.is_err(), "accepted {met:?}");
 }
 
-/// The dialer hears these bytes.
-pub(crate) fn hear_as_dialer(heard: &[u8], piece_bytes: usize) {
+/// The dialer receives these bytes.
+pub(crate) fn feed_dialer(received: &[u8], piece_bytes: usize) {
     let (wire, mut near) = duplex(1 << 16);
     let side = side();
     let met = block_on(async {
-        tokio::join!(play(wire, heard, piece_bytes), dial_on(&mut near, &side)).1
+        tokio::join!(play(wire, received, piece_bytes), dial_on(&mut near, &side)).1
     });
     assert!(met.is_err(), "dialed {met:?}");
 }
@@ -146,9 +146,9 @@ fn ends_that_know_of_different_foundings_go_apart_once_both_are_proved() {
     assert_eq!(shake(&of(5), &of(6)), (Err(other(6)), Err(other(5))));
     assert_eq!(other(6).reason(), CloseReason::OtherFounding);
     // What is said without the secret is not believed.
-    let stranger = Side { secret: Secret::new([2; 32]), ..of(6) };
+    let unauthenticated = Side { secret: Secret::new([2; 32]), ..of(6) };
     let refused = CloseReason::WrongSecret;
-    assert_eq!(shake(&of(5), &stranger).0, Err(HandshakeError::There(refused)));
+    assert_eq!(shake(&of(5), &unauthenticated).0, Err(HandshakeError::There(refused)));
 }
 
 /// Like [`side`], of a build that speaks these versions.
@@ -260,9 +260,9 @@ const CHALLENGE: usize = size_of::<ChallengeLayout>();
 #[test]
 fn a_proof_is_worth_nothing_the_next_time() {
     block_on(async {
-        // A whole handshake, overheard.
+        // A whole handshake, captured.
         let ((mut near, mut wire), (mut tap, mut far)) = (duplex(4096), duplex(4096));
-        let overheard = async {
+        let captured = async {
             let hello = take(&mut wire, HELLO).await;
             tap.write_all(&hello).await.expect("passed on");
             let challenge = take(&mut tap, CHALLENGE).await;
@@ -275,7 +275,7 @@ fn a_proof_is_worth_nothing_the_next_time() {
         };
         let (us, we) = (side(), side());
         let (dialed, accepted, said) =
-            tokio::join!(dial_on(&mut near, &us), accept_on(&mut far, &we), overheard);
+            tokio::join!(dial_on(&mut near, &us), accept_on(&mut far, &we), captured);
         assert!(dialed.is_ok() && accepted.is_ok());
 
         let (mut replayed, mut far) = duplex(4096);

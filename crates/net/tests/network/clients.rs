@@ -26,7 +26,7 @@ async fn enter(node: &Node, access: &Access) -> Result<ClientConnection, Connect
     connect(&node.address().to_string(), access, None).await
 }
 
-fn heard(node: &Node) -> (ConnectedClient, Bytes) {
+fn received(node: &Node) -> (ConnectedClient, Bytes) {
     node.wait(|happened| match &happened.input {
         CoreInput::FromClient { client, frame, .. } => Some((*client, frame.clone())),
         _ => None,
@@ -47,7 +47,7 @@ fn a_client_asks_and_is_answered_until_it_leaves() {
         let mut connection = enter(&node, &Access::open("reef")).await.expect("let in");
         assert_eq!((connection.node, connection.instance), (NodeId(5), 3));
         connection.sender.send(Bytes::from_static(b"what?")).await.expect("sent");
-        let (client, frame) = heard(&node);
+        let (client, frame) = received(&node);
         assert_eq!(frame, "what?");
         node.order(move |_, out| out.to_client(client, Bytes::from_static(b"that")));
         assert_eq!(connection.receiver.receive().await, Ok(Bytes::from_static(b"that")));
@@ -68,7 +68,7 @@ fn a_client_that_is_closed_gets_what_was_sent_before_and_why() {
     block_on(async {
         let mut connection = enter(&node, &Access::open("reef")).await.expect("let in");
         connection.sender.send(Bytes::from_static(b"hello")).await.expect("sent");
-        let (client, _) = heard(&node);
+        let (client, _) = received(&node);
         let last = Bytes::from(vec![1; 5_000_000]);
         let sent = last.clone();
         node.order(move |_, out| {
@@ -106,7 +106,7 @@ impl Core for Talkative {
 /// It asks for many times of what it may be behind, and more than fits on the way; were it heard while it
 /// does not read, it would be closed for that.
 #[test]
-fn a_client_that_does_not_read_is_not_heard() {
+fn a_client_that_does_not_read_is_not_served() {
     const REQUESTS: usize = 2000;
     let limits = NetworkLimits {
         client_queue_bytes: 256 << 10,
@@ -154,7 +154,7 @@ fn a_client_that_is_sent_more_than_it_may_be_behind_is_closed() {
     block_on(async {
         let connection = enter(&node, &Access::open("reef")).await.expect("let in");
         connection.sender.send(Bytes::from_static(b"all of it")).await.expect("sent");
-        let (client, _) = heard(&node);
+        let (client, _) = received(&node);
         node.order(move |_, out| {
             (0..100).for_each(|_| out.to_client(client, Bytes::from(vec![0; 64 << 10])));
         });
@@ -170,8 +170,8 @@ fn clients_may_have_a_secret_and_are_limited_in_number() {
     let node = Node::alone(NetworkConfig { client_secret: secret.clone(), limits, ..config(0) });
     let access = Access { secret, ..Access::open("reef") };
     block_on(async {
-        let stranger = enter(&node, &Access::open("reef")).await;
-        assert_eq!(stranger.err(), Some(ConnectError::Refused(CloseReason::WrongSecret)));
+        let unauthenticated = enter(&node, &Access::open("reef")).await;
+        assert_eq!(unauthenticated.err(), Some(ConnectError::Refused(CloseReason::WrongSecret)));
         let wrong = enter(&node, &Access { cluster: "atoll".to_owned(), ..access.clone() }).await;
         assert_eq!(wrong.err(), Some(ConnectError::Refused(CloseReason::WrongCluster)));
         let peers = Access { secret: Secret::new(crate::common::SECRET), ..access.clone() };
@@ -220,7 +220,7 @@ fn nothing_counts_that_was_said_before_the_node_knew_its_cluster() {
         let mut early = enter(&node, &access(Some(other))).await.expect("the node knows none");
         assert_eq!(early.identity, None);
         early.sender.send(Bytes::from_static(b"before")).await.expect("sent");
-        assert_eq!(heard(&node).1, "before");
+        assert_eq!(received(&node).1, "before");
         assert!(identity.learn(ours));
         early.sender.send(Bytes::from_static(b"after")).await.expect("sent");
         assert!(early.receiver.receive().await.is_err(), "its connection ends");

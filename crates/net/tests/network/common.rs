@@ -93,8 +93,8 @@ impl Node {
     }
 
     pub fn order(&self, order: impl FnOnce(Time, &mut Outbox) + Send + 'static) {
-        let heard = self.handle().command(WORKER, Box::new(order));
-        assert!(heard.is_ok(), "the worker has ended");
+        let sent = self.handle().command(WORKER, Box::new(order));
+        assert!(sent.is_ok(), "the worker has ended");
     }
 
     pub fn send(&self, node: NodeId, frame: impl Into<Bytes>) {

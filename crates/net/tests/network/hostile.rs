@@ -270,9 +270,9 @@ fn is_well_amid(node: &Node, flood: usize) {
         let address = node.address().to_string();
         let connection = connect(&address, &Access::open("reef"), None).await.expect("let in");
         connection.sender.send(Bytes::from_static(b"well?")).await.expect("sent");
-        let mut heard: Vec<_> = (0..=flood).map(|_| node.wait_frame().1).collect();
-        heard.retain(|frame| frame == "well?");
-        assert_eq!(heard.len(), 1);
+        let mut received: Vec<_> = (0..=flood).map(|_| node.wait_frame().1).collect();
+        received.retain(|frame| frame == "well?");
+        assert_eq!(received.len(), 1);
     });
 }
 
@@ -280,15 +280,15 @@ fn is_well_amid(node: &Node, flood: usize) {
 fn a_peer_with_another_secret_or_in_a_former_process_stays_out() {
     let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
     let at_node = vec![peer(0, node.address())];
-    let stranger = Node::alone(NetworkConfig {
+    let unauthenticated = Node::alone(NetworkConfig {
         peers: at_node.clone(),
         ..NetworkConfig::new("reef", NodeId(1), Secret::new([8; 32]))
     });
-    node.handle().set_peer(&peer(1, stranger.address()));
+    node.handle().set_peer(&peer(1, unauthenticated.address()));
     node.wait_count(|totals| totals.closes(CloseReason::WrongSecret) > 0);
-    stranger.wait_count(|totals| totals.closes(CloseReason::Refused) > 0);
-    assert_eq!((node.counters().admitted, stranger.counters().admitted), (0, 0));
-    drop(stranger);
+    unauthenticated.wait_count(|totals| totals.closes(CloseReason::Refused) > 0);
+    assert_eq!((node.counters().admitted, unauthenticated.counters().admitted), (0, 0));
+    drop(unauthenticated);
 
     // The same node twice: the later process stays.
     let config_of = |instance| NetworkConfig {

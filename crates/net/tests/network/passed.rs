@@ -115,9 +115,9 @@ fn what_is_for_a_worker_that_is_not_is_dropped_and_the_connection_stands() {
             out.to_worker(to, Bytes::from_static(frame.as_bytes()));
         }
     });
-    let mut heard = [wait_passed(&nodes[1]), wait_passed(&nodes[1])];
-    heard.sort_by_key(|(receiver, ..)| *receiver);
-    let [(_, from, straight), (_, also_from, there)] = heard;
+    let mut received = [wait_passed(&nodes[1]), wait_passed(&nodes[1])];
+    received.sort_by_key(|(receiver, ..)| *receiver);
+    let [(_, from, straight), (_, also_from, there)] = received;
     assert_eq!((from, also_from), (place(0, 0), place(0, 0)));
     assert_eq!((&straight[..], &there[..]), (&b"straight"[..], &b"there"[..]));
     let totals = nodes[1].wait_count(|totals| totals.drops(DropReason::UnknownWorker) == 1);
@@ -125,7 +125,7 @@ fn what_is_for_a_worker_that_is_not_is_dropped_and_the_connection_stands() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_is_heard_by_none_of_the_workers() {
+fn a_node_that_is_cut_off_reaches_none_of_the_workers() {
     let nodes = cluster(2, |config| config.workers = 2);
     nodes[1]
         .handle()

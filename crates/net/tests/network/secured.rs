@@ -102,14 +102,14 @@ fn those_without_the_right_certificate_stay_out() {
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) == before + 1);
 
     // A node that knows the secret, but for which no authority vouches here.
-    let stranger = Node::alone(NetworkConfig {
+    let unauthenticated = Node::alone(NetworkConfig {
         tls: Some(other.node_that_trusts(&authority)),
         peers: vec![peer(0, node.address())],
         ..config(1)
     });
-    node.handle().set_peer(&peer(1, stranger.address()));
+    node.handle().set_peer(&peer(1, unauthenticated.address()));
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) >= 3);
-    assert_eq!((node.counters().admitted, stranger.counters().admitted), (0, 0));
+    assert_eq!((node.counters().admitted, unauthenticated.counters().admitted), (0, 0));
     assert_eq!(node.handle().counters_of(WORKER).connects, 0);
 }
 

@@ -1,4 +1,4 @@
-//! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
+//! What a node learns of others counts only where they follow the same managers, and not while it waits for those.
 
 use shoal_cluster::manager::{
     self, Action, Command, EpochEnd, Generation, Incarnation, KnownEpochs, LeadershipClaim,

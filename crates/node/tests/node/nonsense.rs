@@ -1,7 +1,7 @@
 //! Messages that no honest node sends, from peers and from clients, among those that they do: nothing
 //! that comes from outside stops a worker.
 //!
-//! *Strangers* say what they have no right to say, or what cannot be: it is dropped, and the honest work
+//! *Unauthorized* senders send what they may not send, or what cannot be: it is dropped, and the correct work
 //! ends well. *Liars* say anything in the name of any node. What becomes of the data then is what names and
 //! ballots are trusted for; but no node stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
@@ -355,7 +355,7 @@ impl Forge for Mako {
     }
 }
 
-/// What a stream is told: by strangers under ballots that no node has, by liars under the leader's.
+/// Forged messages of a stream: of unauthorized senders under ballots that no node has, of faulty ones under the leader's.
 fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> shoal_log::StreamMessage {
     let length = |random: &mut Random| LogLength(number(random));
     let appointed = Ballot { epoch: EPOCH, node: leader };
@@ -644,7 +644,7 @@ fn begin<E: Forge>(seed: u64, lies: bool) -> (Cluster<E>, Rc<Cell<u32>>) {
     (cluster, running)
 }
 
-fn strangers_change_nothing<E: Forge>() {
+fn unauthorized_messages_change_nothing<E: Forge>() {
     for seed in 0..12 {
         let (mut cluster, running) = begin::<E>(seed, false);
         let ended = cluster.run(400_000, |_| running.get() == 0);
@@ -688,8 +688,8 @@ macro_rules! engines {
             use super::*;
 
             #[test]
-            fn strangers_change_nothing() {
-                super::strangers_change_nothing::<$engine>();
+            fn unauthorized_messages_change_nothing() {
+                super::unauthorized_messages_change_nothing::<$engine>();
             }
 
             #[test]

@@ -94,7 +94,7 @@ async fn a_leader_is_not_sure_of_the_time_for_which_it_was_suspended() {
     let now = world.network.now();
     let test_replica = world.test_replicas.get_mut(&leader).expect("it runs");
     test_replica.replica.exchange(now, test_replica.manager.log_mut()).expect("it runs");
-    assert!(test_replica.manager.leads().is_some(), "it has heard nothing else");
+    assert!(test_replica.manager.leads().is_some(), "it has learned nothing else");
     let led = test_replica.manager.log_mut().led.expect("it led for certain before");
     assert!(led <= last, "at {led} it was suspended, since {last}");
     world.end().await;

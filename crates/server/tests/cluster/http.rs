@@ -187,7 +187,7 @@ async fn latencies_are_told_by_outcome_and_stage_and_the_dashboard_names_what_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_with_many_sockets_takes_no_place_from_others() {
+async fn a_peer_with_many_sockets_takes_no_place_from_others() {
     let cluster = Cluster::start(1, 1, Protocol::TwoPhaseCommit);
     until_health(&cluster, 0, 200, "ok").await;
     let address = address(&cluster, 0);
@@ -202,7 +202,7 @@ async fn a_stranger_with_many_sockets_takes_no_place_from_others() {
     let mut answer = String::new();
     other.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    // The stranger itself is answered where it asks.
+    // The peer itself is answered where it asks.
     assert_eq!(get(address, "/health").await.0, 200);
     // And what it left open is closed.
     let mut rest = Vec::new();

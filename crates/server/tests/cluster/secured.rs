@@ -1,4 +1,4 @@
-//! Clusters with TLS and secrets on, and strangers who lack them.
+//! Clusters with TLS and secrets on, and nodes that lack them.
 
 use crate::cluster::{Cluster, until_so};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -100,14 +100,18 @@ async fn clients_without_certificate_or_secret_stay_out() {
 
 /// A node that pretends to be one of the topology is refused for that reason, while the others serve
 /// without it.
-async fn stays_out(stranger: impl Fn(&mut NodeConfig), authority: &Authority, why: CloseReason) {
+async fn stays_out(
+    unauthenticated: impl Fn(&mut NodeConfig),
+    authority: &Authority,
+    why: CloseReason,
+) {
     let impostor = NodeId(2);
     let mut cluster = Cluster::start_with(1, 1, Protocol::Mako, |config| {
         secure(authority)(config);
         // All managers have to be there when a cluster begins.
         config.managers = vec![NodeId(0)];
         if config.node == impostor {
-            stranger(config);
+            unauthenticated(config);
         }
     });
     cluster.access = access(Some(authority.client()), client_secret());
@@ -127,15 +131,15 @@ async fn stays_out(stranger: impl Fn(&mut NodeConfig), authority: &Authority, wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_the_secret_stays_out() {
     let authority = Authority::new();
-    let stranger = |config: &mut NodeConfig| config.secret = Secret::new([8; 32]);
-    stays_out(stranger, &authority, CloseReason::WrongSecret).await;
+    let unauthenticated = |config: &mut NodeConfig| config.secret = Secret::new([8; 32]);
+    stays_out(unauthenticated, &authority, CloseReason::WrongSecret).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_for_which_nobody_vouches_stays_out() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let stranger = |config: &mut NodeConfig| config.tls = Some(other.node(&authority));
-    stays_out(stranger, &authority, CloseReason::TlsFailed).await;
+    let unauthenticated = |config: &mut NodeConfig| config.tls = Some(other.node(&authority));
+    stays_out(unauthenticated, &authority, CloseReason::TlsFailed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The name of every local cluster.
 pub const NAME: &str = "shoal";
 
-/// What keeps strangers out of a local cluster.
+/// The secrets and certificates of a local cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {
     /// Nodes and clients encrypt what they send.

@@ -1,4 +1,4 @@
-//! How `shoal local` starts, what keeps strangers out of its clusters, and how it ends.
+//! How `shoal local` starts, how its clusters authenticate clients, and how it ends.
 
 use crate::local::{self, Local, until};
 use rustix::process::Signal;
@@ -18,7 +18,7 @@ fn told(local: &Local) -> Vec<String> {
 }
 
 #[test]
-fn what_a_secured_cluster_says_of_itself_works_and_strangers_stay_out() {
+fn what_a_secured_cluster_says_of_itself_works_and_unauthenticated_clients_are_refused() {
     let mut local = Local::begin(&["--shards", "2", "--tls", "--secret", "--restart-after", "1s"]);
     let commands = told(&local);
     assert_eq!(commands.len(), 7, "{commands:?}");
@@ -44,12 +44,12 @@ fn what_a_secured_cluster_says_of_itself_works_and_strangers_stay_out() {
     let address = commands[4].split(' ').nth(3).expect("shoal status --connect ADDRESS");
     let (trusting, knowing) =
         (format!("--authorities {authorities}"), format!("--client-secret {secret}"));
-    let strangers = [
+    let unauthenticated = [
         (trusting.clone(), "refuses: wrong_secret: it asks for a secret"),
         (knowing.clone(), "refuses: wrong_tls: one end has TLS on"),
         (format!("{trusting} {knowing} --cluster other"), "tls_failed"),
     ];
-    for (options, why) in strangers {
+    for (options, why) in unauthenticated {
         for command in ["status", "get kv alice", "managers list"] {
             let line = format!("shoal {command} --connect {address} {options}");
             let (code, _, error) = local.run_line(&line);

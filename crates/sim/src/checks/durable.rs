@@ -29,7 +29,7 @@ pub struct Durable {
     out: BTreeMap<(ShardId, Epoch), Epoch>,
     /// A shard that is lost for good, and the epochs whose ends on that shard were never reported to the
     /// managers.
-    unheard: Option<(ShardId, BTreeSet<Epoch>)>,
+    unreported: Option<(ShardId, BTreeSet<Epoch>)>,
 }
 
 /// What a stream entry carries.
@@ -125,7 +125,7 @@ impl Durable {
             shards,
             finals: BTreeMap::new(),
             out: BTreeMap::new(),
-            unheard: None,
+            unreported: None,
         }
     }
 
@@ -476,8 +476,8 @@ impl Durable {
 
     /// A shard is lost for good, and the ends of these epochs on it were never reported to the managers: no
     /// other shard can learn them.
-    pub fn ends_unheard(&mut self, lost: ShardId, epochs: BTreeSet<Epoch>) {
-        self.unheard = Some((lost, epochs));
+    pub fn ends_unreported(&mut self, lost: ShardId, epochs: BTreeSet<Epoch>) {
+        self.unreported = Some((lost, epochs));
     }
 
     /// Whether a version with this stamp, kept by `own`, may stay undecided because `lost` is lost for good.
@@ -501,8 +501,8 @@ impl Durable {
     pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
         let (epoch, view) = (stamp.epoch, stamp.seen_by(own));
         let is_in = |shard: &ShardId| {
-            let unheard = self.unheard.as_ref();
-            !unheard.is_some_and(|(lost, epochs)| lost == shard && epochs.contains(&epoch))
+            let unreported = self.unreported.as_ref();
+            !unreported.is_some_and(|(lost, epochs)| lost == shard && epochs.contains(&epoch))
         };
         let lost = |shard| self.ended(shard, epoch).is_some_and(|last| view.entry(shard) > last);
         self.shards().filter(is_in).any(lost)

@@ -19,7 +19,7 @@ pub struct Installed {
     last: BTreeMap<NodeId, BTreeMap<InstalledKey, InstallOrder>>,
     /// Versions of epochs that are not settled.
     open: BTreeMap<Epoch, Vec<(InstalledKey, Stamp)>>,
-    /// Tables that the managers have dropped: nodes drop their rows when they hear of it.
+    /// Tables that the managers have dropped: nodes drop their rows when they learn of it.
     dropped: BTreeSet<TableId>,
 }
 

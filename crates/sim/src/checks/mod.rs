@@ -187,9 +187,9 @@ impl<R: EngineRules> Checks<R> {
 
     /// The run has ended, and the epochs have ended on all shards but the lost one: a version that depends on
     /// that shard and is not known to be committed is rolled back or still undecided. The ends of the
-    /// `unheard` epochs on the lost shard were never reported to the managers (seeds 29662, 42167).
-    pub fn end_without(&mut self, lost: ShardId, unheard: BTreeSet<Epoch>) {
-        self.durable.ends_unheard(lost, unheard);
+    /// `unreported` epochs on the lost shard were never reported to the managers (seeds 29662, 42167).
+    pub fn end_without(&mut self, lost: ShardId, unreported: BTreeSet<Epoch>) {
+        self.durable.ends_unreported(lost, unreported);
         self.installed.end_without(lost, &self.durable);
     }
 

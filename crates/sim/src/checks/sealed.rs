@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Seals {
     /// The newest ballot under which each stream was prepared.
     newest: BTreeMap<(ShardId, WorkerId), Ballot>,
-    /// Kept when another leads: a node that has not heard of its successor may come to serve, and acts no more.
+    /// Kept when another leads: a node that has not learned of its successor may come to serve, and acts no more.
     first: BTreeMap<(ShardId, WorkerId, NodeId), u64>,
 }
 

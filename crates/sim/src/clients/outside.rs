@@ -20,7 +20,7 @@ pub struct OutsideClient {
     cluster: Cluster,
     environment: ProcessEnvironment,
     options: ClusterOptions,
-    heard: Directory,
+    directory: Directory,
     random: Random,
 }
 
@@ -29,11 +29,11 @@ impl OutsideClient {
     pub fn new(
         environment: ProcessEnvironment,
         options: ClusterOptions,
-        heard: Directory,
+        directory: Directory,
         mut random: Random,
     ) -> OutsideClient {
-        let cluster = connect(&environment, &options, &heard, &mut random);
-        OutsideClient { cluster, environment, options, heard, random }
+        let cluster = connect(&environment, &options, &directory, &mut random);
+        OutsideClient { cluster, environment, options, directory, random }
     }
 
     /// The client, as programs use it.
@@ -48,7 +48,7 @@ impl OutsideClient {
 
     /// Drops the client, and with it its connections and sessions, and makes another.
     pub fn begin_anew(&mut self) {
-        self.cluster = connect(&self.environment, &self.options, &self.heard, &mut self.random);
+        self.cluster = connect(&self.environment, &self.options, &self.directory, &mut self.random);
     }
 
     /// Returns after `span` of virtual time.
@@ -60,11 +60,11 @@ impl OutsideClient {
 fn connect(
     environment: &ProcessEnvironment,
     options: &ClusterOptions,
-    heard: &Directory,
+    directory: &Directory,
     random: &mut Random,
 ) -> Cluster {
     let (world, random) = (Arc::new(environment.clone()), Random::new(random.next_u64()));
-    Cluster::in_world(world, options.clone(), heard.clone(), random)
+    Cluster::in_world(world, options.clone(), directory.clone(), random)
 }
 
 impl Database for OutsideClient {

@@ -99,7 +99,7 @@ impl Tables {
             let lives = self.lives.borrow();
             (lives.drops, lives.gone.clone())
         };
-        // Not `open_table`, which believes what the client has heard, also of a table that was dropped a moment ago.
+        // Not `open_table`, which believes what the client has learned, also of a table that was dropped a moment ago.
         let table = db.create_table(name, HASH).await?;
         let verdict = self.lives.borrow_mut().opened(name, table, before.0, &before.1);
         verdict.map_err(wrong)?;

@@ -150,7 +150,7 @@ fn again_table() -> ResultTable {
             "The same failure of mako, each from a seed of its own: what is told on healthy shards. \
              Whether something is left hanging is chance: it takes a transaction of the dead leader \
              that was between its clock and its end. A shard on which it is stands still until its \
-             leader has not heard the dead one for a while, has had the epoch ended for that, and has \
+             leader has not learned the dead one for a while, has had the epoch ended for that, and has \
              that end durable: what it certified meanwhile is lost."
                 .to_owned(),
         ],

@@ -240,7 +240,7 @@ impl<E: Simulated> Simulation<E> {
     }
 
     /// A message arrives at a client.
-    pub(super) fn hear(&mut self, client: u32, number: ConnectionNumber, said: ToClient) {
+    pub(super) fn receive(&mut self, client: u32, number: ConnectionNumber, said: ToClient) {
         self.work.replies += 1;
         self.note(|now, trace| {
             trace.note(now, format_args!("client {client}.{number} is told {said:?}"));

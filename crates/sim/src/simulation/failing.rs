@@ -177,7 +177,7 @@ impl<E: Simulated> Simulation<E> {
         let crash_at = Time(self.now.0 + self.random.below(lease));
         let back_at = Time(crash_at.0 + 1 + self.random.below(lease / 4 + 1));
         let silent_at = Time(crash_at.0 + self.random.below(lease));
-        let heard_at = Time(silent_at.0 + 2 * lease + self.random.below(2 * lease));
+        let connected_at = Time(silent_at.0 + 2 * lease + self.random.below(2 * lease));
         for behind in others.iter().skip(majority.saturating_sub(2)) {
             let (from, to) = (leader.0 as usize, behind.0 as usize);
             self.network.cut(from, to, silent_at);
@@ -189,7 +189,8 @@ impl<E: Simulated> Simulation<E> {
             true => ScheduledFault::Pause(leader),
             false => ScheduledFault::Part(leader, Isolation::All, LostDirection::Both),
         };
-        self.queue.push(silent_at, SimulationEvent::Planned { scheduled_fault, until: heard_at });
+        self.queue
+            .push(silent_at, SimulationEvent::Planned { scheduled_fault, until: connected_at });
     }
 
     fn pause(&mut self, node: NodeId, until: Time) {

@@ -93,10 +93,10 @@ impl<E: Simulated> Simulation<E> {
     pub fn end_without_lost(&mut self) {
         let Some(lost) = self.lost else { return };
         let ends = self.configuration().map(|truth| truth.ends.iter()).into_iter().flatten();
-        let unheard = ends.filter(|(_, ends)| ends[lost.0 as usize].is_none());
-        let unheard = unheard.map(|(epoch, _)| *epoch).collect();
+        let unreported = ends.filter(|(_, ends)| ends[lost.0 as usize].is_none());
+        let unreported = unreported.map(|(epoch, _)| *epoch).collect();
         if let Some(checks) = &mut self.checks {
-            checks.end_without(lost, unheard);
+            checks.end_without(lost, unreported);
         }
     }
 

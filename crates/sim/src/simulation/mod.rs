@@ -538,7 +538,7 @@ impl<E: Simulated> Simulation<E> {
                 Ok(())
             }
             SimulationEvent::Said { client, number, said } => {
-                self.hear(client, number, said);
+                self.receive(client, number, said);
                 Ok(())
             }
             SimulationEvent::Lost { client, number } => {

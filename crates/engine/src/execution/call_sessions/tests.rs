@@ -72,15 +72,15 @@ fn what_is_not_known_does_not_run() {
     assert_eq!(sessions.begin(id(second, 1), leadership(5)), CallStart::Waits, "it still runs");
     sessions.end(id(second, 1), leadership(1), CallEnd::Failed(failed()));
     assert_eq!(sessions.begin(id(second, 1), leadership(5)), CallStart::LookUp);
-    let strangers = [
+    let unknown = [
         CallSession { incarnation: 2, ..new },
         CallSession { since: Epoch(1), ..new },
         CallSession { worker: WorkerId(1), ..new },
         CallSession { home: ShardId(0), ..new },
         CallSession { serial: 1, ..new },
     ];
-    for stranger in strangers {
-        assert_eq!(sessions.begin(id(stranger, 1), leadership(5)), CallStart::LookUp, "{stranger}");
+    for session in unknown {
+        assert_eq!(sessions.begin(id(session, 1), leadership(5)), CallStart::LookUp, "{session}");
     }
     assert_eq!(sessions.begin(id(new, 1), leadership(5)), CallStart::Runs);
 }

@@ -32,7 +32,7 @@ impl Mako {
         }
     }
 
-    /// A node has heard that an epoch is open.
+    /// A node has learned that an epoch is open.
     pub(crate) fn open_epoch(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         if self.shared.epochs.raise(epoch) {
             effects.observe(|| MakoObservation::Opened { epoch });
@@ -41,8 +41,8 @@ impl Mako {
         self.follow_epochs(effects);
     }
 
-    /// A node has heard how an epoch ended.
-    pub(crate) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
+    /// A node has learned how an epoch ended.
+    pub(crate) fn learn_settled(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
         let epoch = Epoch(last.epoch().0 + 1);
         if self.shared.epochs.settle(last) {
             effects.observe(|| MakoObservation::Opened { epoch });
@@ -221,7 +221,7 @@ impl Mako {
 
     /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
     /// this is final for the shard (rule M12), however others end, and need not be waited for. False where that is for the
-    /// configuration to say, since another worker has heard that the shard's majority is lost.
+    /// configuration to say, since another worker has learned that the shard's majority is lost.
     fn end_shard(
         &mut self,
         shard: ShardId,
@@ -240,7 +240,7 @@ impl Mako {
 
     /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
     /// one.
-    pub(crate) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+    pub(crate) fn learn_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
         self.epochs.allow_forgetting(configuration.forgotten);
         if self.epochs.first().epoch() <= configuration.forgotten {
             // It begins: one that has something of such an epoch was not to live on (`Member`).
@@ -266,7 +266,7 @@ impl Mako {
         let settled = self.epochs.iter().filter_map(|live| configuration.last(live.epoch()));
         let settled: Vec<VectorWatermark> = settled.map(|last| watermark_of(&last)).collect();
         for last in settled {
-            self.hear_settled(last, effects);
+            self.learn_settled(last, effects);
         }
     }
 

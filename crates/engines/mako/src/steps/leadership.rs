@@ -41,8 +41,8 @@ impl Mako {
             }
         }
         self.open_epoch(configuration.epoch, effects);
-        self.hear_losses(configuration, effects);
-        self.hear_ends(configuration, effects);
+        self.learn_losses(configuration, effects);
+        self.learn_ends(configuration, effects);
         self.end_orphans(effects);
         for shard in moved {
             self.lose_participant(shard, effects);

@@ -13,7 +13,11 @@ const LACKING_MAX: usize = 1024;
 
 impl Mako {
     /// The configuration says of which shards the majority is lost.
-    pub(crate) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
+    pub(crate) fn learn_losses(
+        &mut self,
+        configuration: &Configuration,
+        effects: &mut MakoEffects,
+    ) {
         self.losses.follow(configuration);
         for (shard, loss) in self.losses.iter() {
             let begun = loss.begun;
@@ -45,7 +49,7 @@ impl Mako {
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
         let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
-        // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
+        // The epochs whose ends are not in this stream: others may have learned them from the lost majority.
         let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
         if let Some(held) = self.shared.epochs.hold(shard, leader_state.ballot(), clocks) {
@@ -67,7 +71,7 @@ impl Mako {
     }
 
     /// Does this node know more than an FVW that stands in a stream? If the end of a shard was forced while the node was away,
-    /// the configuration says so, and [`exceeds_loss`](Mako::exceeds_loss) sees it. If not, hearing the same FVW with the
+    /// the configuration says so, and [`exceeds_loss`](Mako::exceeds_loss) sees it. If not, receiving the same FVW with the
     /// configuration violates M9.
     pub(crate) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
         let Some(live) = self.epochs.get(last.epoch()) else { return false };

@@ -98,7 +98,7 @@ impl Mako {
     }
 
     /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this
-    /// node has not heard of is tried again soon.
+    /// node has not learned of is tried again soon.
     pub(crate) fn refuse_epoch(
         &mut self,
         at: usize,

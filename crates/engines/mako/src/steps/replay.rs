@@ -30,7 +30,7 @@ impl Mako {
         self.replay(|replays, target| replays.enter(at, entry, target, &mut effects.observations));
         for last in finals {
             if !self.exceeds_final(&last) {
-                self.hear_settled(last, effects);
+                self.learn_settled(last, effects);
             }
         }
     }

@@ -14,7 +14,7 @@ impl Mako {
     /// An epoch has ended like this: what it lost is to be swept out.
     pub(crate) fn begin_sweeps(&mut self, last: &VectorWatermark, effects: &mut MakoEffects) {
         for at in 0..self.leader_shards.len() {
-            // What a leader that was deposed unheard goes on to install would come behind the pass.
+            // What a leader that was deposed and has not learned it goes on to install would come behind the pass.
             self.drop_installing(at, |epoch| epoch == last.epoch(), effects);
             if !last.is_whole() {
                 self.begin_sweep(at);

@@ -77,7 +77,7 @@ use shoal_types::{
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
+/// A snapshot that speaks of epochs so far beyond those that this node knows is malformed.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
@@ -344,7 +344,7 @@ impl Mako {
             && part.undecided.iter().all(fits_undecided)
     }
 
-    /// No peer has honestly heard of a later epoch.
+    /// No correct peer knows of a later epoch.
     fn last_epoch(&self) -> Epoch {
         Epoch(self.runtime.worker_context.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
     }
@@ -356,15 +356,15 @@ impl Mako {
             return true;
         }
         if place(&part.from) == WalkPlace::default() {
-            self.hear_finals(part.settled, &part.watermarks, effects);
+            self.learn_finals(part.settled, &part.watermarks, effects);
         }
         let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
         for watermark in later {
             self.open_epoch(watermark.epoch(), effects);
-            // Where this node has heard the FVW, that says it all.
+            // Where this node has the FVW, that is complete.
             let Some(live) = self.epochs.get(watermark.epoch()) else { continue };
             if live.watermark().merge(watermark) {
-                self.gossip.hears();
+                self.gossip.receives_news();
                 self.runtime.nudge_others(effects);
             }
         }
@@ -382,7 +382,7 @@ impl Mako {
     }
 
     /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
-    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
+    fn learn_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
         let shards = self.runtime.worker_context.topology.shards() as usize;
         let settled = self.watermarks.borrow().settled();
         for epoch in (settled.0 + 1..=last.0).map(Epoch) {
@@ -390,7 +390,7 @@ impl Mako {
             let whole = || VectorWatermark::whole(epoch, shards);
             let last = partial.unwrap_or_else(whole);
             if !self.exceeds_final(&last) {
-                self.hear_settled(last, effects);
+                self.learn_settled(last, effects);
             }
         }
     }
@@ -483,7 +483,7 @@ impl Mako {
         self.shared.replica(shard).expect("held").cover(worker, safe);
         self.replay(|replays, target| replays.restore(at, extent, target));
         effects.observe(|| MakoObservation::Restored { shard });
-        self.hear_finals(last, &finals, effects);
+        self.learn_finals(last, &finals, effects);
     }
 }
 

@@ -39,7 +39,7 @@ impl Mako {
         let mut kept = self.shared.undecided(shard).lock();
         for ((table, key), UndecidedVersion { stamp, value }) in kept.take_all() {
             // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
-            // that is installed behind them; of other epochs this worker begins a pass when it hears of the end.
+            // that is installed behind them; of other epochs this worker begins a pass when it learns of the end.
             if watermarks.rejects(shard, stamp.as_ref()) {
                 continue;
             }

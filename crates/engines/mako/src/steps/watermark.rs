@@ -58,7 +58,7 @@ impl Mako {
     }
 
     /// A leader says how far the shards are.
-    pub(crate) fn hear(
+    pub(crate) fn on_gossip(
         &mut self,
         from: NodeId,
         watermark: &VectorWatermark,
@@ -80,7 +80,7 @@ impl Mako {
         // After the clocks: they are where those shards have ended.
         let have_ended = ended.iter().fold(false, |news, shard| live.end(*shard) | news);
         if came_further || have_ended {
-            self.gossip.hears();
+            self.gossip.receives_news();
             self.runtime.nudge_others(effects);
         }
     }

@@ -205,7 +205,7 @@ fn a_node_that_returns_knowing_more_begins_anew() {
         for other in nodes.iter().copied().filter(|node| !kept.contains(node)) {
             cluster.cut.extend([(leader, other), (away, other)]);
         }
-        // Only one node outside of S hears of this.
+        // Only one node outside of S learns of this.
         for _ in 0..10 {
             cluster.serves(S, 1 << 40).expect("it has its majority");
         }

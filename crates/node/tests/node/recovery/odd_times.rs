@@ -1,4 +1,4 @@
-//! Workers of one node that hear of things at different times, ways that are cut in one direction, and
+//! Workers of one node that learn of things at different times, ways that are cut in one direction, and
 //! peers that say what cannot be.
 
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
@@ -110,7 +110,7 @@ fn half_deposed(
     })
 }
 
-/// A worker that follows meets the lock of one that has not heard that the node leads no more. It goes on
+/// A worker that follows meets the lock of one that has not learned that the node leads no more. It goes on
 /// with something else.
 #[test]
 fn a_lock_of_another_worker_is_not_waited_for() {
@@ -198,7 +198,7 @@ fn a_way_between_leaders_is_cut_in_one_direction() {
     }
 }
 
-/// A node that waits for a watermark hears of it again, though the one who knows it has news of others all the
+/// A node that waits for a watermark learns of it again, though the one who knows it has news of others all the
 /// time.
 #[test]
 fn a_lost_watermark_is_told_again_among_news() {

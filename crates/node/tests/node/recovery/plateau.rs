@@ -297,7 +297,7 @@ fn old_epochs_that_are_taken_for_whole_are_caught() {
     assert!(begin_with_old_streams(2, faults).is_err());
 }
 
-/// It was cut off, and hears of epochs whose ends are kept no more: what it has of them nothing can judge.
+/// It was cut off, and learns of epochs whose ends are kept no more: what it has of them nothing can judge.
 #[test]
 fn a_node_that_was_away_for_long_begins_anew() {
     let (mut cluster, _) = hours(cluster(6, |_| {}), 40, |cluster| cluster.cut_off(GONE));

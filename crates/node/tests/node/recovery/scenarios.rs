@@ -85,7 +85,7 @@ fn a_whole_datacenter_fails_and_returns() {
 }
 
 /// A leader that lives and is cut off, in one direction or both, from the manager: another leads, and it
-/// follows when it hears of that.
+/// follows when it learns of that.
 #[test]
 fn a_leader_that_is_suspected_wrongly_follows() {
     for (seed, cuts) in [(3, [true, false]), (4, [false, true]), (5, [true, true])] {

@@ -85,7 +85,7 @@ fn a_coordinator_dies_before_its_decision() {
     }
 }
 
-/// The decision is durable, and no participant has heard of it: all of it happens.
+/// The decision is durable, and no participant has learned of it: all of it happens.
 #[test]
 fn a_coordinator_dies_with_its_decision() {
     for seed in 0..8 {
@@ -178,7 +178,7 @@ fn a_prepared_participant_and_its_coordinator_die() {
     }
 }
 
-/// It is decided, the client is told, and the participant has not heard.
+/// It is decided, the client is told, and the participant has not learned.
 #[test]
 fn a_participant_dies_before_it_hears_the_decision() {
     for seed in 0..6 {

@@ -87,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// Two shards. Transactions of both, coordinated by the leader of T, are durable there, and S is lost before T hears what
+/// Two shards. Transactions of both, coordinated by the leader of T, are durable there, and S is lost before T learns what
 /// became of them.
 fn begin(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) -> (Cluster, Keys) {
     let topology = Topology::symmetric(2, 2, 3, 0, workers);

@@ -103,7 +103,7 @@ pub struct Cluster<E: TracedEngine> {
     deliveries: Vec<Delivery<E>>,
     held: Vec<Delivery<E>>,
     holds: Vec<Filter>,
-    /// What the manager has said, and the nodes have not heard.
+    /// What the manager has said, and the nodes have not learned.
     told_nodes: VecDeque<(NodeId, ToNode)>,
     /// Nodes that reach no other, and those that the manager does not reach.
     cut_from_nodes: BTreeSet<NodeId>,
