@@ -64,7 +64,7 @@ pub trait Engine: Sized {
     /// If an option is out of its range: says which, and what it may be.
     fn share(setup: &Setup<Self::Options>, node: NodeId) -> Arc<Self::Shared>;
 
-    /// The node's copy of a shard, if it has a replica.
+    /// The node's place for a copy of a shard, if there is such a shard: empty where the node has no replica.
     fn store(shared: &Self::Shared, shard: ShardId) -> Option<&Arc<Store>>;
 
     /// A worker, which draws all its chance from `seed`.

@@ -3,7 +3,7 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
-use crate::run::{COORDINATORS_FROM, FULL_SEEDS};
+use crate::run::{COORDINATORS_FROM, FULL_SEEDS, REPLACEMENTS_FROM};
 use crate::subject::AnyPlantedBug;
 
 /// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
@@ -107,6 +107,9 @@ const BOUNDS: &[CatchBound] = &[
     // Tables are created and dropped in half of the seeds from 2^25 on.
     ("mako", "create-again", "exactly once", TABLES, 100),
     ("mako", "answer-untold", "tables", TABLES, 100),
+    // Replicas are replaced in the seeds from 2^26 on.
+    ("mako", "keep-former-voters", "M4", STREAMS, 300),
+    ("mako", "count-incoming", "M4", STREAMS, 300),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
@@ -134,6 +137,8 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("commit-past-failed-write", FULL_SEEDS.start),
     ("presume-abort-unended", COORDINATORS_FROM),
     ("abort-while-deciding", COORDINATORS_FROM),
+    ("keep-former-voters", REPLACEMENTS_FROM),
+    ("count-incoming", REPLACEMENTS_FROM),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.

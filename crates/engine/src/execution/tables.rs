@@ -43,11 +43,12 @@ impl KnownTables {
         }
     }
 
-    /// Takes over the tables of a configuration, for the stores of the node's shards, in their order.
+    /// Takes over the tables of a configuration, for the stores of the shards of which the node has replicas, with their
+    /// places, and whether the configuration gives that replica.
     pub(crate) fn follow<'s>(
         &self,
         tables: &Arc<TableMap>,
-        stores: impl Iterator<Item = &'s Arc<Store>>,
+        stores: impl Iterator<Item = (usize, &'s Arc<Store>, bool)>,
     ) {
         let before = std::mem::replace(&mut *self.map.borrow_mut(), Arc::clone(tables));
         let was_configured = self.is_configured.replace(true);
@@ -56,10 +57,9 @@ impl KnownTables {
             "ids of tables were taken back, up to {}",
             tables.next()
         );
-        if was_configured && (before.next(), before.len()) == (tables.next(), tables.len()) {
-            return;
-        }
-        for (at, store) in stores.enumerate() {
+        let is_changed =
+            !was_configured || (before.next(), before.len()) != (tables.next(), tables.len());
+        for (at, store, _) in stores.filter(|(_, _, is_new)| *is_new || is_changed) {
             for (table, is_live) in tables.ids() {
                 self.follow_table(at, store, table, is_live);
             }
@@ -77,6 +77,15 @@ impl KnownTables {
         // The worker that hears of it first frees the rows.
         if store.drop_table(table) {
             self.freeing.borrow_mut().push_back((at, WalkPlace { table, key: Vec::new() }));
+        }
+    }
+
+    /// The node has no replica of the shard at this place any more: its rows go, as those of dropped tables do.
+    pub(crate) fn release(&self, at: usize, store: &Store) {
+        for table in store.open_tables() {
+            if store.drop_table(table) {
+                self.freeing.borrow_mut().push_back((at, WalkPlace { table, key: Vec::new() }));
+            }
         }
     }
 
@@ -198,7 +207,7 @@ mod tests {
         assert_eq!(known.check(TableId(0)), Ok(()));
         assert_eq!(known.check(table), Err(not_known.clone()));
         assert_eq!(known.home(table, b"k"), Err(not_known));
-        known.follow(&created, [&store].into_iter());
+        known.follow(&created, [(0, &store, false)].into_iter());
         assert_eq!((known.check(table), known.named("b")), (Ok(()), Some(table)));
         let mut session = store.session().expect("a session");
         let tx = session.begin();
@@ -206,7 +215,7 @@ mod tests {
             tx.put(table, &number.to_be_bytes(), b"v").expect("it is open");
         }
         tx.commit().expect("no rival");
-        known.follow(&dropped, [&store].into_iter());
+        known.follow(&dropped, [(0, &store, false)].into_iter());
         assert_eq!(known.check(table), Err(Rejected::TableDropped { table }.into()));
         assert!(store.is_dropped(table) && known.freeing() == 1);
         let mut slices = 0;
@@ -214,7 +223,7 @@ mod tests {
             slices += 1;
         }
         assert_eq!((slices, known.freeing()), (2, 0));
-        known.follow(&dropped, [&store].into_iter());
+        known.follow(&dropped, [(0, &store, false)].into_iter());
         assert_eq!(known.freeing(), 0, "it is free");
     }
 }
