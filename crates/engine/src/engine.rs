@@ -64,7 +64,7 @@ pub trait Engine: Sized {
     /// If an option is out of its range; the message names the option and the range.
     fn share(setup: &Setup<Self::Options>, node: NodeId) -> Arc<Self::Shared>;
 
-    /// The node's copy of a shard, if it has a replica.
+    /// The node's place for a copy of a shard, if there is such a shard: empty where the node has no replica.
     fn store(shared: &Self::Shared, shard: ShardId) -> Option<&Arc<Store>>;
 
     /// Makes a worker, whose only source of randomness is `seed`.

@@ -56,6 +56,7 @@ impl<S: StreamStorage> Stream<S> {
             StreamEvent::Lead { ballot, continues } => {
                 self.on_lead(now, ballot, continues, effects);
             }
+            StreamEvent::Resign => self.on_resign(),
             StreamEvent::Members { members } => self.on_members(now, members, effects),
             StreamEvent::Propose { entry } => self.on_propose(now, entry, effects),
             StreamEvent::Received { from, message } => self.on_message(now, from, message, effects),
@@ -194,9 +195,19 @@ impl<S: StreamStorage> Stream<S> {
         self.leader = Some(Box::new(leader));
     }
 
+    fn on_resign(&mut self) {
+        let leader = self.leader.take().map(|leader| leader.queue.len()).unwrap_or_default();
+        let queued = std::mem::take(&mut self.queue).len();
+        self.replica.counters.dropped_proposals += (leader + queued) as u64;
+    }
+
     /// Votes that the leader received from former voters do not count among the new ones: it stops, and the
     /// next appointment begins with the promises of the new voters.
     fn on_members(&mut self, now: Time, members: StreamMembers, effects: &mut Vec<StreamEffect>) {
+        let members = match self.replica.options.faults.keep_former_voters {
+            true => members.with_voters_of(&self.replica.members),
+            false => members,
+        };
         members.check();
         if members == self.replica.members {
             return;

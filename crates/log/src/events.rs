@@ -17,6 +17,9 @@ pub enum StreamEvent {
         /// dropped.
         continues: bool,
     },
+    /// This node leads no more, though no other is appointed yet. What is not decided is left to the next leader, as after a
+    /// crash; what is queued is dropped.
+    Resign,
     /// These replicate the stream from now on. Where other nodes vote than before, the leader here counts no more: an
     /// appointment under a higher ballot follows, here or elsewhere. Learners come and go under the same ballot.
     Members {

@@ -40,6 +40,13 @@ impl StreamMembers {
         self.voters.len() == other.voters.len() && self.voters.iter().all(votes)
     }
 
+    /// The same replicas, of which those vote that voted before: a planted bug.
+    pub(super) fn with_voters_of(self, former: &StreamMembers) -> StreamMembers {
+        let voters = former.voters.clone();
+        let learners = self.all().filter(|node| !voters.contains(node)).collect();
+        StreamMembers { voters, learners, ..self }
+    }
+
     pub(super) fn check(&self) {
         assert!(!self.voters.is_empty(), "there are no voters: {self:?}");
         let mut all: Vec<_> = self.all().collect();
@@ -127,6 +134,8 @@ planted! {
         pub keep_former_acks: bool,
         /// A replica without memory is reported as caught up as soon as anything was sent to it.
         pub caught_up_early: bool,
+        /// Voters that were replaced go on to vote, and those in their place do not.
+        pub keep_former_voters: bool,
         /// A leader prepares at a majority where all voters have to promise.
         pub prepare_at_majority: bool,
     }

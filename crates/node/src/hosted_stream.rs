@@ -1,7 +1,6 @@
 //! A stream of a worker, the part of it that the engine has received, and the snapshots that replicas were sent.
 
 use shoal_cluster::manager::Incarnation;
-use shoal_cluster::topology::Topology;
 use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,12 +45,13 @@ const TAKER_PATIENCE: Duration = Duration::from_secs(5);
 const TAKER_RETAINS: u64 = 16;
 
 impl HostedStream {
-    /// The stream of `shard` on `node`, with what is left of a former process.
+    /// The stream of `shard` on `node`, with what is left of a former process. The `members` are those of the configuration,
+    /// or before there is one, of the topology.
     ///
     /// # Panics
     /// If that is cut: what was cut was in that process's store.
     pub(super) fn new(
-        topology: &Topology,
+        members: StreamMembers,
         shard: ShardId,
         node: NodeId,
         options: shoal_log::StreamOptions,
@@ -63,11 +63,6 @@ impl HostedStream {
             LogLength::ZERO,
             "a process of {node} begins with a stream of {shard} that is cut"
         );
-        let members = StreamMembers {
-            voters: topology.voters(shard).to_vec(),
-            learners: topology.learners(shard).to_vec(),
-            all_promise: false,
-        };
         let stream = Stream::new(node, members, options, storage);
         HostedStream {
             stream,

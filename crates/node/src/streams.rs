@@ -4,7 +4,7 @@
 //! know, is counted and dropped before it reaches the stream.
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
-use super::hosted_stream::Appointment;
+use super::hosted_stream::{Appointment, HostedStream};
 use super::membership::KnownConfiguration;
 use super::worker::Worker;
 use shoal_cluster::manager::{Assignment, Incarnation};
@@ -13,6 +13,26 @@ use shoal_log::{LogLength, StreamStorage};
 use shoal_types::{NodeId, ShardId, Time, WorkerPlace};
 
 impl<E: Engine> Worker<E> {
+    /// Ends the streams of shards of which the configuration gives this node no replica, and what they have stored. To be
+    /// called when the engine was told all that they have decided, and before it is told of the configuration.
+    pub(super) fn end_streams(&mut self, known: &KnownConfiguration) {
+        let node = self.node;
+        self.streams.retain(|shard, _| known.holds(node, *shard));
+    }
+
+    /// Begins the streams of shards of which the configuration gives this node a replica.
+    fn begin_streams(&mut self, known: &KnownConfiguration) {
+        for (shard, assignment) in (0..).map(ShardId).zip(&known.configuration.shards) {
+            if assignment.holds(self.node) {
+                let (options, new_storage) = (&self.stream_options, self.new_storage);
+                self.streams.entry(shard).or_insert_with(|| {
+                    let members = assignment.members();
+                    HostedStream::new(members, shard, self.node, options.clone(), new_storage())
+                });
+            }
+        }
+    }
+
     /// Begins and ends leaderships by the configuration.
     pub(super) fn follow_streams(
         &mut self,
@@ -20,6 +40,7 @@ impl<E: Engine> Worker<E> {
         known: &KnownConfiguration,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
+        self.begin_streams(known);
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
@@ -41,6 +62,10 @@ impl<E: Engine> Worker<E> {
                 self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
             self.streams.get_mut(&shard).expect("held").appointment = appointment;
+            if before.is_some() && appointment.is_none() && assignment.leader == self.node {
+                // It hands over: what it has under way is for the next leader to decide.
+                self.stream_step(now, shard, shoal_log::StreamEvent::Resign, effects);
+            }
             if before != appointment
                 && let Some(Appointment { ballot, .. }) = appointment
             {
@@ -281,6 +306,11 @@ impl KnownConfiguration {
     fn instance_of(&self, node: NodeId) -> Incarnation {
         let standing = self.configuration.nodes.get(node.0 as usize);
         standing.map_or(Incarnation(0), |standing| standing.incarnation)
+    }
+
+    /// Whether the configuration gives the node a replica of the shard.
+    fn holds(&self, node: NodeId, shard: ShardId) -> bool {
+        self.configuration.shard(shard).is_some_and(|assignment| assignment.holds(node))
     }
 
     /// Whether `incarnation`, of a message of `node`, is the admitted process of that node.

@@ -28,11 +28,11 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::client::{ClientId, ClientRequest, RequestFromClient};
 use shoal_engine::engine::Setup;
-use shoal_log::{LogLength, MemoryStorage, Stream};
+use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers};
 use shoal_types::{
     Epoch, Error, EventTimes, NodeId, Rejected, ShardId, TableId, Time, WorkerId, WorkerPlace,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The worker that hosts a node's member of the cluster.
@@ -47,6 +47,8 @@ pub struct WorkerOrigin {
     pub manager_client: Option<ManagerClient>,
     /// What its streams had stored in a former process; nothing for those that are not named.
     pub storages: BTreeMap<ShardId, MemoryStorage>,
+    /// Makes the storage of a stream that has stored nothing.
+    pub new_storage: fn() -> MemoryStorage,
     /// All its chance is drawn from this.
     pub seed: u64,
 }
@@ -55,7 +57,14 @@ impl WorkerOrigin {
     /// A worker in its first process, in a cluster whose configuration never changes.
     pub fn fixed(topology: &Arc<Topology>, seed: u64) -> WorkerOrigin {
         let membership = Membership::fixed(topology);
-        WorkerOrigin { membership, manager_client: None, storages: BTreeMap::new(), seed }
+        let new_storage = MemoryStorage::new;
+        WorkerOrigin {
+            membership,
+            manager_client: None,
+            storages: BTreeMap::new(),
+            new_storage,
+            seed,
+        }
     }
 }
 
@@ -74,8 +83,13 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
-    /// The streams of this worker's number, of every shard of which the node has a replica.
+    /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
+    /// there is one by the topology and what is stored.
     pub(super) streams: BTreeMap<ShardId, HostedStream>,
+    /// How streams pace themselves.
+    pub(super) stream_options: shoal_log::StreamOptions,
+    /// See [`WorkerOrigin::new_storage`].
+    pub(super) new_storage: fn() -> MemoryStorage,
     /// A stream is cut when so many entries may be.
     pub(super) trim_entries: u64,
     /// It keeps so many bytes for replicas that lack them.
@@ -110,13 +124,21 @@ impl<E: Engine> Worker<E> {
         shared: Arc<E::Shared>,
         origin: WorkerOrigin,
     ) -> Worker<E> {
-        let WorkerOrigin { membership, manager_client, mut storages, seed } = origin;
+        let WorkerOrigin { membership, manager_client, mut storages, new_storage, seed } = origin;
         assert!(manager_client.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
-        let held = |shard| {
-            let storage = storages.remove(&shard).unwrap_or_default();
-            (shard, HostedStream::new(topology, shard, node, setup.streams.clone(), storage))
-        };
+        let held: BTreeSet<ShardId> =
+            topology.shards_of(node).chain(storages.keys().copied()).collect();
+        let held = held.into_iter().map(|shard| {
+            let storage = storages.remove(&shard).unwrap_or_else(new_storage);
+            let members = StreamMembers {
+                voters: topology.voters(shard).to_vec(),
+                learners: topology.learners(shard).to_vec(),
+                all_promise: false,
+            };
+            (shard, HostedStream::new(members, shard, node, setup.streams.clone(), storage))
+        });
+        let streams = held.collect();
         Worker {
             node,
             worker,
@@ -127,7 +149,9 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
-            streams: topology.shards_of(node).map(held).collect(),
+            streams,
+            stream_options: setup.streams.clone(),
+            new_storage,
             trim_entries: setup.streams.trim_entries,
             retain_bytes: setup.streams.retain_bytes,
             timer: WakeUp::default(),
@@ -312,6 +336,7 @@ impl<E: Engine> Worker<E> {
                 return;
             }
             self.known = Some(known.clone());
+            self.end_streams(&known);
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
             let event = shoal_engine::EngineEvent::Configured { configuration, incarnation };
@@ -529,9 +554,9 @@ impl<E: Engine> Worker<E> {
                     );
                 }
                 shoal_engine::EngineEffect::Snapshot { shard, to, length, state } => {
-                    if let Some(held) = self.streams.get_mut(&shard) {
-                        held.give(now, to, length);
-                    }
+                    // It may be the end of a copy of a shard of which this node has no replica any more.
+                    let Some(held) = self.streams.get_mut(&shard) else { continue };
+                    held.give(now, to, length);
                     let event =
                         shoal_log::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);

@@ -145,12 +145,13 @@ where
             membership: Arc::clone(&membership),
             manager_client: (worker == HOST).then(|| manager_client.take()).flatten(),
             storages: BTreeMap::new(),
+            new_storage: shoal_log::MemoryStorage::new,
             seed: seeds.fork(worker.0.into()).next_u64(),
         };
         let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
         let manager_inputs = manager_inputs.clone().filter(|_| worker == HOST);
         let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
-        let stores = setup.topology.shards_of(here);
+        let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
         let mut worker_host = WorkerHost::new(

@@ -180,6 +180,9 @@ pub struct ShardStatus {
     /// The nodes whose voting replicas make up its majorities, by the configuration.
     #[serde(default)]
     pub voters: Vec<u32>,
+    /// The nodes whose replicas do not vote, by the configuration.
+    #[serde(default)]
+    pub learners: Vec<u32>,
     /// The nodes whose replicas are empty: they have lost their memory, and do not vote until they have
     /// caught up.
     #[serde(default)]
@@ -310,10 +313,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         leaders: leaders.collect(),
         empty: configuration.iter().flat_map(|it| &it.shards).map(|it| it.empty.len()).sum(),
         shards: shards(source),
-        streams: topology
-            .shards_of(source.node)
-            .filter_map(|shard| stream(source, shard))
-            .collect(),
+        streams: topology.shard_ids().filter_map(|shard| stream(source, shard)).collect(),
         pending: worker.engine().pending(),
         memory_bytes: source.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
         counters: counted(worker.engine())
@@ -352,11 +352,17 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
         let assignment = configuration.and_then(|all| all.shard(shard));
         let numbers = |nodes: &mut dyn Iterator<Item = NodeId>| nodes.map(|node| node.0).collect();
         let voters = assignment.map(|it| numbers(&mut it.voters.iter().copied()));
+        let learners = assignment.map(|it| numbers(&mut it.learners.iter().copied()));
         let empty = assignment.map(|it| numbers(&mut it.empty.keys().copied()));
+        let is_held = match assignment {
+            Some(assignment) => assignment.holds(source.node),
+            None => source.topology.replicas(shard).any(|node| node == source.node),
+        };
         ShardStatus {
             shard: shard.0,
             appointed,
             voters: voters.unwrap_or_default(),
+            learners: learners.unwrap_or_default(),
             empty: empty.unwrap_or_default(),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
@@ -364,7 +370,7 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             numbers: shard_metrics(source.worker.engine(), shard)
                 .map(|(metric, value)| (metric.name.to_owned(), value))
                 .collect(),
-            memory_bytes: store.map(|store| store.memory_bytes()),
+            memory_bytes: store.filter(|_| is_held).map(|store| store.memory_bytes()),
         }
     };
     source.topology.shard_ids().map(of).collect()

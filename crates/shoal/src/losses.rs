@@ -1,38 +1,25 @@
 //! The loss of a shard's majority, as an operator accepts it: shows what may be lost before, and what is missing after
 //! it.
 
-use crate::ask::{self, Unanswered};
-use crate::clock::now;
+use crate::ask;
 use crate::managers::ChangeError;
-use crate::report::StatusReport;
+use crate::operator::{Operator, Stage, unexpected};
 use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::manager::{EpochEnd, Loss, LossStage};
 use shoal_cluster::topology::Topology;
-use shoal_net::CloseReason;
-use shoal_net::client::Access;
 use shoal_server::{FromOperator, NodeStatus, ToOperator};
 use shoal_types::{NodeId, ShardId};
 use shoal_workloads::report::words;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// The interval between two requests.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Accepts the loss of a shard's majority.
 #[derive(Debug)]
 pub struct Acceptance {
-    /// Where nodes are.
-    pub addresses: Vec<String>,
-    /// What lets clients in.
-    pub access: Access,
-    /// What lets operators in.
-    pub operator: Access,
+    /// Who accepts it, and where.
+    pub operator: Operator,
     /// The shard whose majority is lost.
     pub shard: ShardId,
-    /// How long it may take.
-    pub within: Duration,
 }
 
 /// What is left of a shard, and what may be missing: shown before anything is changed.
@@ -76,15 +63,15 @@ impl Acceptance {
     pub async fn survey(&self) -> Result<LossSurvey, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::CheckLoss { shard: self.shard };
-        let reply = self.settle(&topology, wanted, |_| {}, Some).await?;
+        let reply = self.operator.settle(&topology, &wanted, |_| {}, stage_of(&topology)).await?;
         let ToOperator::MayLose { survivors, aside, silent } = reply else {
-            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
+            return Err(unexpected());
         };
         let mut workers = Vec::new();
         for node in topology.nodes() {
             let Some(address) = &node.address else { continue };
             for worker in 0..topology.workers() {
-                workers.extend(ask::status(address, &self.access, worker).await);
+                workers.extend(ask::status(address, &self.operator.access, worker).await);
             }
         }
         let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(&topology, *node)).collect();
@@ -109,13 +96,8 @@ impl Acceptance {
     ) -> Result<AcceptedLoss, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::AcceptLoss { shard: self.shard, number, at_s };
-        let over = |reply| match reply {
-            ToOperator::Lost(loss) if loss.stage != LossStage::Over => None,
-            reply => Some(reply),
-        };
-        let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
-            return Err(ChangeError::Refused("the managers sent an unexpected reply".to_owned()));
-        };
+        let reply = self.operator.settle(&topology, &wanted, say, stage_of(&topology)).await?;
+        let ToOperator::Lost(loss) = reply else { return Err(unexpected()) };
         let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_cluster::manager::LostEnd)| {
             let (held, end) = (lost.held.as_ref()?, lost.end.as_ref()?);
             let number = |end: &EpochEnd| end.number().unwrap_or_default();
@@ -125,8 +107,7 @@ impl Acceptance {
                 durable: number(end),
             })
         };
-        let report = StatusReport::gather(&self.addresses, &self.access).await;
-        let report = report.map_err(ChangeError::NoCluster)?;
+        let report = self.operator.report().await?;
         let voters = report.voters(self.shard.0);
         Ok(AcceptedLoss {
             shard: format!("S{}", self.shard.0),
@@ -137,8 +118,7 @@ impl Acceptance {
     }
 
     async fn topology(&self) -> Result<Topology, ChangeError> {
-        let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(ChangeError::NoCluster)?;
+        let topology = self.operator.topology().await?;
         let shards = topology.shards();
         if self.shard.0 >= shards {
             let known: Vec<String> = (0..shards).map(|shard| format!("S{shard}")).collect();
@@ -149,96 +129,29 @@ impl Acceptance {
         }
         Ok(topology)
     }
-
-    /// Asks the manager that leads until its answer is the last one.
-    async fn settle(
-        &self,
-        topology: &Topology,
-        wanted: FromOperator,
-        mut say: impl FnMut(&str),
-        last: impl Fn(ToOperator) -> Option<ToOperator>,
-    ) -> Result<ToOperator, ChangeError> {
-        let (began, mut said, mut leader) = (now(), String::new(), None);
-        let mut stage = "no manager has answered yet".to_owned();
-        while began.elapsed() < self.within {
-            if leader.is_none() {
-                let report = StatusReport::gather(&self.addresses, &self.access).await.ok();
-                leader = report.and_then(|report| report.managers_leader()).map(NodeId);
-            }
-            match self.ask(topology, leader, &wanted).await? {
-                Some(ToOperator::NotLeading { leader: other }) => {
-                    leader = other;
-                    stage = "the managers choose which of them leads".to_owned();
-                }
-                Some(ToOperator::Refused(why)) => return Err(refused(&why)),
-                Some(ToOperator::UnderWay(_)) => {
-                    stage = "the managers write the loss into their log".to_owned();
-                }
-                Some(reply) => {
-                    stage = step_of(&reply, topology);
-                    if let Some(reply) = last(reply) {
-                        return Ok(reply);
-                    }
-                }
-                None => {
-                    leader = None;
-                    stage = "waiting for a manager that leads: a majority of them has to live"
-                        .to_owned();
-                }
-            }
-            if stage != said {
-                say(&stage);
-                said.clone_from(&stage);
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
-        Err(ChangeError::Late { after: self.within, stage })
-    }
-
-    async fn ask(
-        &self,
-        topology: &Topology,
-        leader: Option<NodeId>,
-        wanted: &FromOperator,
-    ) -> Result<Option<ToOperator>, ChangeError> {
-        let leader = leader.and_then(|leader| topology.node(leader));
-        let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
-            return Ok(None);
-        };
-        match ask::operate(address, &self.operator, wanted).await {
-            Ok(reply) => Ok(Some(reply)),
-            Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                Err(ChangeError::Secret(error))
-            }
-            Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
-        }
-    }
-}
-
-fn refused(why: &shoal_server::OperatorRefusal) -> ChangeError {
-    match why {
-        shoal_server::OperatorRefusal::NoManagers => ChangeError::Cannot(
-            "the cluster has no managers: its shards never change their leaders".to_owned(),
-        ),
-        shoal_server::OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
-        other => ChangeError::Refused(format!("{other:?}")),
-    }
 }
 
 fn name(topology: &Topology, node: NodeId) -> String {
     topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
-/// How far an accepted loss is, in a sentence.
-fn step_of(reply: &ToOperator, topology: &Topology) -> String {
-    let ToOperator::Lost(Loss { stage, reported, .. }) = reply else { return String::new() };
-    match stage {
-        LossStage::Asking => {
-            let reported: Vec<String> = reported.keys().map(|node| name(topology, *node)).collect();
-            format!("live nodes report what they know of the shard; so far {}", listed(&reported))
+/// How far an accepted loss is.
+fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Stage + '_ {
+    |reply| match &reply {
+        ToOperator::UnderWay(_) => {
+            Stage::GoesOn("the managers write the loss into their log".to_owned())
         }
-        LossStage::Preparing => "the survivors are prepared, all of them".to_owned(),
-        LossStage::Over => "the ends of the lost epochs are final".to_owned(),
+        ToOperator::Lost(Loss { stage: LossStage::Asking, reported, .. }) => {
+            let reported: Vec<String> = reported.keys().map(|node| name(topology, *node)).collect();
+            let reported = listed(&reported);
+            Stage::GoesOn(format!(
+                "live nodes report what they know of the shard; so far {reported}"
+            ))
+        }
+        ToOperator::Lost(Loss { stage: LossStage::Preparing, .. }) => {
+            Stage::GoesOn("the survivors are prepared, all of them".to_owned())
+        }
+        _ => Stage::Over(reply),
     }
 }
 

@@ -11,6 +11,8 @@ mod local;
 mod loss_sentence;
 mod losses;
 mod managers;
+mod nodes;
+mod operator;
 mod procedures;
 mod progress;
 mod recovery;

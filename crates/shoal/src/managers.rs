@@ -256,6 +256,7 @@ impl ManagerReplacement {
                 Some(
                     told @ (ToOperator::MayLose { .. }
                     | ToOperator::Lost(_)
+                    | ToOperator::Replacing(_)
                     | ToOperator::MayRecover(_)),
                 ) => {
                     return Err(ChangeError::Refused(format!(
@@ -301,7 +302,11 @@ impl ManagerReplacement {
     }
 }
 
-fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
+/// The node of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
     let nodes = topology.nodes();
     if let Some(node) = nodes.iter().find(|node| node.name == name) {
         return Ok(node.id);

@@ -185,15 +185,18 @@ impl<E: Engine> SimulatedCluster<E> {
         for simulated_worker in self.workers_of(node) {
             let seed = self.random.next_u64();
             let kept = std::mem::take(&mut self.simulated_workers[simulated_worker].storages);
-            let storages = if lost || kept.is_empty() { self.empty_storages(node) } else { kept };
+            let storages = if lost { BTreeMap::new() } else { kept };
+            let new_storage = if self.is_late { MemoryStorage::late } else { MemoryStorage::new };
             let origin = match &self.options {
                 None => {
-                    WorkerOrigin { storages, ..WorkerOrigin::fixed(&self.setup.topology, seed) }
+                    let fixed = WorkerOrigin::fixed(&self.setup.topology, seed);
+                    WorkerOrigin { storages, new_storage, ..fixed }
                 }
                 Some(_) => WorkerOrigin {
                     membership: Arc::clone(&membership),
                     manager_client: manager_client.take(),
                     storages,
+                    new_storage,
                     seed,
                 },
             };
@@ -201,12 +204,6 @@ impl<E: Engine> SimulatedCluster<E> {
             let worker = Worker::new(worker, node, &self.setup, Arc::clone(&shared), origin);
             self.simulated_workers[simulated_worker].worker = Some(worker);
         }
-    }
-
-    /// The storages of a worker's streams in a node without memory.
-    fn empty_storages(&self, node: NodeId) -> BTreeMap<ShardId, MemoryStorage> {
-        let empty = || if self.is_late { MemoryStorage::late() } else { MemoryStorage::new() };
-        self.setup.topology.shards_of(node).map(|shard| (shard, empty())).collect()
     }
 
     /// Ends a node's process: its workers and their inboxes are dropped.

@@ -12,7 +12,7 @@
 //! simulated environment |
 //! | [`simulation`] | the event loop that runs a cluster in it |
 //! | [`clients`] | the clients, on workers and outside |
-//! | [`managers`], [`recovery`] | the configuration managers, and the progress of each recovery |
+//! | [`managers`], [`recovery`], `replacements` | the configuration managers, the progress of each recovery, and replicas that move |
 //! | [`checks`], [`observed`] | the rules, each judged at every step; what else is done with observations |
 //! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw` | what is drawn from a seed, and how |
 //! | [`run`](mod@run) | one seed from beginning to end |
@@ -42,6 +42,7 @@ mod panics;
 pub mod planted;
 pub mod queue;
 pub mod recovery;
+mod replacements;
 pub mod run;
 pub mod scenario;
 pub mod simulation;

@@ -245,7 +245,7 @@ impl SimulatedManagers {
     /// The change with which the next epoch begins: a move that no node carries out, or, if `ends`, the end
     /// of the last such move.
     pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, ClusterChange) {
-        self.asks += 1;
+        let ask = self.next_ask();
         let change = match &self.truth.moving {
             Some(moving) if ends => ClusterChange::CancelMove { table: moving.table },
             Some(_) | None => {
@@ -256,7 +256,13 @@ impl SimulatedManagers {
                 ClusterChange::BeginMove { table: table.id(), partitioning }
             }
         };
-        (Ask(self.asks), change)
+        (ask, change)
+    }
+
+    /// The number of another request.
+    pub(crate) fn next_ask(&mut self) -> Ask {
+        self.asks += 1;
+        Ask(self.asks)
     }
 
     /// Makes the log slow or fast.

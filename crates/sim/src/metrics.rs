@@ -78,6 +78,8 @@ counts! {
         parts,
         /// Outages of the managers' log.
         outages,
+        /// Replacements of replicas that were asked for, or taken back.
+        replacements,
         /// How often a manager was stopped.
         managers_lost,
         /// Clocks that exceeded their bounds.

@@ -3,7 +3,7 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
-use crate::run::{COORDINATORS_FROM, FULL_SEEDS, TABLES_FROM};
+use crate::run::{COORDINATORS_FROM, FULL_SEEDS, REPLACEMENTS_FROM, TABLES_FROM};
 use crate::subject::AnyPlantedBug;
 
 /// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
@@ -109,6 +109,9 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "answer-untold", "tables", TABLES, 100),
     ("mako", "serve-unknown-tables", "tables", TABLES, 100),
     ("mako", "serve-dropped-tables", "tables", TABLES, 100),
+    // Replicas are replaced in the seeds from 2^26 on.
+    ("mako", "keep-former-voters", "M4", STREAMS, 300),
+    ("mako", "count-incoming", "M4", STREAMS, 300),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 100),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
@@ -142,6 +145,8 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("answer-untold", TABLES_FROM),
     ("serve-unknown-tables", TABLES_FROM),
     ("serve-dropped-tables", TABLES_FROM),
+    ("keep-former-voters", REPLACEMENTS_FROM),
+    ("count-incoming", REPLACEMENTS_FROM),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.

@@ -65,6 +65,9 @@ const FULL_ONE_IN: u64 = 2;
 pub(crate) const TABLES_FROM: u64 = 1 << 25;
 const TABLES_ONE_IN: u64 = 2;
 
+/// From this seed on replicas are replaced while clients run, and nodes without replicas are there to take them.
+pub(crate) const REPLACEMENTS_FROM: u64 = 1 << 26;
+
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
 
@@ -193,6 +196,8 @@ struct PreparedRun<E: Subject> {
     all_scenario_clients: Vec<ScenarioWork>,
     context: ClientContext,
     random: Random,
+    /// Whether replicas are replaced.
+    replaces: bool,
 }
 
 impl<E: Subject> PreparedRun<E> {
@@ -226,6 +231,11 @@ impl<E: Subject> PreparedRun<E> {
         if seed >= TABLES_FROM && lot.chance(1, TABLES_ONE_IN) {
             let outsiders = lot.range_inclusive(1, 4) as usize;
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
+        }
+        let mut lot = root.fork(18);
+        if seed >= REPLACEMENTS_FROM && E::COORDINATES_ANYWHERE && scenario.loss.is_none() {
+            scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
+            scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
         let catalog = Catalog::new();
         let all_scenario_clients =
@@ -289,10 +299,9 @@ impl<E: Subject> PreparedRun<E> {
             pause_ns_max: scenario.pause_ns_max,
             transactions_max: TRANSACTIONS_MAX,
         };
-        Ok((
-            scenario,
-            PreparedRun { simulation, all_scenario_clients, context, random: root.fork(12) },
-        ))
+        let (random, replaces) = (root.fork(12), scenario.replacements_every_ns > 0);
+        let prepared = PreparedRun { simulation, all_scenario_clients, context, random, replaces };
+        Ok((scenario, prepared))
     }
 
     /// A random worker of a node that leads a shard which is not lost.
@@ -326,10 +335,12 @@ impl<E: Subject> PreparedRun<E> {
         self.simulation.copy_late(scenario.late_copies_percent);
         self.simulation.break_connections(scenario.broken_percent);
         self.simulation.set_changes(scenario.changes);
+        self.simulation.set_replacements(scenario.replacements_every_ns);
         self.scenario_clients(scenario)?;
         self.context.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(EpochChanges::default());
+        self.simulation.set_replacements(0);
         self.finish()?;
         self.simulation.deliver_late();
         self.finish()?;
@@ -547,12 +558,15 @@ impl<E: Subject> PreparedRun<E> {
     fn compare(&self) -> Result<(), String> {
         let Some(checks) = self.simulation.checks() else { return Ok(()) };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
-        let leader = |shard| self.simulation.leader(shard);
+        let holders = |shard| self.simulation.holders(shard);
         let gone = |node| self.simulation.is_gone(node);
         let (installed, lost) = (checks.installed(), self.simulation.lost());
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
         let topology = self.simulation.truth_topology();
-        replicas::check(&topology, installed, lost, leader, store, gone, rolled_back)
+        if self.replaces && !self.simulation.are_replicas_full() {
+            return Err("a replica has no copy of its shard yet".to_owned());
+        }
+        replicas::check(&topology, installed, lost, holders, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

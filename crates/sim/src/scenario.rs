@@ -133,6 +133,8 @@ pub struct Scenario {
     pub broken_percent: u32,
     /// The shard that loses a majority of its voters, if one does.
     pub loss: Option<MajorityLoss>,
+    /// The mean time between two replacements of replicas in nanoseconds; 0 for never.
+    pub replacements_every_ns: u64,
 }
 
 impl Scenario {
@@ -166,6 +168,7 @@ impl Scenario {
             late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
             broken_percent: one_of(&mut random.fork(2), &[0, 0, 2, 20]),
             loss: None,
+            replacements_every_ns: 0,
             shape,
             delays,
             round_trip_ns,
@@ -267,6 +270,9 @@ impl fmt::Display for Scenario {
         if let Some(MajorityLoss { shard, after_ns, fate }) = self.loss {
             let after_ms = after_ns / MS;
             write!(f, "after {after_ms} ms a majority of {shard} is {fate:?}; ")?;
+        }
+        if self.replacements_every_ns > 0 {
+            write!(f, "a replacement every {} µs; ", self.replacements_every_ns / 1000)?;
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
         write!(f, "connections broken by {} % of losses; ", self.broken_percent)?;

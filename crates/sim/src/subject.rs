@@ -53,6 +53,10 @@ pub enum AnyPlantedBug {
     AppointEmpty,
     /// A restarted node continues to lead what its former process led (M4).
     KeepLeadership,
+    /// Voters that were replaced go on to vote (M4).
+    KeepFormerVoters,
+    /// A replica that takes the place of a voter votes before it has what was decided (M4).
+    CountIncoming,
     /// A request that has created a table creates another one when it comes again (exactly once).
     CreateAgain,
     /// Changes of tables are answered before all nodes have learned of them.
@@ -90,6 +94,8 @@ impl AnyPlantedBug {
         ("lease-from-reply", AnyPlantedBug::LeaseFromReply),
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
+        ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
+        ("count-incoming", AnyPlantedBug::CountIncoming),
         ("create-again", AnyPlantedBug::CreateAgain),
         ("answer-untold", AnyPlantedBug::AnswerUntold),
     ];
@@ -179,6 +185,8 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::LeaseFromReply => manager.lease_from_reply = true,
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
+        AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
+        AnyPlantedBug::CountIncoming => manager.count_incoming = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,
         AnyPlantedBug::AnswerUntold => manager.answer_untold = true,
     }

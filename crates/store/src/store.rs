@@ -140,6 +140,11 @@ impl Store {
         may_have_rows
     }
 
+    /// The tables that are open.
+    pub fn open_tables(&self) -> impl Iterator<Item = TableId> {
+        self.tables.open_ids()
+    }
+
     /// Whether the table was dropped.
     #[inline]
     pub fn is_dropped(&self, table: TableId) -> bool {

@@ -79,6 +79,11 @@ impl Tables {
         slots.filter_map(OnceLock::get).filter_map(|open| open.index.as_ref())
     }
 
+    /// The ids of the tables that are open.
+    pub(crate) fn open_ids(&self) -> impl Iterator<Item = TableId> {
+        (0..self.next().0).map(TableId).filter(|table| self.live(*table).is_ok())
+    }
+
     /// The first id above those of all tables that were opened.
     pub(crate) fn next(&self) -> TableId {
         TableId(self.end.load(Ordering::Acquire))

@@ -205,6 +205,7 @@ impl StateMachine {
             assignment.voters = survivors;
             assignment.learners.clear();
             assignment.empty.clear();
+            assignment.left.extend(void.iter().map(|(node, _)| *node));
         }
         let loss = assignment.loss.as_mut().expect("it is accepted");
         loss.void.extend(void);

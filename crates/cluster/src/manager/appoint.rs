@@ -4,6 +4,7 @@
 //! and has the data (Mako §6.3); then a replica in the datacenter where most leaders are, or can be. Leaders
 //! exchange messages in every transaction, so all should move to the same place if one fails.
 
+use super::ids::Incarnation;
 use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
 use shoal_types::{Ballot, DatacenterId, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
@@ -81,6 +82,30 @@ impl StateMachine {
         assignment.voters.iter().chain(&assignment.learners).copied().filter(may_lead)
     }
 
+    /// The leader of this shard is to make room for another node: from the next configuration on it leads no more, though it
+    /// lives. A grant counts only on a node that has the configuration at which it was given, so this one acts as the
+    /// leader no longer than until it has that configuration, or until its lease has run out.
+    pub(super) fn begin_handover(&mut self, id: ShardId) {
+        let revision = self.next_revision();
+        let shard = &mut self.shards[id.0 as usize];
+        if shard.vacant.is_none() && shard.handover.is_none() {
+            shard.assignment.incarnation = Incarnation(0);
+            shard.handover = Some(revision);
+            shard.ready.clear();
+            self.changed = true;
+        }
+    }
+
+    /// Shards whose leaders have made room can get others.
+    pub(super) fn hand_over(&mut self, now: Time) {
+        for shard in &mut self.shards {
+            let known = self.nodes[shard.assignment.leader.0 as usize].known;
+            if shard.vacant.is_none() && shard.handover.is_some_and(|revision| revision <= known) {
+                shard.vacant = Some(now);
+            }
+        }
+    }
+
     /// Whether a heartbeat of the node has arrived lately.
     fn is_fresh(&self, node: NodeId, now: Time) -> bool {
         now - self.nodes[node.0 as usize].last_heartbeat <= self.options.suspect_after
@@ -129,12 +154,15 @@ impl StateMachine {
         let shard = &self.shards[id.0 as usize];
         let home = self.datacenter(shard.assignment.leader);
         let outgoing = shard.replacement.as_ref().map(|replacement| replacement.outgoing);
+        // A leader that hands over leads again only if no other node can.
+        let former = shard.handover.map(|_| shard.assignment.leader);
         let merit = |node: &NodeId| {
             let place = self.datacenter(*node);
             let votes = shard.assignment.voters.contains(node);
             let learner_at_home = place == home && !votes;
             let gathered = gathering.get(&place).copied().unwrap_or_default();
-            let likely = (self.is_fresh(*node, now), outgoing != Some(*node));
+            let stays = outgoing != Some(*node) && former != Some(*node);
+            let likely = (self.is_fresh(*node, now), stays);
             let alone = Reverse(load[node.0 as usize]);
             (likely, learner_at_home, gathered, votes, alone, Reverse(*node))
         };
@@ -162,7 +190,7 @@ impl StateMachine {
             shard.assignment.leader = *leader;
             shard.assignment.incarnation = instance;
             shard.assignment.ballot = ballot;
-            shard.vacant = None;
+            (shard.vacant, shard.handover) = (None, None);
             shard.ready.clear();
             if self.options.faults.erase_ends {
                 self.closing.values_mut().for_each(|ends| ends[id.0 as usize] = None);

@@ -7,7 +7,7 @@ use crate::topology::{Partitioning, Topology};
 use shoal_log::StreamMembers;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The whole configuration at one revision. A later one replaces it; those between may be missed.
@@ -76,6 +76,9 @@ pub struct Assignment {
     pub empty: BTreeMap<NodeId, Epoch>,
     /// The last loss of its majority that an operator has accepted.
     pub loss: Option<Loss>,
+    /// Nodes that held the shard, and do not any more. Their processes may have something of it: none of them gets a
+    /// replica of the shard before it has begun anew, without memory.
+    pub left: BTreeSet<NodeId>,
 }
 
 /// A table whose partitions change their shards.

@@ -110,6 +110,7 @@ mod tables;
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
+pub use change::ReplacementStage;
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
 pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
 pub use configuration::{Assignment, Configuration, Move, NodeStanding};

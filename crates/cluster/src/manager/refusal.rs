@@ -32,8 +32,18 @@ pub enum ChangeRefusal {
         /// The node that was named as incoming.
         node: NodeId,
     },
-    /// The outgoing node leads the shard.
-    #[error("{node} leads {shard}; stop it and let another be appointed first")]
+    /// The incoming node held the shard before.
+    #[error("{node} held a replica of {shard} before; restart it first, or name another node")]
+    HeldBefore {
+        /// The shard whose replica was to be replaced.
+        shard: ShardId,
+        /// The node that was named as incoming.
+        node: NodeId,
+    },
+    /// The outgoing node leads the shard, and cannot hand it over.
+    #[error(
+        "{node} leads {shard}, and no other replica can; start one first, or stop {node} if it is a learner"
+    )]
     Leads {
         /// The shard whose replica was to be replaced.
         shard: ShardId,

@@ -158,6 +158,8 @@ pub(super) struct ShardState {
     /// If another leader is to be appointed: when the last lease of the old one has run out.
     pub(super) vacant: Option<Time>,
     pub(super) replacement: Option<Replacement>,
+    /// If another node is to lead in the place of a live one: the first configuration by which that one does not lead.
+    pub(super) handover: Option<Revision>,
     /// Empty voters that would have caught up, if the leader's appointment were not older than their loss.
     pub(super) ready: BTreeSet<NodeId>,
 }
@@ -234,9 +236,10 @@ impl StateMachine {
                 out: None,
                 empty: BTreeMap::new(),
                 loss: None,
+                left: BTreeSet::new(),
             };
-            let (vacant, replacement) = (None, None);
-            ShardState { assignment, vacant, replacement, ready: BTreeSet::new() }
+            let (vacant, replacement, handover) = (None, None, None);
+            ShardState { assignment, vacant, replacement, handover, ready: BTreeSet::new() }
         };
         let node = NodeState {
             instance: ProcessInstance::default(),
@@ -519,6 +522,7 @@ impl StateMachine {
         }
         self.began.get_or_insert(at);
         self.note_closed(at);
+        self.hand_over(at);
         self.appoint_leaders(at, effects);
         self.begin_promotions(at, effects);
         self.turn_shards(at, effects);
@@ -599,6 +603,9 @@ impl StateMachine {
         self.nodes[id.0 as usize] =
             NodeState { instance, incarnation, alive: true, last_heartbeat: now, round: 0, known };
         self.changed = true;
+        if lost {
+            self.shards.iter_mut().for_each(|shard| _ = shard.assignment.left.remove(&id));
+        }
         // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
             for shard in &mut self.shards {
@@ -705,7 +712,7 @@ impl StateMachine {
         }
         for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
             shard.assignment = assignment.clone();
-            (shard.vacant, shard.replacement) = (None, None);
+            (shard.vacant, shard.replacement, shard.handover) = (None, None, None);
             shard.ready.clear();
         }
         self.closing.clone_from(&configuration.ends);
@@ -752,6 +759,10 @@ impl StateMachine {
                 (shard.assignment.holds(*leader), "leads without a replica"),
                 (!voters.iter().any(|node| learners.contains(node)), "two roles"),
                 (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
+                (
+                    !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),
+                    "is back",
+                ),
                 (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
             ]
         });

@@ -184,6 +184,7 @@ fn assignments() -> impl Strategy<Value = Assignment> {
             out: out.map(Epoch),
             empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
             loss: None,
+            left: (0..since % 3).map(NodeId).collect(),
         }
     })
 }

@@ -237,7 +237,12 @@ impl Judge<'_> {
         let mut replaced = 0;
         for (old, new) in before.shards.iter().zip(&after.shards) {
             let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
-            if moved && new.ballot.epoch != after.epoch {
+            // A leader that hands over, to which no process belongs until another is appointed.
+            let hands_over = old.leader == new.leader && new.incarnation == Incarnation(0);
+            if hands_over && moved {
+                self.reach("handed over");
+            }
+            if moved && !hands_over && new.ballot.epoch != after.epoch {
                 return Err(format!("led by another under an old ballot: {new:?}"));
             }
             if old.voters.len() != new.voters.len() {

@@ -4,7 +4,7 @@ use crate::world::DRAWN;
 use shoal_cluster::manager::{
     Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, Incarnation, Knowledge,
     LeadershipClaim, Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance,
-    StateMachine, Term,
+    ReplacementStage, StateMachine, Term,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
@@ -80,6 +80,27 @@ impl Cluster {
     fn hold(&mut self, clock: u64) {
         let held = [(Epoch(1), EpochEnd::up_to(clock))].into();
         self.apply(Action::Held { claim: self.claim(S), held });
+    }
+
+    /// Every shard says of each closed epoch that it ended whole, if it has not said how.
+    fn settle(&mut self) {
+        let closed: Vec<Epoch> = self.machine.configuration().closing().collect();
+        for (epoch, shard) in closed.into_iter().flat_map(|epoch| [(epoch, S), (epoch, T)]) {
+            let claim = self.claim(shard);
+            self.apply(Action::Report { claim, epoch, end: EpochEnd::Whole });
+        }
+    }
+
+    fn replace(&mut self, outgoing: u32, incoming: u32, ask: u64) {
+        let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
+        let change = ClusterChange::ReplaceReplica { shard: S, outgoing, incoming };
+        self.apply(Action::Change { ask: Ask(ask), change });
+    }
+
+    /// The leader of S has given a node all that it began with.
+    fn fill(&mut self, node: u32) {
+        let (claim, incarnation) = (self.claim(S), self.incarnation(node));
+        self.apply(Action::CaughtUp { claim, replica: NodeId(node), incarnation });
     }
 
     fn end(&self) -> Option<EpochEnd> {
@@ -289,4 +310,45 @@ fn a_loss_that_the_engine_does_not_survive_is_refused() {
     assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::LossUnsupported(S)));
     cluster.accept(S, 7);
     assert_eq!(cluster.machine.configuration().shards[0].loss, None);
+}
+
+/// Of the replicas that were set aside one is replaced by itself, once its node has begun anew, and one by another node.
+#[test]
+fn a_shard_regains_its_voters() {
+    let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
+    (0..6).for_each(|node| cluster.tell(node, Some(10), None));
+    cluster.tick();
+    cluster.hold(10);
+    assert_eq!(cluster.loss().stage, LossStage::Over);
+    let voters = |cluster: &Cluster| {
+        let assignment = &cluster.machine.configuration().shards[0];
+        let empty: Vec<u32> = assignment.empty.keys().map(|node| node.0).collect();
+        (assignment.voters.iter().map(|node| node.0).collect::<Vec<_>>(), empty)
+    };
+    let stage = |cluster: &Cluster, outgoing, incoming| {
+        cluster.machine.replacement_stage(S, NodeId(outgoing), NodeId(incoming))
+    };
+    cluster.replace(1, 1, 8);
+    assert_eq!(stage(&cluster, 1, 1), None, "its process may have something of the shard");
+    cluster.join(1, 2);
+    cluster.replace(1, 1, 9);
+    assert_eq!(stage(&cluster, 1, 1), Some(ReplacementStage::Copying));
+    cluster.fill(1);
+    assert_eq!(stage(&cluster, 1, 1), Some(ReplacementStage::Promoting));
+    cluster.settle();
+    cluster.tick();
+    // A majority of two is both, and so has the former voter: the new one counts at once.
+    assert_eq!(voters(&cluster), (vec![0, 1], vec![]));
+    assert_eq!(stage(&cluster, 1, 1), Some(ReplacementStage::Done));
+    cluster.replace(2, 3, 10);
+    cluster.fill(3);
+    cluster.settle();
+    cluster.tick();
+    assert_eq!(voters(&cluster), (vec![0, 1, 3], vec![3]));
+    cluster.fill(3);
+    assert_eq!(voters(&cluster), (vec![0, 1, 3], vec![]));
+    assert_eq!(stage(&cluster, 2, 3), Some(ReplacementStage::Done));
+    let more = cluster.machine.check_replacement(S, NodeId(2), NodeId(4));
+    let none = ChangeRefusal::HoldsNone { shard: S, node: NodeId(2) };
+    assert_eq!(more, Err(none), "it has as many voters as it had");
 }

@@ -58,7 +58,7 @@ struct ShardRecord {
     leader: Cell<ShardLeader>,
     /// The leader is this process of the node, as the configuration says.
     is_appointed: Cell<bool>,
-    /// The place of the shard among those of which this node has a replica.
+    /// The place of the shard on this node.
     own: Option<usize>,
     serves: Cell<bool>,
     /// The shard takes no part in the epoch of the configuration.
@@ -69,7 +69,7 @@ struct ShardRecord {
 }
 
 impl Leaderships {
-    /// As the topology says; the node has replicas of the shards of `own`, in this order.
+    /// As the topology says; the node has places for the shards of `own`, in this order.
     pub fn new(node: NodeId, topology: &Topology, epoch: Epoch, own: &[ShardId]) -> Leaderships {
         let shards = topology.shard_ids().map(|shard| ShardRecord {
             leader: Cell::new(ShardLeader { node: topology.leader(shard), since: epoch }),
@@ -167,11 +167,14 @@ impl Leaderships {
     /// If the node has no replica of it.
     pub(super) fn serve(&self, shard: ShardId, serves: bool) {
         let record = self.record(shard);
-        assert!(record.own.is_some(), "{shard} is served without a replica");
+        assert!(
+            record.own.is_some() && (self.holds(shard) || !serves),
+            "{shard} is served without a replica"
+        );
         record.serves.set(serves);
     }
 
-    /// The place of a shard, among those of which this node has a replica, if it is served.
+    /// The place of a shard on this node, if it is served.
     #[inline]
     pub(super) fn served(&self, shard: ShardId) -> Option<usize> {
         let record = self.shards.get(shard.0 as usize)?;
@@ -187,6 +190,11 @@ impl Leaderships {
     #[inline]
     pub(super) fn is_out(&self, shard: ShardId) -> bool {
         self.shards.get(shard.0 as usize).is_some_and(|record| record.is_out.get())
+    }
+
+    /// Has this node a replica of the shard?
+    pub fn holds(&self, shard: ShardId) -> bool {
+        self.record(shard).holders.borrow().contains(&self.node)
     }
 
     /// Which nodes hold a shard.

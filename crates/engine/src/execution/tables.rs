@@ -51,11 +51,12 @@ impl KnownTables {
         }
     }
 
-    /// Takes over the tables of a configuration, for the stores of the node's shards, in their order.
+    /// Takes over the tables of a configuration, for the stores of the shards of which the node has replicas, with their
+    /// places, and whether the configuration gives that replica.
     pub(crate) fn follow<'s>(
         &self,
         tables: &Arc<TableMap>,
-        stores: impl Iterator<Item = &'s Arc<Store>>,
+        stores: impl Iterator<Item = (usize, &'s Arc<Store>, bool)>,
     ) {
         let was_configured = self.is_configured.replace(true);
         let is_longer = tables.next() > self.map.borrow().next();
@@ -68,10 +69,9 @@ impl KnownTables {
             "ids of tables were taken back, up to {}",
             tables.next()
         );
-        if was_configured && (before.next(), before.len()) == (tables.next(), tables.len()) {
-            return;
-        }
-        for (at, store) in stores.enumerate() {
+        let is_changed =
+            !was_configured || (before.next(), before.len()) != (tables.next(), tables.len());
+        for (at, store, _) in stores.filter(|(_, _, is_new)| *is_new || is_changed) {
             for (table, is_live) in tables.ids() {
                 self.follow_table(at, store, table, is_live);
             }
@@ -90,6 +90,15 @@ impl KnownTables {
         if store.drop_table(table) {
             self.blocked.set(0);
             self.freeing.borrow_mut().push_back((at, WalkPlace { table, key: Vec::new() }));
+        }
+    }
+
+    /// The node has no replica of the shard at this place any more: its rows go, as those of dropped tables do.
+    pub(crate) fn release(&self, at: usize, store: &Store) {
+        for table in store.open_tables() {
+            if store.drop_table(table) {
+                self.freeing.borrow_mut().push_back((at, WalkPlace { table, key: Vec::new() }));
+            }
         }
     }
 
@@ -231,7 +240,7 @@ mod tests {
         assert_eq!(known.check(TableId(0)), Ok(()));
         assert_eq!(known.check(table), Err(not_known.clone()));
         assert_eq!(known.home(table, b"k"), Err(not_known));
-        known.follow(&created, [&store].into_iter());
+        known.follow(&created, [(0, &store, false)].into_iter());
         assert_eq!((known.check(table), known.named("b")), (Ok(()), Some(table)));
         let mut session = store.session().expect("a session");
         let tx = session.begin();
@@ -244,7 +253,7 @@ mod tests {
         locked.put(table, &50_u32.to_be_bytes(), b"w").expect("it is open");
         let locked = locked.lock().expect("no rival");
         assert_eq!(known.next_slice(), None);
-        known.follow(&dropped, [&store].into_iter());
+        known.follow(&dropped, [(0, &store, false)].into_iter());
         assert_eq!(known.check(table), Err(Rejected::TableDropped { table }.into()));
         assert!(store.is_dropped(table) && known.freeing() == 1);
         let mut waits = Vec::new();
@@ -261,7 +270,7 @@ mod tests {
             slices += 1;
         }
         assert_eq!((slices, known.freeing()), (1, 0));
-        known.follow(&dropped, [&store].into_iter());
+        known.follow(&dropped, [(0, &store, false)].into_iter());
         assert_eq!(known.freeing(), 0, "it is free");
     }
 
@@ -270,10 +279,10 @@ mod tests {
         let [first, created, dropped] = maps();
         let store = Arc::new(Store::new(shoal_store::Options::default()));
         let known = KnownTables::new(Arc::clone(&first), faults);
-        known.follow(&first, [&store].into_iter());
+        known.follow(&first, [(0, &store, false)].into_iter());
         assert!(known.home(TableId(1), b"k").is_err(), "a table that is not known has a home");
-        known.follow(&created, [&store].into_iter());
-        known.follow(&dropped, [&store].into_iter());
+        known.follow(&created, [(0, &store, false)].into_iter());
+        known.follow(&dropped, [(0, &store, false)].into_iter());
         assert!(known.home(TableId(1), b"k").is_err(), "a table that is dropped has a home");
     }
 

@@ -36,7 +36,7 @@ pub struct WorkerContext {
     pub(crate) tables: KnownTables,
     /// The procedures that clients can call by name.
     pub(crate) procedures: Arc<Procedures>,
-    /// The shards of which this node has a replica; first those that it leads at first.
+    /// All shards; first those that this node leads at first, then the others of which it has a replica at first.
     pub own: Vec<LocalShard>,
     /// Who leads which shard, and which of them this worker serves.
     pub leaderships: Leaderships,
@@ -76,7 +76,7 @@ pub struct WorkerSetup {
     pub topology: Arc<Topology>,
     /// The procedures that clients can call by name.
     pub procedures: Arc<Procedures>,
-    /// The copies of shards that its node has, in the order of [`WorkerContext::own`].
+    /// The stores of all shards on its node, in the order of [`WorkerContext::own`].
     pub stores: Vec<(ShardId, Arc<Store>)>,
     /// The epoch in which it begins.
     pub epoch: Epoch,
@@ -120,12 +120,23 @@ const SLICE_WAIT: Duration = Duration::from_millis(40);
 /// To validate so many reads takes about as long as to lock a key that is new.
 const READS_PER_KEY: usize = 16;
 
-/// A shard of which this node has a replica.
+/// A shard, and the place for a copy of it on this node.
 pub struct LocalShard {
     /// The shard.
     pub shard: ShardId,
     /// Sessions of its store.
     pub sessions: Rc<SessionPool>,
+}
+
+/// What a configuration changes for a worker.
+#[derive(Debug)]
+pub struct ConfigurationNews {
+    /// The shards in which another leadership has begun.
+    pub moved: Vec<ShardId>,
+    /// The places of shards of which the node has a replica, and had none.
+    pub given: Vec<usize>,
+    /// The places of shards of which the node has no replica, and had one, or may have had one in a former process.
+    pub taken: Vec<usize>,
 }
 
 /// A transaction on a shard's store.
@@ -270,19 +281,40 @@ impl WorkerContext {
         self.admission.serve(self.leaderships.serves_any());
     }
 
-    /// Takes over who leads, and which process of this node is meant. Returns the shards in which another leadership has
-    /// begun.
+    /// Takes over who leads, and which process of this node is meant.
     pub fn configured(
         &self,
         configuration: &Configuration,
         incarnation: Incarnation,
-    ) -> Vec<ShardId> {
-        if self.leaderships.incarnation() == Incarnation::default() {
+    ) -> ConfigurationNews {
+        let is_first = self.leaderships.incarnation() == Incarnation::default();
+        if is_first {
             self.sequences.borrow_mut().begin_instance(incarnation);
         }
-        let stores = self.own.iter().map(|own| own.sessions.store());
+        let held = |own: &LocalShard| self.leaderships.holds(own.shard);
+        let before: Vec<bool> = self.own.iter().map(held).collect();
+        let moved = self.leaderships.follow(configuration, incarnation);
+        let places = self.own.iter().zip(before).enumerate();
+        let mut news = ConfigurationNews { moved, given: Vec::new(), taken: Vec::new() };
+        for (at, (own, was_held)) in places {
+            match (held(own), was_held) {
+                (true, true) if !is_first => {}
+                (true, _) => news.given.push(at),
+                // At first, the streams of a former process may have brought something of it.
+                (false, true) => news.taken.push(at),
+                (false, false) if is_first => news.taken.push(at),
+                (false, false) => {}
+            }
+        }
+        let stores = self.own.iter().enumerate().filter(|(_, own)| held(own));
+        let stores = stores.map(|(at, own)| (at, own.sessions.store(), news.given.contains(&at)));
         self.tables.follow(configuration.topology.tables(), stores);
-        self.leaderships.follow(configuration, incarnation)
+        news
+    }
+
+    /// The node has no replica of the shard at this place any more, and no worker of it uses one: its rows go.
+    pub fn release(&self, at: usize) {
+        self.tables.release(at, self.own[at].sessions.store());
     }
 
     /// Who leads a shard, as far as this worker knows; perhaps this node, and it recovers it.
@@ -336,8 +368,8 @@ impl WorkerContext {
         served.map_or(self.home(), |own| own.shard)
     }
 
-    /// The home shard of this worker's transactions: the first of which the node has a replica, which it led at first if
-    /// it led any.
+    /// The home shard of this worker's transactions: the first of which the node had a replica at first, which it led if it
+    /// led any; the first of all where it had none.
     pub fn home(&self) -> ShardId {
         self.own.first().map_or(ShardId(0), |own| own.shard)
     }

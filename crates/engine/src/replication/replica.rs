@@ -1,15 +1,20 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
+//!
+//! A node has a place for every shard of the cluster, whether or not it has a replica: the configuration gives it
+//! replicas, and takes them, while it runs. A place without a replica is empty. One whose replica was taken is not
+//! used again by the same process, unless nothing of the shard had come.
 
 use super::replay_floor::ReplayFloor;
 use crate::execution::limits::Limits;
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A node's copy of a shard: its store, and how far each worker has applied its log. Shared by the workers of the
-/// node, and atomic: a clone is the same copy.
+/// A node's place for a copy of a shard: its store, and how far each worker has applied its log. Shared by the workers
+/// of the node, and atomic: a clone is the same copy.
 #[derive(Debug, Clone)]
 pub struct ShardReplica {
     /// The shard.
@@ -27,10 +32,21 @@ pub struct ShardReplica {
     /// An appointment of this node, how many of its workers have recovered their part under it, and whether what they
     /// left to the last of them is installed.
     recovered: Arc<Mutex<(Ballot, u32, bool)>>,
+    /// The workers that have heard that the node has no replica.
+    absence: Arc<Mutex<ReplicaAbsence>>,
+}
+
+/// The workers of a node that know that the node has no replica of a shard, or not any more.
+#[derive(Debug, Default)]
+struct ReplicaAbsence {
+    workers: BTreeSet<WorkerId>,
+    /// Something of the shard had come to one of them.
+    had_data: bool,
 }
 
 impl ShardReplica {
-    /// All copies that `node` has, empty; first those that it leads at first.
+    /// The places of all shards on `node`, empty: first those of shards that it leads at first, then the others of which it
+    /// has a replica at first.
     pub fn all(
         topology: &Topology,
         node: NodeId,
@@ -38,16 +54,18 @@ impl ShardReplica {
         limits: &Limits,
     ) -> Vec<ShardReplica> {
         let workers = topology.workers() as usize;
-        let replicas = topology.shards_of(node).map(|shard| {
+        let held: BTreeSet<ShardId> = topology.shards_of(node).collect();
+        let replicas = topology.shard_ids().map(|shard| {
+            let is_held = held.contains(&shard);
             let store = Store::new(shoal_store::Options {
                 transactions_max: limits.sessions_max,
                 memory_bytes_max: limits.memory_bytes_max,
-                memory_bytes_reserved: limits.memory_bytes_reserved,
+                memory_bytes_reserved: if is_held { limits.memory_bytes_reserved } else { 0 },
                 epoch,
                 hash_seed: limits.hash_seed,
                 ..shoal_store::Options::default()
             });
-            for table in topology.tables().iter() {
+            for table in topology.tables().iter().filter(|_| is_held) {
                 store.open_table(table.id()).expect("the topology keeps the limits");
             }
             ShardReplica {
@@ -57,11 +75,33 @@ impl ShardReplica {
                 kept_from: (0..workers).map(|_| AtomicU64::new(u64::MAX)).collect(),
                 floor: Arc::default(),
                 recovered: Arc::default(),
+                absence: Arc::default(),
             }
         });
         let mut replicas: Vec<ShardReplica> = replicas.collect();
-        replicas.sort_by_key(|replica| topology.leader(replica.shard) != node);
+        let leads = |shard| held.contains(&shard) && topology.leader(shard) == node;
+        replicas.sort_by_key(|it| (!held.contains(&it.shard), !leads(it.shard)));
         replicas
+    }
+
+    /// A worker has heard that the node has a replica.
+    pub fn give(&self, worker: WorkerId) {
+        self.absence().workers.remove(&worker);
+    }
+
+    /// A worker has heard that the node has no replica, or not any more, and has done with it; `had_data` says that something
+    /// of the shard had come to it. Returns whether all workers have, and something had come to one of them: then what is in
+    /// the store can go.
+    pub fn take(&self, worker: WorkerId, had_data: bool) -> bool {
+        let mut absence = self.absence();
+        absence.workers.insert(worker);
+        absence.had_data |= had_data || !self.floor().is_empty();
+        let all = absence.workers.len() == self.progress.len();
+        all && std::mem::take(&mut absence.had_data)
+    }
+
+    fn absence(&self) -> MutexGuard<'_, ReplicaAbsence> {
+        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Worker `worker` has come to `clock`. Returns how far all have.

@@ -155,6 +155,17 @@ impl FollowerReplay {
         self.stable.restore(extent);
     }
 
+    /// The node has no replica of the shard any more. Says whether something of the stream had come.
+    pub(super) fn forget(&mut self) -> bool {
+        let had_data = self.extent.length > 0;
+        self.waiting.clear();
+        self.unknown.clear();
+        self.clocks = ClockCounts::default();
+        self.blocked.clear();
+        (self.extent, self.stable) = (StreamExtent::default(), StablePrefix::default());
+        had_data
+    }
+
     /// Replays a piece that is covered; later, if a lock is in the way or the step has replayed enough.
     fn apply(&mut self, piece: Piece, apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool) {
         if !apply(&self.sessions, &piece) {

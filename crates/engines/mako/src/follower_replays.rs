@@ -21,7 +21,8 @@ use shoal_types::{Epoch, Stamp, Time, WorkerId};
 /// Where replay leaves what a checker may want to know.
 type Observations = Option<Vec<MakoObservation>>;
 
-/// All streams that a worker follows, in the order of the node's replicas.
+/// All streams that a worker follows, in the order of the node's places: nothing comes of those of shards of which the node
+/// has no replica.
 pub(super) struct FollowerReplays {
     replays: Vec<FollowerReplay>,
     /// How much may still be replayed in this step.
@@ -67,7 +68,7 @@ impl FollowerReplays {
         &self.replays[at]
     }
 
-    /// The streams, in the order of the node's replicas.
+    /// The streams, in the order of the node's places.
     pub(super) fn iter(&self) -> impl Iterator<Item = &FollowerReplay> {
         self.replays.iter()
     }
@@ -118,6 +119,13 @@ impl FollowerReplays {
         self.replays[at].restore(extent);
         self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
         target.publish(at, &self.replays[at]);
+    }
+
+    /// The node has no replica of the shard at this place any more. Says whether something of the stream had come.
+    pub(super) fn forget(&mut self, at: usize) -> bool {
+        let had_data = self.replays[at].forget();
+        self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
+        had_data
     }
 
     /// Replays what the watermark covers by now.

@@ -1,4 +1,4 @@
-//! The shards of which a node has a replica, as a worker leads them, recovers them, or does neither (rules M2, M3 and M7).
+//! The shards, as a worker of a node leads them, recovers them, or does neither (rules M2, M3 and M7).
 //!
 //! Invariants:
 //!
@@ -10,7 +10,7 @@ use super::mako_replica::MakoReplica;
 use shoal_types::{Clock, Epoch, ShardId, Time};
 use std::ops::{Index, IndexMut};
 
-/// All of them, in the order of the node's replicas.
+/// All of them, in the order of the node's places.
 pub(super) struct LeaderShards {
     shards: Vec<LeaderShard>,
     /// The places of those whose streams are prepared and closed up to the leadership, in order.
@@ -37,12 +37,12 @@ impl LeaderShards {
         self.shards.len()
     }
 
-    /// All of them, in the order of the node's replicas.
+    /// All of them, in the order of the node's places.
     pub(super) fn iter(&self) -> impl Iterator<Item = &LeaderShard> {
         self.shards.iter()
     }
 
-    /// The place of a shard of which this node has a replica.
+    /// The place of a shard.
     pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.shards.iter().position(|led| led.lead.shard == shard)
     }

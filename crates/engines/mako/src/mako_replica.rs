@@ -1,4 +1,4 @@
-//! A node's copy of a shard as `mako` needs it: beside the copy itself, what its workers have to know of each other.
+//! A node's place for a copy of a shard as `mako` needs it: beside the copy itself, what its workers have to know of each other.
 
 use shoal_cluster::topology::Topology;
 use shoal_engine::execution::Limits;
@@ -25,7 +25,7 @@ pub(super) struct MakoReplica {
 }
 
 impl MakoReplica {
-    /// All copies that `node` has, empty; first those that it leads at first.
+    /// The places of all shards on `node`, empty: see [`ShardReplica::all`].
     pub(super) fn all(
         topology: &Topology,
         node: NodeId,

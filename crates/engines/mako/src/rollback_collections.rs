@@ -88,6 +88,11 @@ impl RollbackCollections {
         }
     }
 
+    /// Ends the pass over the shard at this place.
+    pub(super) fn forget(&mut self, at: usize) {
+        self.passes.retain(|pass| pass.at != at);
+    }
+
     /// Asserts the invariant above.
     pub(super) fn assert_invariants(&self) {
         for (place, pass) in self.passes.iter().enumerate() {

@@ -12,6 +12,7 @@ use shoal_types::{Epoch, NodeId, ShardId};
 pub struct MakoShared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<MakoOptions>,
+    /// The places of all shards.
     pub(super) replicas: Vec<MakoReplica>,
     pub(super) epochs: Epochs,
     /// What is undecided and not in the stores, in the order of the replicas.

@@ -94,6 +94,11 @@ impl KeptVersions {
         self.keys.entry(key).or_default().insert(order, version);
     }
 
+    /// Drops all versions.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+    }
+
     /// Drops what is not newer.
     pub(super) fn supersede(&mut self, table: TableId, key: &Bytes, by: VersionOrder) {
         let key = (table, key.clone());

@@ -6,11 +6,13 @@
 
 use super::branch::ended;
 use super::leader_log::LeaderState;
+use super::prepared_replay::PreparedReplay;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::worker_context::ConfigurationNews;
 use shoal_types::{Ballot, ShardId};
 use std::sync::Arc;
 
@@ -25,7 +27,8 @@ impl TwoPhaseCommit {
         incarnation: Incarnation,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let moved = self.runtime.worker_context.configured(&configuration, incarnation);
+        let ConfigurationNews { moved, given, taken } =
+            self.runtime.worker_context.configured(&configuration, incarnation);
         for at in 0..self.leader_logs.len() {
             let shard = self.leader_logs[at].lead.shard;
             let since = self.runtime.worker_context.leaderships.appointed_since(shard);
@@ -33,6 +36,9 @@ impl TwoPhaseCommit {
                 self.step_down(at, effects);
             }
         }
+        let worker = self.runtime.worker_context.place.worker;
+        given.into_iter().for_each(|at| self.shared.replicas[at].give(worker));
+        taken.into_iter().for_each(|at| self.lose_replica(at, effects));
         self.configuration = Some(configuration);
         for shard in moved {
             self.lose_participant(shard, effects);
@@ -51,6 +57,19 @@ impl TwoPhaseCommit {
         };
         if !self.leader_logs.iter().any(leads) {
             worker_context.admission.serve(true);
+        }
+    }
+
+    /// The node has no replica of the shard at this place any more: nothing of it is led, followed or copied.
+    fn lose_replica(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let replica = &self.shared.replicas[at];
+        effects.effects.extend(self.senders.stop(at).iter().map(|head| head.answer(replica.shard)));
+        self.receivers.forget(at);
+        self.copied_writes.remove(at);
+        let had_data = self.prepared_replays[at].length() > 0;
+        self.prepared_replays[at] = PreparedReplay::new(replica);
+        if replica.take(self.runtime.worker_context.place.worker, had_data) {
+            self.runtime.worker_context.release(at);
         }
     }
 
@@ -225,7 +244,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// The place of a shard of which this node has a replica.
+    /// The place of a shard on this node.
     pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.leader_logs.iter().position(|log| log.lead.shard == shard)
     }

@@ -442,7 +442,8 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
-        let replica = self.shared.replica(shard);
+        let is_held = self.runtime.worker_context.leaderships.holds(shard);
+        let replica = self.shared.replica(shard).filter(|_| is_held);
         let leads = self.led_at(shard).is_some();
         let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
         vec![replica.map(|replica| replica.reached().0), drawn]

@@ -1,4 +1,4 @@
-//! What the workers of a node share: its copies of shards, and of those that it takes over, which keys are in doubt.
+//! What the workers of a node share: its places for copies of shards, and of those that it takes over, which keys are in doubt.
 
 use super::in_doubt_keys::InDoubtKeys;
 use super::options::TwoPhaseCommitOptions;
@@ -11,6 +11,7 @@ use shoal_types::{Epoch, NodeId, ShardId};
 pub struct TwoPhaseCommitShared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<TwoPhaseCommitOptions>,
+    /// The places of all shards.
     pub(super) replicas: Vec<ShardReplica>,
     /// In the order of the replicas.
     pub(super) in_doubt: Vec<InDoubtKeys>,

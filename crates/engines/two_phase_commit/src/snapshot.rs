@@ -262,7 +262,8 @@ impl TwoPhaseCommit {
         } else {
             part.writes.is_empty()
         };
-        worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
+        worker_context.leaderships.holds(part.shard)
+            && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
             && is_one
             && !self.leader_logs[at].leader_state.is_some_and(|state| state.began)
             && ascends

@@ -49,8 +49,13 @@ fn worker() -> Worker<Mako> {
     let manager_client =
         ManagerClient::new(NodeId(1), ProcessInstance(1), true, manager::ManagerOptions::default());
     let (membership, storages) = (Membership::new(1), BTreeMap::new());
-    let origin =
-        WorkerOrigin { membership, manager_client: Some(manager_client), storages, seed: 1 };
+    let origin = WorkerOrigin {
+        membership,
+        manager_client: Some(manager_client),
+        storages,
+        new_storage: shoal_log::MemoryStorage::new,
+        seed: 1,
+    };
     let mut worker = Worker::new(WorkerId(0), NodeId(1), &setup, shared, origin);
     step(&mut worker, WorkerEvent::Start);
     let configuration = Arc::clone(machine.configuration());

@@ -259,6 +259,9 @@ impl ManagerInbox {
                     FromOperator::AcceptLoss { shard, number, at_s } => {
                         self.accept_loss(shard, number, at_s)?
                     }
+                    FromOperator::ReplaceReplica { shard, outgoing, incoming, number } => {
+                        self.replace_replica(shard, (outgoing, incoming), number)?
+                    }
                 };
                 tracing::info!(node = %self.plan.node, ?wanted, ?reply, "an operator asks");
                 self.rpc.command(WorkerCommand::Answer { client, frame: encode(&reply) });
@@ -394,6 +397,29 @@ impl ManagerInbox {
             return Ok(ToOperator::Refused(OperatorRefusal::Failed(why.to_string())));
         }
         let change = manager::ClusterChange::AcceptLoss { shard, number, at_s };
+        manager_host.step(ManagerEvent::Asked { ask: Ask(number), change })?;
+        Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
+    }
+
+    /// Has a replica of a shard replaced, or returns the progress.
+    fn replace_replica(
+        &mut self,
+        shard: ShardId,
+        (outgoing, incoming): (NodeId, NodeId),
+        number: u64,
+    ) -> Result<ToOperator, Stopped> {
+        let manager_host = match self.leading() {
+            Ok(manager_host) => manager_host,
+            Err(told) => return Ok(told),
+        };
+        let machine = manager_host.machine();
+        if let Some(stage) = machine.replacement_stage(shard, outgoing, incoming) {
+            return Ok(ToOperator::Replacing(stage));
+        }
+        if let Err(why) = machine.check_replacement(shard, outgoing, incoming) {
+            return Ok(ToOperator::Refused(OperatorRefusal::Failed(why.to_string())));
+        }
+        let change = manager::ClusterChange::ReplaceReplica { shard, outgoing, incoming };
         manager_host.step(ManagerEvent::Asked { ask: Ask(number), change })?;
         Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
     }

@@ -1,6 +1,6 @@
 //! The requests of operators to a node, and the replies. Operators have proved to know the secret of the nodes.
 
-use shoal_cluster::manager::Loss;
+use shoal_cluster::manager::{Loss, ReplacementStage};
 use shoal_raft::ChangeError;
 use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId};
@@ -59,6 +59,19 @@ pub enum FromOperator {
         /// The other one: managers are added in pairs, since there are 1, 3 or 5.
         second: NodeId,
     },
+    /// Replace a replica of a shard, whose node may be dead, by one of another node, in the same role. To be repeated to the
+    /// manager that leads until it is done. Harmless if repeated.
+    #[coded(tag = 6)]
+    ReplaceReplica {
+        /// The shard whose replica moves.
+        shard: ShardId,
+        /// The node whose replica leaves.
+        outgoing: NodeId,
+        /// The node that gets a replica in its place.
+        incoming: NodeId,
+        /// Drawn by the operator; a repeat has the same number.
+        number: u64,
+    },
 }
 
 /// A reply to an operator.
@@ -95,6 +108,9 @@ pub enum ToOperator {
     /// To `AcceptLoss`: it is accepted, with this progress.
     #[coded(tag = 5)]
     Lost(Loss),
+    /// To `ReplaceReplica`: it is accepted, with this progress.
+    #[coded(tag = 7)]
+    Replacing(ReplacementStage),
     /// To `CheckRecovery`: the managers can be recovered.
     #[coded(tag = 6)]
     MayRecover(RememberedManagers),
@@ -231,10 +247,12 @@ mod tests {
             OperatorRefusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(2)] },
         ];
         assert_eq!(encode(&FromOperator::CheckRecovery)[..], [3]);
+        let shard = ShardId(3);
+        let replace = FromOperator::ReplaceReplica { shard, outgoing, incoming, number: 5 };
+        assert_eq!(encode(&replace)[..10], [6, 3, 0, 0, 0, 1, 0, 0, 0, 4]);
         let (silent, lost) = (vec![NodeId(7)], Vec::new());
         let wanted = encode(&FromOperator::RecoverManagers { number: 1, silent, lost });
         assert_eq!(wanted[..2], [4, 1]);
-        let shard = ShardId(3);
         let wanted = encode(&FromOperator::AcceptLoss { shard, number: 1, at_s: 2 });
         assert_eq!(wanted[..6], [2, 3, 0, 0, 0, 1]);
         assert_eq!(encode(&FromOperator::CheckLoss { shard })[..], [1, 3, 0, 0, 0]);
@@ -270,6 +288,7 @@ mod tests {
             may_lose,
             ToOperator::MayRecover(remembered),
             ToOperator::Lost(loss),
+            ToOperator::Replacing(ReplacementStage::Copying),
             ToOperator::NotLeading { leader: None },
             ToOperator::NotLeading { leader: Some(NodeId(2)) },
         ]);

@@ -182,6 +182,23 @@ impl Cluster {
         connect(&self.address(node), &self.access, worker).await.ok()
     }
 
+    /// Asks the manager that leads, until it says something that is the last word.
+    pub async fn decide(
+        &self,
+        wanted: FromOperator,
+        last: impl Fn(&ToOperator) -> bool,
+    ) -> ToOperator {
+        loop {
+            for node in self.running() {
+                match self.operate(node, &wanted).await {
+                    Some(told) if last(&told) => return told,
+                    Some(_) | None => {}
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// The nodes that run.
     pub fn running(&self) -> Vec<NodeId> {
         (0..).map(NodeId).take(self.servers.len()).filter(|node| self.is_up(*node)).collect()

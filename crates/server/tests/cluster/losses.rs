@@ -6,21 +6,6 @@ use shoal_types::{Aborted, Error, NodeId, ShardId, Unknown};
 
 const S: ShardId = ShardId(0);
 
-impl Cluster {
-    /// Asks the manager that leads, until it says something that is the last word.
-    async fn decide(&self, wanted: FromOperator, last: impl Fn(&ToOperator) -> bool) -> ToOperator {
-        loop {
-            for node in self.running() {
-                match self.operate(node, &wanted).await {
-                    Some(told) if last(&told) => return told,
-                    Some(_) | None => {}
-                }
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    }
-}
-
 fn is_definite(told: &ToOperator) -> bool {
     !matches!(told, ToOperator::NotLeading { .. } | ToOperator::UnderWay(_))
 }

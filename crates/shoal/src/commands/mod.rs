@@ -16,6 +16,7 @@ mod explore;
 mod local;
 mod man;
 mod managers;
+mod nodes;
 mod output;
 mod reproduce;
 mod serve;
@@ -53,6 +54,7 @@ enum Subcommands {
     Local(local::LocalCommand),
     Man(man::Man),
     Managers(managers::Managers),
+    Nodes(nodes::Nodes),
     Put(OnCluster<Put>),
     Reproduce(reproduce::Reproduce),
     Scan(OnCluster<ScanTable>),
@@ -78,6 +80,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Subcommands::Local(local) => local.run(),
         Subcommands::Man(man) => man.run(Shoal::command()),
         Subcommands::Managers(managers) => managers.run(),
+        Subcommands::Nodes(nodes) => nodes.run(),
         Subcommands::Put(put) => put.run(),
         Subcommands::Reproduce(reproduce) => reproduce.run(),
         Subcommands::Scan(scan) => scan.run(),

@@ -3,6 +3,7 @@
 use super::target::Target;
 use super::{CommandError, CommandOutcome, print, print_json};
 use crate::losses::Acceptance;
+use crate::operator::Operator;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
 use shoal_types::ShardId;
@@ -57,7 +58,7 @@ struct AcceptLoss {
 }
 
 /// `S0`, or `0`.
-fn shard(text: &str) -> Result<ShardId, String> {
+pub(super) fn shard(text: &str) -> Result<ShardId, String> {
     let number = text.strip_prefix(['S', 's']).unwrap_or(text);
     number
         .parse()
@@ -77,11 +78,13 @@ impl Shards {
 impl AcceptLoss {
     async fn run(&self) -> Result<CommandOutcome, CommandError> {
         let acceptance = Acceptance {
-            addresses: self.target.addresses()?,
-            access: self.target.access()?,
-            operator: self.target.operator(self.secret.as_deref())?,
+            operator: Operator {
+                addresses: self.target.addresses()?,
+                access: self.target.access()?,
+                operator: self.target.operator(self.secret.as_deref())?,
+                within: self.within,
+            },
             shard: self.shard,
-            within: self.within,
         };
         let survey = acceptance.survey().await?;
         self.say(&survey.text());

@@ -60,7 +60,10 @@ struct Voter {
 
 #[derive(Debug, Clone)]
 struct StreamState {
+    /// The nodes that vote, or have voted under an earlier ballot.
     voters: Vec<Voter>,
+    /// Which of them vote from each ballot on, up to the next of these.
+    electorates: BTreeMap<Ballot, Vec<NodeId>>,
     /// The newest ballot that leads the stream; before one does, every accepted entry counts.
     ballot: Ballot,
     /// How many entries that ballot began with, and appended in the same step.
@@ -89,21 +92,28 @@ struct StreamState {
     ends: BTreeMap<Epoch, Clock>,
 }
 
-impl Durable {
-    /// No stream has an entry, and every voter remembers all that it promised.
-    pub fn new(topology: &Topology) -> Durable {
-        let workers = topology.workers() as usize;
-        let voter = |node: &NodeId| Voter {
-            node: *node,
+impl Voter {
+    /// One that has accepted nothing, and has nothing to remember.
+    fn new(node: NodeId) -> Voter {
+        Voter {
+            node,
             ballot: Ballot::default(),
             length: 0,
             accepted: BTreeMap::new(),
             remembers: true,
             holds: 0,
             owes: 0,
-        };
+        }
+    }
+}
+
+impl Durable {
+    /// No stream has an entry, and every voter remembers all that it promised.
+    pub fn new(topology: &Topology) -> Durable {
+        let workers = topology.workers() as usize;
         let state = |shard: ShardId| StreamState {
-            voters: topology.voters(shard).iter().map(voter).collect(),
+            voters: topology.voters(shard).iter().map(|node| Voter::new(*node)).collect(),
+            electorates: [(Ballot::default(), topology.voters(shard).to_vec())].into(),
             ballot: Ballot::default(),
             led_length: 0,
             inherited: (Ballot::default(), 0),
@@ -126,6 +136,28 @@ impl Durable {
             finals: BTreeMap::new(),
             out: BTreeMap::new(),
             unreported: None,
+        }
+    }
+
+    /// These nodes vote on a shard from this ballot on. One that did not before has voted for nothing, and does not count
+    /// before it holds what was durable.
+    pub fn elect(&mut self, shard: ShardId, ballot: Ballot, nodes: &[NodeId]) {
+        let workers = self.workers();
+        for worker in workers {
+            let stream = self.stream(shard, worker);
+            let (_, last) =
+                stream.electorates.last_key_value().expect("there were voters at first");
+            if last == nodes {
+                continue;
+            }
+            let new: Vec<NodeId> =
+                nodes.iter().copied().filter(|node| !last.contains(node)).collect();
+            for node in new {
+                stream.voters.retain(|voter| voter.node != node);
+                let owes = stream.decided;
+                stream.voters.push(Voter { remembers: false, owes, ..Voter::new(node) });
+            }
+            stream.electorates.insert(ballot, nodes.to_vec());
         }
     }
 
@@ -337,7 +369,13 @@ impl Durable {
                 true => voter.length,
                 false => voter.accepted.get(&ballot).copied().unwrap_or(0),
             };
-            let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
+            let (_, electorate) = stream
+                .electorates
+                .range(..=ballot)
+                .next_back()
+                .expect("there were voters at first");
+            let voters = stream.voters.iter().filter(|voter| electorate.contains(&voter.node));
+            let mut lengths: Vec<u64> = voters.map(counts).collect();
             lengths.sort_unstable();
             // This voter and all after it hold at least as many entries: a majority.
             lengths[(lengths.len() - 1) / 2]

@@ -57,13 +57,14 @@ pub use mako::MakoRules;
 use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
+use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::{TransactionId, WorkerPlace};
 use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use transactions::Transactions;
 pub use two_phase_commit::TwoPhaseCommitRules;
@@ -148,6 +149,8 @@ pub struct Checks<R> {
     held: Vec<(WorkerId, u64)>,
     /// Replicas that have lost their memory and have not caught up yet.
     empty: BTreeSet<(ShardId, NodeId)>,
+    /// The replicas of each shard in the last configuration.
+    holders: BTreeMap<ShardId, BTreeSet<NodeId>>,
     shards: u32,
     /// Clocks exceed their bounds, so leases need not hold.
     wild_clocks: bool,
@@ -173,6 +176,10 @@ impl<R: EngineRules> Checks<R> {
             replies: Replies::new(topology),
             held: Vec::new(),
             empty: BTreeSet::new(),
+            holders: topology
+                .shard_ids()
+                .map(|shard| (shard, topology.replicas(shard).collect()))
+                .collect(),
             shards: topology.shards(),
             wild_clocks: false,
             two_leaders: 0,
@@ -287,6 +294,23 @@ impl<R: EngineRules> Checks<R> {
         let verdict = self.durable.leads(shard, worker, ballot, length, entries);
         let place = Some(place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// The managers have made this configuration. A replica that it gives to a node has nothing yet.
+    pub fn configured(&mut self, configuration: &Configuration) {
+        for (shard, assignment) in (0..).map(ShardId).zip(&configuration.shards) {
+            let holders: BTreeSet<NodeId> = assignment.holders().collect();
+            let before = self.holders.insert(shard, holders.clone());
+            let before = before.unwrap_or_else(|| holders.clone());
+            self.empty.extend(holders.difference(&before).map(|node| (shard, *node)));
+            self.empty.retain(|(other, node)| *other != shard || holders.contains(node));
+            self.durable.elect(shard, assignment.ballot, &assignment.voters);
+            if assignment.incarnation == Incarnation(0) {
+                // The leader hands over. If it leads again after that, it is another leadership.
+                let none = Ballot { node: NodeId(u32::MAX), ..assignment.ballot };
+                self.appointed.insert((shard, none));
+            }
+        }
     }
 
     /// The managers have declared a shard out from this epoch on, or in again.

@@ -14,26 +14,27 @@ use std::sync::Arc;
 const PAGE_ROWS: usize = 1024;
 
 /// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`.
-/// `leader` returns the leader of a shard, `store` a replica's store, and `rolled_back` whether the version
+/// `holders` returns the replicas of a shard, the leader first, `store` a replica's store, and `rolled_back` whether the version
 /// with a stamp that a shard keeps was rolled back.
 pub fn check(
     topology: &Topology,
     installed: &Installed,
     lost: Option<ShardId>,
-    leader: impl Fn(ShardId) -> NodeId,
+    holders: impl Fn(ShardId) -> Vec<NodeId>,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
     rolled_back: impl Fn(ShardId, &Stamp) -> bool,
 ) -> RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
-        let nodes = topology.replicas(shard).chain([leader(shard)]);
-        for node in nodes.filter(|node| !gone(*node)) {
+        let nodes = holders(shard);
+        let leader = nodes[0];
+        for node in nodes.into_iter().filter(|node| !gone(*node)) {
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };
             let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
             find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
-            let is_leader = node == leader(shard);
+            let is_leader = node == leader;
             for table in topology.tables().iter() {
                 let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);

@@ -38,6 +38,13 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
+    /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
+    pub fn expect_wild_clocks(&mut self) {
+        if let Some(checks) = &mut self.checks {
+            checks.expect_wild_clocks();
+        }
+    }
+
     /// Ends all faults: links carry messages, clocks keep their bounds, and every node that is down restarts.
     pub fn heal(&mut self) {
         self.fault_schedule = None;
@@ -317,7 +324,11 @@ impl<E: Simulated> Simulation<E> {
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
-        truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
+        let shards = (0..).map(ShardId).zip(&truth.shards);
+        shards.filter(|(_, it)| it.voters.contains(&node)).all(|(shard, it)| {
+            if self.is_replacing(shard, it) {
+                return false;
+            }
             let others = it.full_voters().filter(|voter| *voter != node);
             let remembers =
                 |voter: &NodeId| !self.forgetful.contains_key(voter) && !self.gone.contains(voter);

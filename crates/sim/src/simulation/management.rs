@@ -53,6 +53,17 @@ impl<E: Simulated> Simulation<E> {
         assignment.map_or_else(|| self.topology.leader(shard), |assignment| assignment.leader)
     }
 
+    /// The replicas of a shard in the newest configuration, the leader first.
+    pub fn holders(&self, shard: ShardId) -> Vec<NodeId> {
+        let leader = self.leader(shard);
+        let assignment = self.configuration().and_then(|truth| truth.shard(shard));
+        let holders: Vec<NodeId> = match assignment {
+            Some(assignment) => assignment.holders().collect(),
+            None => self.topology.replicas(shard).collect(),
+        };
+        [leader].into_iter().chain(holders.into_iter().filter(|node| *node != leader)).collect()
+    }
+
     /// Whether the node is up.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.cluster.is_up(node)
@@ -139,7 +150,7 @@ impl<E: Simulated> Simulation<E> {
         {
             trace.note(self.now, format_args!("manager {manager} {event:?}"));
         }
-        let before = managers.truth().revision;
+        let before = Arc::clone(managers.truth());
         let ManagerOutput { messages, timer, applied } = managers.step(self.now, manager, event)?;
         let truth = Arc::clone(managers.truth());
         if let Some(at) = timer {
@@ -159,8 +170,13 @@ impl<E: Simulated> Simulation<E> {
         for applied in &applied {
             self.note_applied(applied, &truth)?;
         }
-        if truth.revision > before {
+        if truth.revision > before.revision {
+            // Not before: what has caught up by then may have done so in its former role.
+            if let Some(checks) = &mut self.checks {
+                checks.configured(&truth);
+            }
             self.remember(&truth);
+            self.may_crash_in_replacement(&before, &truth);
         }
         self.look_at_log();
         Ok(())
@@ -172,6 +188,9 @@ impl<E: Simulated> Simulation<E> {
         truth: &Configuration,
     ) -> Result<(), Violation> {
         use shoal_cluster::manager::Applied;
+        if let Applied::Answered { ask, .. } = applied {
+            self.replacements.asked.remove(ask);
+        }
         if !matches!(applied, Applied::Changed(_)) {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }

@@ -15,6 +15,7 @@
 //! | `management.rs` | managers, and the messages between nodes and them |
 //! | `failing.rs` | faults, and how they end |
 //! | `losing.rs` | a shard loses a majority of its voters |
+//! | `replacing.rs` | replicas move to other nodes |
 //! | `interleaved.rs` | workers of a node that act within each other's steps |
 //! | `connected_process.rs`, `client_processes.rs` | clients outside, and their connections; what they send and receive |
 //! | `persistence.rs` | storages that lag behind memory |
@@ -33,6 +34,7 @@ mod late_copies;
 mod losing;
 mod management;
 mod persistence;
+mod replacing;
 mod seen;
 
 use crate::checks::Checks;
@@ -49,6 +51,7 @@ use crate::network::{Delay, SimulatedNetwork};
 use crate::observed::Simulated;
 use crate::queue::EventQueue;
 use crate::recovery::Recoveries;
+use crate::replacements::Replacements;
 use crate::trace::EventTrace;
 use crate::violation::Violation;
 use connected_process::ConnectedProcess;
@@ -188,6 +191,8 @@ enum SimulationEvent<M> {
     Log,
     /// An epoch is to begin.
     Change,
+    /// A replica is to be replaced.
+    Replace,
     /// A crashed node restarts as process `instance`, without its memory if that was `lost`.
     Restart {
         node: NodeId,
@@ -231,6 +236,7 @@ pub struct Simulation<E: Simulated> {
     /// When the managers' log is polled next.
     log_at: Time,
     changes_every_ns: u64,
+    replacements: Replacements,
     recoveries: Recoveries,
     /// Nodes whose memory was lost, and whether the managers know the process that reported so.
     forgetful: BTreeMap<NodeId, bool>,
@@ -291,6 +297,7 @@ impl<E: Simulated> Simulation<E> {
             managers: world.managers.map(|it| SimulatedManagers::new(&topology, it, root.fork(5))),
             log_at: Time::MAX,
             changes_every_ns: 0,
+            replacements: Replacements::default(),
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
             forgetful: BTreeMap::new(),
             forgot_after: BTreeMap::new(),
@@ -356,13 +363,6 @@ impl<E: Simulated> Simulation<E> {
     /// The shape of the cluster.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
-    }
-
-    /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
-    pub fn expect_wild_clocks(&mut self) {
-        if let Some(checks) = &mut self.checks {
-            checks.expect_wild_clocks();
-        }
     }
 
     /// The state of the checks; `None` if nothing is judged.
@@ -570,6 +570,7 @@ impl<E: Simulated> Simulation<E> {
             SimulationEvent::ManagerTimer { manager } => self.manager_timer(manager as usize),
             SimulationEvent::Log => self.exchange(),
             SimulationEvent::Change => self.change(),
+            SimulationEvent::Replace => self.replace(),
             SimulationEvent::Restart { node, instance, lost } => {
                 if self.cluster.instances[node.0 as usize] == instance {
                     self.restart(node, lost);

@@ -13,7 +13,7 @@ impl<E: Simulated> Simulation<E> {
         let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {
             return;
         };
-        let mut streams = self.topology.shards_of(state.place.node);
+        let mut streams = self.topology.shard_ids();
         let pending = |shard| worker.stream(shard).is_some_and(|it| it.storage().pending() > 0);
         if !state.persists && streams.any(pending) {
             state.persists = true;

@@ -108,7 +108,7 @@ impl<E: Simulated> Simulation<E> {
         };
         let place = self.cluster.simulated_workers[simulated_worker].place;
         let mut steps = Vec::new();
-        for shard in self.topology.shards_of(place.node) {
+        for shard in self.topology.shard_ids() {
             let Some(stream) = worker.stream(shard) else { continue };
             let length = stream.accepted().0;
             if let Some(checks) = &mut self.checks {

@@ -15,7 +15,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 use std::collections::BTreeSet;
 
 /// The version of the format. Others are refused.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 
 impl StateMachine {
     /// The machine as bytes, without its options, which are the same on every manager.
@@ -58,7 +58,8 @@ impl StateMachine {
         let holders = |shard: &ShardState| {
             let assignment = &shard.assignment;
             let listed = assignment.voters.iter().chain(&assignment.learners);
-            listed.chain([&assignment.leader]).chain(assignment.empty.keys()).copied().collect()
+            let others = assignment.empty.keys().chain(&assignment.left);
+            listed.chain([&assignment.leader]).chain(others).copied().collect()
         };
         let named = self.shards.iter().flat_map(|shard| -> BTreeSet<NodeId> { holders(shard) });
         let tables = self.topology.tables();

@@ -289,7 +289,9 @@ impl Mako {
         {
             return;
         }
-        let stable = self.follower_replays.iter().map(|followed| followed.stable().extent().finals);
+        let leaderships = &self.runtime.worker_context.leaderships;
+        let held = self.follower_replays.iter().filter(|it| leaderships.holds(it.shard()));
+        let stable = held.map(|followed| followed.stable().extent().finals);
         let last = stable.min().map_or(may_forget, |last| last.min(may_forget));
         self.watermarks.borrow_mut().forget(last);
         self.shared.epochs.forget(self.runtime.worker_context.place.worker, last);

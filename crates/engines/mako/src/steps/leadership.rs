@@ -20,6 +20,7 @@ use crate::{Mako, MakoEffects};
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::BranchHeader;
+use shoal_engine::execution::worker_context::ConfigurationNews;
 use shoal_types::Time;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId};
 
@@ -32,7 +33,8 @@ impl Mako {
         effects: &mut MakoEffects,
     ) {
         self.failure_detector.configured(configuration);
-        let moved = self.runtime.worker_context.configured(configuration, incarnation);
+        let ConfigurationNews { moved, given, taken } =
+            self.runtime.worker_context.configured(configuration, incarnation);
         for at in 0..self.leader_shards.len() {
             let shard = self.leader_shards[at].lead.shard;
             let since = self.runtime.worker_context.leaderships.appointed_since(shard);
@@ -40,6 +42,9 @@ impl Mako {
                 self.step_down(at, effects);
             }
         }
+        let worker = self.runtime.worker_context.place.worker;
+        given.into_iter().for_each(|at| self.shared.replicas[at].give(worker));
+        taken.into_iter().for_each(|at| self.lose_replica(at, effects));
         self.open_epoch(configuration.epoch, effects);
         self.learn_losses(configuration, effects);
         self.learn_ends(configuration, effects);
@@ -49,9 +54,28 @@ impl Mako {
         }
         self.gossip.aim(&self.runtime.worker_context);
         self.snapshot_senders.look_again();
-        if self.leader_shards.len() == 0 {
-            // It has no replica whose lead would let transactions in: it coordinates as soon as it knows who leads.
-            self.runtime.worker_context.admission.serve(true);
+        self.admit();
+    }
+
+    /// A node without a replica, whose lead would let transactions in, coordinates as soon as it knows who leads. One that is
+    /// given a replica later goes on as it did, until it leads the shard.
+    fn admit(&self) {
+        let worker_context = &self.runtime.worker_context;
+        if worker_context.leaderships.holds_nothing(worker_context.place.node) {
+            worker_context.admission.serve(true);
+        }
+    }
+
+    /// The node has no replica of the shard at this place any more: nothing of it is led, followed or copied.
+    fn lose_replica(&mut self, at: usize, effects: &mut MakoEffects) {
+        self.stop_giving(at, effects);
+        self.snapshot_receivers.forget(at);
+        self.collections.forget(at);
+        let had_data = self.follower_replays.forget(at);
+        let replica = &self.shared.replicas[at];
+        if replica.take(self.runtime.worker_context.place.worker, had_data) {
+            self.shared.undecided[at].lock().clear();
+            self.runtime.worker_context.release(at);
         }
     }
 
@@ -252,7 +276,7 @@ impl Mako {
         }
     }
 
-    /// The place of a shard of which this node has a replica.
+    /// The place of a shard on this node.
     pub(crate) fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.leader_shards.place_of(shard)
     }

@@ -61,7 +61,9 @@ impl Mako {
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
     pub(crate) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, EpochEnd, Option<EpochEnd>)> {
-        let extent = self.place_of(shard).map(|at| self.follower_replays.of(at).extent());
+        let is_held = self.runtime.worker_context.leaderships.holds(shard);
+        let place = self.place_of(shard).filter(|_| is_held);
+        let extent = place.map(|at| self.follower_replays.of(at).extent());
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
         };

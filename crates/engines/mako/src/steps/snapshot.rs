@@ -136,7 +136,7 @@ impl Mako {
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
-    fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
+    pub(crate) fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.follower_replays.of(at).shard();
         for head in self.snapshot_senders.stop(at) {
             effects.push(head.answer(shard));
@@ -331,7 +331,10 @@ impl Mako {
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
         };
-        self.runtime.worker_context.leaderships.gives(part.shard, from, self.runtime.worker_context.place.node)
+        let (leaderships, node) =
+            (&self.runtime.worker_context.leaderships, self.runtime.worker_context.place.node);
+        leaderships.holds(part.shard)
+            && leaderships.gives(part.shard, from, node)
             && self.runtime.worker_context.own(part.shard).is_none()
             && ascends
             && plausibility::clock(part.cut)

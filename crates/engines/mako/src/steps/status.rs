@@ -53,7 +53,8 @@ impl Mako {
     pub(crate) fn shard_numbers(&self, shard: ShardId) -> [Option<u64>; SHARD_METRICS.len()] {
         let epoch = self.runtime.worker_context.epoch.get();
         let watermark = self.watermarks.borrow().of(epoch, shard).0;
-        let replica = self.shared.replica(shard);
+        let is_held = self.runtime.worker_context.leaderships.holds(shard);
+        let replica = self.shared.replica(shard).filter(|_| is_held);
         let leads = self.leader_shards.leading().any(|(_, led)| led.lead.shard == shard);
         let reached = replica.map(|replica| replica.reached().0);
         let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);

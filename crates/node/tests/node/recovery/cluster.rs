@@ -254,6 +254,7 @@ impl<E: Tested> Cluster<E> {
                 membership: Arc::clone(&membership),
                 manager_client,
                 storages: disks.remove(&worker).unwrap_or_default(),
+                new_storage: MemoryStorage::new,
                 seed: self.random.next_u64(),
             };
             let new = Worker::new(worker, node, &self.setup, Arc::clone(&shared), origin);

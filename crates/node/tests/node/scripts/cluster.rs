@@ -224,7 +224,13 @@ impl<E: TracedEngine> Cluster<E> {
                 let client = ManagerClient::new(node, instance, disk.is_none(), manager_options());
                 let storages = disk.unwrap_or_default();
                 let membership = Membership::new(1);
-                WorkerOrigin { membership, manager_client: Some(client), storages, seed: number }
+                WorkerOrigin {
+                    membership,
+                    manager_client: Some(client),
+                    storages,
+                    new_storage: MemoryStorage::new,
+                    seed: number,
+                }
             }
         };
         let shared = E::share(&self.setup, node);
@@ -388,8 +394,9 @@ impl<E: TracedEngine> Cluster<E> {
     pub fn show(&mut self) {
         for shard in self.topology.shard_ids() {
             let mut replicas: Vec<(String, Vec<Row>)> = Vec::new();
-            for (node, shared) in &self.shared {
-                let Some(store) = E::store(shared, shard) else { continue };
+            for node in self.topology.replicas(shard).collect::<BTreeSet<_>>() {
+                let Some(shared) = self.shared.get(&node) else { continue };
+                let store = E::store(shared, shard).expect("every shard has a place");
                 let found = rows(store, &self.topology, &["t"]);
                 match replicas.iter_mut().find(|(_, rows)| *rows == found) {
                     Some((nodes, _)) => *nodes += &format!(" {node}"),

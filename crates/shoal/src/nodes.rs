@@ -1,0 +1,182 @@
+//! The replicas of a node, as an operator moves them to other nodes.
+
+use crate::managers::ChangeError;
+use crate::operator::{Operator, Stage, unexpected};
+use crate::report::StatusReport;
+use crate::terminal::{listed, table};
+use serde::Serialize;
+use shoal_cluster::manager::ReplacementStage;
+use shoal_cluster::topology::Topology;
+use shoal_server::{FromOperator, NodeStatus, ShardStatus, ToOperator};
+use shoal_types::{NodeId, ShardId};
+
+/// Moves replicas of one node to others.
+#[derive(Debug)]
+pub struct NodeChange {
+    /// Who asks, and where.
+    pub operator: Operator,
+    /// The node that is to hold nothing any more.
+    pub outgoing: String,
+    /// The node that takes its replicas; where there is none, the nodes that hold least.
+    pub incoming: Option<String>,
+    /// The shard whose replica is moved; all, where there is none.
+    pub shard: Option<ShardId>,
+    /// Drawn by the operator, for the first of the replicas; the next ones have the numbers that follow.
+    pub number: u64,
+}
+
+/// A replica that has moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MovedReplica {
+    shard: String,
+    from: String,
+    to: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeChangeEnd {
+    moved: Vec<MovedReplica>,
+    from: String,
+    /// The shards of which the node still holds a replica.
+    left: Vec<String>,
+}
+
+impl NodeChange {
+    /// Moves the replicas, one after the other, and reports the progress.
+    ///
+    /// # Errors
+    /// Why not all are moved, or not for certain. Repeated, it goes on where it stopped.
+    pub async fn run(&self, mut say: impl FnMut(&str)) -> Result<NodeChangeEnd, ChangeError> {
+        let topology = self.operator.topology().await?;
+        let outgoing = crate::managers::find(&topology, &self.outgoing)?;
+        let wanted = self.incoming.as_ref();
+        let wanted = wanted.map(|name| crate::managers::find(&topology, name)).transpose()?;
+        let mut moved = Vec::new();
+        let shards = Placement::of(&self.operator.report().await?).shards_of(outgoing);
+        let shards = shards.into_iter().filter(|shard| self.shard.is_none_or(|it| it == *shard));
+        for (shard, number) in shards.zip(self.number..) {
+            let placement = Placement::of(&self.operator.report().await?);
+            let incoming = match wanted {
+                Some(incoming) => incoming,
+                None => placement.receiver(&topology, shard, outgoing).ok_or_else(|| {
+                    let why = "no live node is without a replica of it; add one";
+                    ChangeError::Cannot(format!(
+                        "S{} cannot leave {}: {why}",
+                        shard.0, self.outgoing
+                    ))
+                })?,
+            };
+            let to = name(&topology, incoming);
+            let request = FromOperator::ReplaceReplica { shard, outgoing, incoming, number };
+            let say =
+                |stage: &str| say(&format!("S{}, {} → {to}: {stage}", shard.0, self.outgoing));
+            let told = self.operator.settle(&topology, &request, say, stage_of).await?;
+            if told != ToOperator::Replacing(ReplacementStage::Done) {
+                return Err(unexpected());
+            }
+            moved.push(MovedReplica {
+                shard: format!("S{}", shard.0),
+                from: self.outgoing.clone(),
+                to,
+            });
+        }
+        let left = Placement::of(&self.operator.report().await?).shards_of(outgoing);
+        let left = left.into_iter().map(|shard| format!("S{}", shard.0)).collect();
+        Ok(NodeChangeEnd { moved, from: self.outgoing.clone(), left })
+    }
+}
+
+impl NodeChangeEnd {
+    /// The result, in words.
+    pub fn text(&self) -> String {
+        let NodeChangeEnd { moved, from, left } = self;
+        let rows = moved.iter().map(|it| [it.shard.clone(), it.from.clone(), it.to.clone()]);
+        let mut text = match moved.is_empty() {
+            true => String::new(),
+            false => table(["shard", "from", "to"], rows) + "\n",
+        };
+        text += &match left.is_empty() {
+            true => format!("{from} holds no replica; it can be stopped.\n"),
+            false => format!("{from} still holds {}.\n", listed(left)),
+        };
+        text
+    }
+}
+
+fn name(topology: &Topology, node: NodeId) -> String {
+    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
+}
+
+fn stage_of(told: ToOperator) -> Stage {
+    Stage::GoesOn(match told {
+        ToOperator::Replacing(stage) => match stage {
+            ReplacementStage::Done => return Stage::Over(told),
+            ReplacementStage::HandingOver => "another replica takes over the lead".to_owned(),
+            ReplacementStage::Copying => "the new replica takes a copy".to_owned(),
+            ReplacementStage::Promoting => "the new replica becomes a voter".to_owned(),
+        },
+        ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
+        told => return Stage::Over(told),
+    })
+}
+
+/// Which nodes hold which shards, by the node that knows the latest configuration.
+struct Placement {
+    /// The nodes that answer.
+    alive: Vec<NodeId>,
+    shards: Vec<(ShardId, Vec<NodeId>)>,
+}
+
+impl Placement {
+    fn of(report: &StatusReport) -> Placement {
+        let answered = || report.nodes.iter().flatten();
+        let latest = answered().max_by_key(|status| status.revision);
+        let holders = |shard: &ShardStatus| {
+            let holders = shard.voters.iter().chain(&shard.learners).copied().map(NodeId);
+            (ShardId(shard.shard), holders.collect())
+        };
+        Placement {
+            alive: answered().map(|status: &NodeStatus| NodeId(status.node)).collect(),
+            shards: latest.into_iter().flat_map(|status| &status.shards).map(holders).collect(),
+        }
+    }
+
+    /// The shards of which a node holds a replica.
+    fn shards_of(&self, node: NodeId) -> Vec<ShardId> {
+        let held = self.shards.iter().filter(|(_, holders)| holders.contains(&node));
+        held.map(|(shard, _)| *shard).collect()
+    }
+
+    /// The live node without a replica of the shard that is to take one from another: in the same datacenter if there is
+    /// one, and of those that which holds fewest.
+    fn receiver(&self, topology: &Topology, shard: ShardId, outgoing: NodeId) -> Option<NodeId> {
+        let holds = |node: &NodeId| self.shards_of(*node).contains(&shard);
+        let datacenter = |node: NodeId| topology.node(node).map(|node| node.datacenter);
+        let others = self.alive.iter().copied().filter(|node| !holds(node) && *node != outgoing);
+        others.min_by_key(|node| {
+            let is_far = datacenter(*node) != datacenter(outgoing);
+            (is_far, self.shards_of(*node).len(), *node)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_goes_to_the_nearest_node_that_holds_least() {
+        let topology = Topology::symmetric(2, 1, 3, 0, 1);
+        let datacenter = |node: u32| topology.nodes()[node as usize].datacenter;
+        let near = (1..3).find(|node| datacenter(*node) == datacenter(0)).expect("one of them");
+        let shards = vec![(ShardId(0), vec![NodeId(0)])];
+        let alive = [0, 1, 2].map(NodeId).to_vec();
+        let placement = Placement { alive, shards };
+        assert_eq!(placement.receiver(&topology, ShardId(0), NodeId(0)), Some(NodeId(near)));
+        let shards = vec![(ShardId(0), [0, 1, 2].map(NodeId).to_vec())];
+        let placement = Placement { shards, ..placement };
+        assert_eq!(placement.receiver(&topology, ShardId(0), NodeId(0)), None);
+        assert_eq!(placement.shards_of(NodeId(1)), [ShardId(0)]);
+    }
+}

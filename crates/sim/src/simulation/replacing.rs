@@ -1,0 +1,134 @@
+//! Replicas of shards move to other nodes while everything fails.
+//!
+//! ```text
+//!   asked ──► learner, empty ──► learner with a copy ──► new epoch: voter, empty ──► voter; the replaced one has left
+//! ```
+//! A node that takes part may crash whenever the managers take one of these steps. Nodes that never come back are mostly
+//! replaced first, as an operator would.
+//!
+//! Of the voters that stay a majority has to be there with its memory while a replacement is under way, since the new one
+//! does not count yet. So none is asked for while the others are not, and meanwhile no further voter of the shard loses its
+//! memory.
+
+use super::{Simulation, SimulationEvent};
+use crate::observed::Simulated;
+use crate::violation::Violation;
+use shoal_cluster::manager::{Assignment, ClusterChange, Configuration, ManagerEvent};
+use shoal_types::{NodeId, ShardId, Time};
+
+/// Of so many changes one takes back what is under way.
+const KEPT_ONE_IN: u64 = 8;
+
+/// The most crashes that are placed within the replacements of a run.
+const REPLACEMENT_CRASHES_MAX: u32 = 6;
+
+impl<E: Simulated> Simulation<E> {
+    /// Has replicas replaced from now on, so often on average; never, where that is 0.
+    pub fn set_replacements(&mut self, every_ns: u64) {
+        self.replacements.every_ns = every_ns;
+        self.plan_replacement();
+    }
+
+    fn plan_replacement(&mut self) {
+        if self.replacements.every_ns > 0 && self.managers.is_some() {
+            let pause = self.random.range_inclusive(1, 2 * self.replacements.every_ns);
+            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Replace);
+        }
+    }
+
+    /// Asks for a replacement, and draws the time of the next.
+    pub(super) fn replace(&mut self) -> Result<(), Violation> {
+        if self.replacements.every_ns == 0 {
+            return Ok(());
+        }
+        if let Some(change) = self.draw_replacement()
+            && let Some(managers) = &mut self.managers
+        {
+            self.work.replacements += 1;
+            let (ask, count) = (managers.next_ask(), managers.count());
+            if let ClusterChange::ReplaceReplica { shard, .. } = change {
+                self.replacements.asked.insert(ask, shard);
+            }
+            self.note(|now, trace| trace.note(now, format_args!("asked: {change:?}")));
+            for manager in 0..count {
+                let change = change.clone();
+                self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
+            }
+        }
+        self.plan_replacement();
+        Ok(())
+    }
+
+    fn draw_replacement(&mut self) -> Option<ClusterChange> {
+        let shard = ShardId(self.random.below(self.topology.shards().into()) as u32);
+        let assignment = self.configuration()?.shard(shard)?.clone();
+        if self.random.chance(1, KEPT_ONE_IN) {
+            return Some(ClusterChange::KeepReplicas { shard });
+        }
+        let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
+        let others: Vec<NodeId> =
+            nodes.filter(|node| !assignment.holds(*node) && !self.gone.contains(node)).collect();
+        let incoming = *self.random.pick(&others)?;
+        let mut replaced: Vec<NodeId> = assignment.holders().collect();
+        if replaced.iter().any(|node| self.gone.contains(node)) && self.random.chance(3, 4) {
+            replaced.retain(|node| self.gone.contains(node));
+        }
+        let outgoing = *self.random.pick(&replaced)?;
+        let is_there = |node: &NodeId| {
+            self.cluster.is_up(*node) && !self.forgetful.contains_key(node) && *node != outgoing
+        };
+        let staying = assignment.full_voters().filter(is_there).count();
+        if staying <= assignment.voters.len() / 2 {
+            return None;
+        }
+        Some(ClusterChange::ReplaceReplica { shard, outgoing, incoming })
+    }
+
+    /// The managers have gone from one configuration to another: where a replacement has come further, a node that takes part
+    /// in it may crash now.
+    pub(super) fn may_crash_in_replacement(
+        &mut self,
+        before: &Configuration,
+        after: &Configuration,
+    ) {
+        if self.replacements.every_ns == 0 {
+            return;
+        }
+        for (before, after) in before.shards.iter().zip(&after.shards) {
+            let voters = |it: &Assignment| it.full_voters().collect::<Vec<_>>();
+            let holders = |it: &Assignment| it.holders().collect::<Vec<_>>();
+            let is_moved = holders(before) != holders(after)
+                || voters(before) != voters(after)
+                || before.empty.keys().ne(after.empty.keys());
+            let percent = self.fault_schedule.map_or(0, |schedule| schedule.struck_percent);
+            if !is_moved
+                || self.replacements.crashes >= REPLACEMENT_CRASHES_MAX
+                || self.random.below(100) >= u64::from(percent)
+            {
+                continue;
+            }
+            self.replacements.crashes += 1;
+            let involved: Vec<NodeId> =
+                holders(before).into_iter().chain(holders(after)).chain([after.leader]).collect();
+            let node = *self.random.pick(&involved).expect("a shard has replicas");
+            let longest_ns = self.fault_schedule.map_or(0, |schedule| schedule.longest_ns);
+            let at = Time(self.now.0 + self.random.below(longest_ns / 16 + 2));
+            self.queue.push(at, SimulationEvent::CrashInRecovery { node });
+        }
+    }
+
+    /// Whether a replacement in this shard is asked for, or under way before the new replica votes.
+    pub(super) fn is_replacing(&self, shard: ShardId, assignment: &Assignment) -> bool {
+        let replicas = self.topology.replicas(shard).count();
+        self.replacements.every_ns > 0
+            && (self.replacements.asked.values().any(|asked| *asked == shard)
+                || assignment.holders().count() > replicas)
+    }
+
+    /// Whether every replica on a node that comes back has a copy of its shard.
+    pub fn are_replicas_full(&self) -> bool {
+        let Some(truth) = self.configuration() else { return true };
+        let mut empty = truth.shards.iter().flat_map(|assignment| assignment.empty.keys());
+        empty.all(|node| self.gone.contains(node))
+    }
+}
