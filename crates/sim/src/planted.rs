@@ -181,8 +181,8 @@ const STREAMS: &[&str] =
 
 /// Bugs that can be planted and that no seed has caught yet, by area.
 pub const UNCAUGHT: &[&str] = &[
-    // A branch has to stay in doubt while a row is written and deleted, and a replica that has seen the write gets a copy: a
-    // script of the engine has the first, and nothing yet the second, where the branch is resolved while the copy is sent.
+    // A branch has to stay in doubt while a row is written and deleted, and a replica that has seen the write gets a copy; for
+    // the second bug it has to be resolved while that is sent.
     "forget-tombstones-at-once",
     "forget-tombstones-while-copied",
     // Garbage collection of tombstones: one has to come to light under a version that is rolled back, while another worker

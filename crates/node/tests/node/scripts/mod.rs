@@ -4,7 +4,7 @@
 //! commit it. A cluster of real workers, one a node; the script is its network and its clock.
 //!
 //! ```text
-//! cluster shards=N [voters=3] [learners=0] [coordinators=0] [attempts=1] [managed] [streams] [replay] [stamps=N] [wait=MS] [trim=N] [part=N] [plant=BUG]
+//! cluster shards=N [voters=3] [learners=0] [coordinators=0] [attempts=1] [managed] [streams] [replay] [stamps=N] [wait=MS] [trim=N] [part=N]
 //! run NAME NODE OPERATION, OPERATION…               begins a transaction at a node; what follows an operation waits for it
 //!     get K   put K V   insert K V   delete K   scan PREFIX   add K N   pause   rollback
 //! resume NAME                                       a transaction that pauses goes on

@@ -7,19 +7,10 @@ use super::engines::{
 use super::messages::show_transaction;
 use super::messages::{apply_limits, branch, show_operations, show_relay, show_results};
 use super::observations::show_two_phase_commit;
-use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
-use shoal_two_phase_commit::TwoPhaseCommitPlantedBug;
 use shoal_two_phase_commit::message::{DecisionHome, SnapshotWrite};
 use shoal_types::{Epoch, ShardId};
 use std::time::Duration;
-
-/// Bugs that scripts plant, since few seeds come to where they show.
-const PLANTED: [(&str, TwoPhaseCommitPlantedBug); 3] = [
-    ("copy-without-tombstones", TwoPhaseCommitPlantedBug::CopyWithoutTombstones),
-    ("forget-tombstones-at-once", TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce),
-    ("forget-tombstones-while-copied", TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied),
-];
 
 impl TracedEngine for TwoPhaseCommit {
     fn options(words: &Words<'_>) -> TwoPhaseCommitOptions {
@@ -29,10 +20,6 @@ impl TracedEngine for TwoPhaseCommit {
         if let Some(rows) = words.named("part") {
             options.snapshot_part.records_max = rows;
         }
-        options.faults = words.named::<String>("plant").map_or(PlantedBugs::NONE, |name| {
-            let planted = PLANTED.iter().find(|(known, _)| *known == name);
-            PlantedBugs::only(planted.unwrap_or_else(|| panic!("no script plants {name}")).1)
-        });
         options
     }
 
