@@ -17,6 +17,12 @@
 //! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
 //! | that its row cannot be read now | [`Unsettled`]: the client asks again |
 //!
+//! A commit may have a request id, too. Its transaction reads the row of the session, and writes it: so it conflicts with
+//! every other transaction that does. A client that has lost the answer has the row looked up ([`ClientRequest::Resolve`]),
+//! in a transaction that writes it where the commit has not: of both one happens first, and is what is true for good. The
+//! row lies on a shard that the transaction writes to anyway. The commit is refused where its row was dropped, or may be
+//! lost, since it may have been told there that it never commits.
+//!
 //! An interactive transaction is named by the *registration* of the connection over which its client asks, which the worker
 //! grants, and by `session`, a number that the client counts. A session begins once under a registration, and under one that
 //! a worker has forgotten none begins. So a message that begins a transaction, writes and commits takes effect once,
@@ -29,7 +35,8 @@
 
 use crate::operation::{Operation, OperationResult};
 pub use crate::request_table::{
-    REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
+    COMMITTED, NEVER_COMMITS, REQUESTS_TABLE, read_request_row, request_key, request_row,
+    requests_table,
 };
 use bytes::Bytes;
 use shoal_cluster::manager::{Ask, Configuration, TableChange};
@@ -105,6 +112,14 @@ pub enum ClientRequest {
         /// How to end after that, if this is the end: the last step of all.
         ending: Option<SessionEnd>,
     },
+    /// What became of a transaction that was to [commit under an id](SessionEnd::CommitAs)? Where it has not committed, it
+    /// never will after the answer. The leader of the session's shard answers; any other node passes it on to there.
+    /// Harmless if repeated.
+    #[coded(tag = 8)]
+    Resolve {
+        /// The id of the commit.
+        id: RequestId,
+    },
     /// Create or drop a table. Only the first worker of a node takes it, and has the managers told until they answer. Takes
     /// effect once, however often and by way of however many nodes it is asked for.
     #[coded(tag = 7)]
@@ -129,6 +144,17 @@ pub enum SessionEnd {
     /// Undo everything, all of it.
     #[coded(tag = 2)]
     Rollback,
+    /// Commit all writes of the transaction, and in the same transaction the row that tells so under this id, which no other
+    /// commit has. The session of the id is one for calls on a shard that the transaction writes to.
+    #[coded(tag = 3)]
+    CommitAs(RequestId),
+}
+
+impl SessionEnd {
+    /// Is it a commit?
+    pub fn commits(self) -> bool {
+        matches!(self, SessionEnd::Commit | SessionEnd::CommitAs(_))
+    }
 }
 
 /// What a client is told. Everything in it is durable.
@@ -142,7 +168,8 @@ pub enum ClientReply {
         /// The session; or why there is none now.
         result: Result<CallSession, Error>,
     },
-    /// To [`ClientRequest::Call`].
+    /// To [`ClientRequest::Call`], and to [`ClientRequest::Resolve`]: then [`COMMITTED`], or
+    /// [`CallSessionOver`](shoal_types::Aborted::CallSessionOver).
     #[coded(tag = 0)]
     Called {
         /// The id of the request.

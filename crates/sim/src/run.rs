@@ -65,6 +65,11 @@ const FULL_ONE_IN: u64 = 2;
 const TABLES_FROM: u64 = 1 << 25;
 const TABLES_ONE_IN: u64 = 2;
 
+/// From this seed on, commits of clients outside have request ids in one of so many. Lower seeds keep the meaning that they
+/// had before.
+pub(crate) const COMMIT_IDS_FROM: u64 = 1 << 26;
+const COMMIT_IDS_ONE_IN: u64 = 2;
+
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
 
@@ -227,6 +232,7 @@ impl<E: Subject> PreparedRun<E> {
             let outsiders = lot.range_inclusive(1, 4) as usize;
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
+        scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(18).chance(1, COMMIT_IDS_ONE_IN);
         let catalog = Catalog::new();
         let all_scenario_clients =
             scenario.groups.iter().map(|group| group.scenario_clients(&catalog));
@@ -430,6 +436,7 @@ impl<E: Subject> PreparedRun<E> {
             silence_max: options.silence_max.max(patience),
             attempts_max: ATTEMPTS_MAX,
             deadline: scenario.loss.map_or(Duration::MAX, |_| DEADLINE),
+            commit_ids: scenario.commit_ids,
             ..options
         };
         let topology = Arc::clone(self.simulation.topology());

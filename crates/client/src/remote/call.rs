@@ -9,7 +9,7 @@
 //!     └── a result, or another error ──► done
 //! ```
 //! However many messages are lost, the answer is definite in the end: a call that was aborted has not taken effect and never will, so it is
-//! called again under another id. Only the deadline ends it without an answer, and then the id can still be asked
+//! called again under another id. A commit whose answer was lost is asked for in the same way, but is not run by that. Only the deadline ends it without an answer, and then the id can still be asked
 //! for.
 
 use super::answers::AnswerReceiver;
@@ -101,19 +101,44 @@ impl ClusterInner {
 
     async fn call_once(self: &Arc<Self>, call: &CalledProcedure, span: CallSpan) -> Result<Bytes> {
         self.check(call)?;
-        let mut number = match self.numbers.take(call.home) {
-            Some(number) => number,
-            None => CallSessionUse::new(self.open_calls(call.home, span).await?),
-        };
+        let mut number = self.request_session(call.home, span).await?;
         let result = self.ask_for(number.request(), call, span, false).await;
-        let is_lost = matches!(
-            result,
-            Err(Error::Unknown(_) | Error::Aborted(Aborted::CallSessionOver { .. }))
-        );
-        if !is_lost {
-            self.numbers.give_back(number);
-        }
+        self.numbers.give_back_if_known(number, &result);
         result
+    }
+
+    /// A session for requests on a shard, of which none is in progress.
+    pub(super) async fn request_session(
+        self: &Arc<Self>,
+        home: ShardId,
+        span: CallSpan,
+    ) -> Result<CallSessionUse> {
+        match self.numbers.take(home) {
+            Some(number) => Ok(number),
+            None => Ok(CallSessionUse::new(self.open_calls(home, span).await?)),
+        }
+    }
+
+    /// Asks what became of a commit, of which all that is known is `unknown`, until a node tells.
+    pub(super) async fn resolve(
+        self: &Arc<Self>,
+        id: RequestId,
+        unknown: Error,
+        span: CallSpan,
+    ) -> Result<()> {
+        let inbox = self.client_shared.answers.expect(id).expect("a commit is resolved once");
+        let (home, worker) = (id.session.home, worker_of(&id.session, self.workers()));
+        let request = ClientRequest::Resolve { id };
+        match RepeatedCall::new(self, request, home, worker, span).run(inbox).await {
+            Ok(_) => Ok(()),
+            Err(over @ Error::Aborted(Aborted::CallSessionOver { .. })) => Err(over),
+            Err(Error::Rejected(Rejected::FoundedAgain { known, found })) => {
+                Err(Unknown::FoundedAgain { request: id, known, found }.into())
+            }
+            // No row tells any more.
+            Err(lost @ Error::Unknown(_)) => Err(lost),
+            Err(Error::Aborted(_) | Error::Rejected(_)) => Err(unknown),
+        }
     }
 
     /// Asks for a call whose fate is open; if it has not taken effect and never will, calls anew.

@@ -5,6 +5,7 @@
 //! to be, and what there is to send says where to: the transaction runs at the leader of the first key
 //! that it names.
 
+use super::attempts::CallSpan;
 use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
 use super::lock;
@@ -62,6 +63,8 @@ pub struct ClusterTransaction {
     link: OnceCell<Arc<NodeConnection>>,
     /// The shard of the first key it named that has one.
     first: OnceLock<ShardId>,
+    /// The shard of the first key that it writes: where the row of its commit lies.
+    first_written: OnceLock<ShardId>,
     writes: Mutex<BufferedWrites>,
     /// Reads that were announced.
     ahead: Mutex<ReadAhead>,
@@ -103,6 +106,7 @@ impl ClusterTransaction {
             ))),
             link: OnceCell::new(),
             first: OnceLock::new(),
+            first_written: OnceLock::new(),
             writes: Mutex::default(),
             ahead: Mutex::default(),
             over: OnceLock::new(),
@@ -238,9 +242,8 @@ impl ClusterTransaction {
     ///
     /// # Errors
     /// [`Aborted`]: nothing happened, the same transaction may succeed if it is run again from its
-    /// beginning. [`Unknown::Session`] where the connection was lost before the outcome was known, and
-    /// [`Unknown::Commit`] where the deadline passed: the transaction may have committed, and only what
-    /// it wrote can tell. A procedure that is [called](crate::Cluster::call) has no such gap.
+    /// beginning. [`Unknown::Session`] or [`Unknown::Commit`] where the answer was lost, and the deadline passed before the
+    /// client had found out what became of it ([`commit_ids`](crate::ClusterOptions::commit_ids)).
     pub async fn commit(self) -> Result<()> {
         self.end(SessionEnd::Commit).await
     }
@@ -256,11 +259,52 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
+        let home = self.first_written.get().filter(|_| ending == SessionEnd::Commit).copied();
+        let Some(home) = home.filter(|_| self.inner.options.commit_ids) else {
+            let ended = self.send_end(&link, ending, until).await;
+            return ended.map_err(|error| self.of_commit_without_id(error, &link));
+        };
+        let span = CallSpan { began: self.inner.world().now(), until };
+        let mut number = match self.inner.request_session(home, span).await {
+            Ok(number) => number,
+            Err(error) => return Err(self.over(error)),
+        };
+        let id = number.request();
+        let ended = match self.send_end(&link, SessionEnd::CommitAs(id), until).await {
+            Err(unknown @ Error::Unknown(_)) => self.inner.resolve(id, unknown, span).await,
+            ended => ended,
+        };
+        self.inner.numbers.give_back_if_known(number, &ended);
+        ended
+    }
+
+    /// What `error` says of a commit that had no id: nothing has happened where it had nothing to write.
+    fn of_commit_without_id(&self, error: Error, link: &NodeConnection) -> Error {
+        let wrote = self.first_written.get().is_some() || !self.inner.options.commit_ids;
+        let (node, awaited, cause) = (Some(link.node()), Awaited::Commit, Cause::Disconnected);
+        match error {
+            Error::Unknown(Unknown::Commit { wait, .. }) if !wrote => {
+                Aborted::Unanswered(wait).into()
+            }
+            Error::Unknown(_) if !wrote => {
+                Aborted::Unanswered(Wait { node, awaited, cause, waited: Duration::ZERO }).into()
+            }
+            error => error,
+        }
+    }
+
+    /// Sends the writes that wait and the end, and waits for the answer.
+    async fn send_end(
+        &self,
+        link: &Arc<NodeConnection>,
+        ending: SessionEnd,
+        until: Time,
+    ) -> Result<()> {
         let told = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
-        self.wait(&link, told, until).await.map(drop)
+        self.wait(link, told, until).await.map(drop)
     }
 
     /// The body has given up with `error`: whether that may be told, or what is true instead.
@@ -286,14 +330,19 @@ impl ClusterTransaction {
             let (key, bytes) = (KeyExcerpt::new(key), value.len());
             Err(Rejected::ValueTooLong { table, key, bytes, max: frame })?;
         }
-        self.name(table, key)
+        // A table that every shard has a copy of is written on all of them.
+        let shard = self.name(table, key)?.unwrap_or_default();
+        // The first counts.
+        let _ = self.first_written.set(shard);
+        Ok(())
     }
 
-    /// The transaction names a key.
-    fn name(&self, table: TableId, key: &[u8]) -> Result<()> {
+    /// The transaction names a key. Returns the shard of it, if it has one.
+    fn name(&self, table: TableId, key: &[u8]) -> Result<Option<ShardId>> {
         let home = self.inner.client_shared.view.home(table, key);
-        self.settle(home.ok_or(Rejected::UnknownTable { table })?);
-        Ok(())
+        let home = home.ok_or(Rejected::UnknownTable { table })?;
+        self.settle(home);
+        Ok(home)
     }
 
     /// It names something on a shard.
@@ -422,7 +471,8 @@ impl ClusterTransaction {
         }
     }
 
-    /// Nothing came in time. `None` where it commits there: only the deadline ends that.
+    /// Nothing came in time. `None` where it commits there and has no id by which that could be found out elsewhere: only
+    /// the deadline ends that.
     fn give_up(&self, link: &NodeConnection, began: Time, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
             let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
@@ -436,7 +486,7 @@ impl ClusterTransaction {
             session.number()
         });
         let error = match committing {
-            Some(_) if !is_late => return None,
+            Some(_) if !is_late && !self.inner.options.commit_ids => return None,
             Some(session) => Unknown::Commit { session, wait: wait(Awaited::Commit) }.into(),
             None => Aborted::Unanswered(wait(Awaited::Operation)).into(),
         };
