@@ -265,7 +265,7 @@ impl Db {
     /// What `body` returns; [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time are used up;
     /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions),
     /// [`Rejected::TransactionsMax`](shoal_types::Rejected::TransactionsMax). Of a cluster also
-    /// [`Unknown`](shoal_types::Error::Unknown) where the answer to the commit was lost: it is never run again then.
+    /// [`Unknown`](shoal_types::Error::Unknown) where the deadline passed before it was known what became of the commit.
     pub async fn transact<T>(
         &self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,

@@ -206,8 +206,7 @@ impl<'db> Transaction<'db> {
     /// # Errors
     /// [`Aborted`](shoal_types::Aborted): nothing happened, as another transaction got in the way or a node failed; the
     /// same transaction may succeed if it is run again from its beginning. Of a cluster also
-    /// [`Unknown::Session`](shoal_types::Unknown::Session) where the connection was lost before the outcome was known, and
-    /// [`Unknown::Commit`](shoal_types::Unknown::Commit) where the deadline passed.
+    /// [`Unknown`](shoal_types::Error::Unknown), where the deadline passed before it was known what became of the commit.
     #[inline]
     pub fn commit(self) -> TransactionFuture<'db, ()> {
         match self.inner {

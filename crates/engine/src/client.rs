@@ -16,6 +16,12 @@
 //! | the call has committed, or the session is not known | by its row: the result; [`CallSessionOver`], and the call is never executed; or [`Forgotten`] |
 //! | the row cannot be read now | [`Unsettled`]: the client sends it again |
 //!
+//! A commit may have a request id, too. Its transaction reads the row of the session and writes it, so it conflicts with
+//! every other transaction that does. A client that has lost the reply requests the outcome ([`ClientRequest::Resolve`]): a
+//! transaction looks the row up, and if the commit has not written it, writes that it never commits. One of the two
+//! transactions is first, and its outcome is final. The row is on a shard that the transaction writes to anyway. The commit is
+//! refused if its row was dropped or may be lost: the row may have said that it never commits.
+//!
 //! An interactive transaction is identified by the *registration* that the worker has granted to the client's connection, and
 //! by `session`, a number that the client counts. A session begins once under a registration, and none begins under a
 //! registration that the worker has dropped. So a message that begins a transaction, writes and commits takes effect once,
@@ -28,7 +34,8 @@
 
 use crate::operation::{Operation, OperationResult};
 pub use crate::request_table::{
-    REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
+    COMMITTED, NEVER_COMMITS, REQUESTS_TABLE, read_request_row, request_key, request_row,
+    requests_table,
 };
 use bytes::Bytes;
 use shoal_cluster::manager::{Ask, Configuration, TableChange};
@@ -104,6 +111,14 @@ pub enum ClientRequest {
         /// The last step of the transaction, if this message has it.
         ending: Option<SessionEnd>,
     },
+    /// Request the outcome of a transaction that was to [commit under an id](SessionEnd::CommitAs). If it has not committed,
+    /// it never will after the answer. The leader of the session's shard answers; other nodes relay the request.
+    /// Idempotent.
+    #[coded(tag = 8)]
+    Resolve {
+        /// The id of the commit.
+        id: RequestId,
+    },
     /// Create or drop a table. Only the first worker of a node accepts it, and repeats it to the managers until they answer.
     /// Takes effect once, however often and over however many nodes it is sent.
     #[coded(tag = 7)]
@@ -128,6 +143,17 @@ pub enum SessionEnd {
     /// Discard all writes.
     #[coded(tag = 2)]
     Rollback,
+    /// Commit all writes of the transaction, and in the same transaction the row that tells so under this id, which no other
+    /// commit has. The session of the id is one for calls on a shard that the transaction writes to.
+    #[coded(tag = 3)]
+    CommitAs(RequestId),
+}
+
+impl SessionEnd {
+    /// Is it a commit?
+    pub fn commits(self) -> bool {
+        matches!(self, SessionEnd::Commit | SessionEnd::CommitAs(_))
+    }
 }
 
 /// A reply to a client. It contains only durable state.
@@ -141,7 +167,8 @@ pub enum ClientReply {
         /// The session; or why there is none now.
         result: Result<CallSession, Error>,
     },
-    /// To [`ClientRequest::Call`].
+    /// To [`ClientRequest::Call`], and to [`ClientRequest::Resolve`]: then [`COMMITTED`], or
+    /// [`CallSessionOver`](shoal_types::Aborted::CallSessionOver).
     #[coded(tag = 0)]
     Called {
         /// The id of the request.

@@ -22,6 +22,8 @@ pub enum PlantedBug {
     ReplayInArrivalOrder,
     /// A call that is looked up is said to have had no effect, ignoring its row (exactly once).
     IgnoreRequestRows,
+    /// A commit that is asked for is said not to have happened, ignoring its row (exactly once).
+    ResolveWithoutRow,
     /// Calls whose sessions were forgotten are run (exactly once).
     ServeForgottenSessions,
     /// All connections are registered under the same serial (one transaction).

@@ -3,7 +3,11 @@
 //! ```text
 //! key    home u32 | 1 | worker u32 | since u32 | incarnation u32 | serial u64     a session
 //! value  number u64, little-endian | what the call with that number returned
+//! ```
+//! A transaction whose commit has a request id leaves such a row, too, with one byte: that it has committed, or that it never
+//! will.
 //!
+//! ```text
 //! key    home u32 | 0 | worker u32                                                a mark
 //! value  the last part, from `worker` on, of the last key whose row was dropped
 //! ```
@@ -53,6 +57,12 @@ pub(crate) fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
 pub fn request_row(number: u64, result: &[u8]) -> Vec<u8> {
     [&number.to_le_bytes()[..], result].concat()
 }
+
+/// What the row of a commit holds: the transaction has committed.
+pub const COMMITTED: &[u8] = &[1];
+
+/// What the row of a commit holds that was asked for before it came: the transaction has not committed, and never will.
+pub const NEVER_COMMITS: &[u8] = &[0];
 
 /// The call whose result a row has, and the result; `None` for a mark.
 ///

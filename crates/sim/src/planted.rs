@@ -3,7 +3,7 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
-use crate::run::{COORDINATORS_FROM, FULL_SEEDS, REPLACEMENTS_FROM, TABLES_FROM};
+use crate::run::{COMMIT_IDS_FROM, COORDINATORS_FROM, FULL_SEEDS, REPLACEMENTS_FROM, TABLES_FROM};
 use crate::subject::AnyPlantedBug;
 
 /// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
@@ -51,6 +51,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
     ("mako", "validate-before-locks", "serializability", CLIENTS, 430),
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
+    ("mako", "resolve-without-row", "exactly once", FORGOTTEN, 600),
     ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
     ("mako", "reuse-serials", "one transaction", &["one transaction", "client"], 300),
     // It shows where a put of a client outside fails for lack of memory.
@@ -112,6 +113,7 @@ const BOUNDS: &[CatchBound] = &[
     // Replicas are replaced in the seeds from 2^26 on.
     ("mako", "keep-former-voters", "M4", STREAMS, 300),
     ("mako", "count-incoming", "M4", STREAMS, 300),
+    ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 100),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 100),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
@@ -139,6 +141,8 @@ const BOUNDS: &[CatchBound] = &[
 /// Bugs that no seed catches below this one.
 const SEARCHED_FROM: &[(&str, u64)] = &[
     ("commit-past-failed-write", FULL_SEEDS.start),
+    // Commits have ids in half of the seeds from 2^27 on.
+    ("resolve-without-row", COMMIT_IDS_FROM),
     ("presume-abort-unended", COORDINATORS_FROM),
     ("abort-while-deciding", COORDINATORS_FROM),
     ("create-again", TABLES_FROM),

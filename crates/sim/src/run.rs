@@ -68,6 +68,11 @@ const TABLES_ONE_IN: u64 = 2;
 /// From this seed on replicas are replaced while clients run, and nodes without replicas are there to take them.
 pub(crate) const REPLACEMENTS_FROM: u64 = 1 << 26;
 
+/// From this seed on, commits of clients outside have request ids in one of so many. Lower seeds keep the meaning that they
+/// had before.
+pub(crate) const COMMIT_IDS_FROM: u64 = 1 << 27;
+const COMMIT_IDS_ONE_IN: u64 = 2;
+
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
 
@@ -237,6 +242,7 @@ impl<E: Subject> PreparedRun<E> {
             scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
             scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
+        scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
         let catalog = Catalog::new();
         let all_scenario_clients =
             scenario.groups.iter().map(|group| group.scenario_clients(&catalog));
@@ -441,6 +447,7 @@ impl<E: Subject> PreparedRun<E> {
             silence_max: options.silence_max.max(patience),
             attempts_max: ATTEMPTS_MAX,
             deadline: scenario.loss.map_or(Duration::MAX, |_| DEADLINE),
+            commit_ids: scenario.commit_ids,
             ..options
         };
         let topology = Arc::clone(self.simulation.topology());

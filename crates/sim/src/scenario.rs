@@ -131,6 +131,8 @@ pub struct Scenario {
     pub late_copies_percent: u32,
     /// Percentage of lost messages of clients outside that break their connection; the others are sent again.
     pub broken_percent: u32,
+    /// Whether commits of clients outside have request ids, by which the clients find out what became of them.
+    pub commit_ids: bool,
     /// The shard that loses a majority of its voters, if one does.
     pub loss: Option<MajorityLoss>,
     /// The mean time between two replacements of replicas in nanoseconds; 0 for never.
@@ -167,6 +169,7 @@ impl Scenario {
             patience_ns: (round_trip_ns * random.range_inclusive(2, 20)).max(slowest_answer_ns),
             late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
             broken_percent: one_of(&mut random.fork(2), &[0, 0, 2, 20]),
+            commit_ids: false,
             loss: None,
             replacements_every_ns: 0,
             shape,

@@ -69,6 +69,7 @@ impl AnyPlantedBug {
         ("safe-clock-past-in-flight", AnyPlantedBug::Runtime(PlantedBug::SafeClockPastInFlight)),
         ("replay-in-arrival-order", AnyPlantedBug::Runtime(PlantedBug::ReplayInArrivalOrder)),
         ("ignore-request-rows", AnyPlantedBug::Runtime(PlantedBug::IgnoreRequestRows)),
+        ("resolve-without-row", AnyPlantedBug::Runtime(PlantedBug::ResolveWithoutRow)),
         ("reuse-serials", AnyPlantedBug::Runtime(PlantedBug::ReuseSerials)),
         ("begin-again", AnyPlantedBug::Runtime(PlantedBug::BeginAgain)),
         ("commit-past-failed-write", AnyPlantedBug::Runtime(PlantedBug::CommitPastFailedWrite)),

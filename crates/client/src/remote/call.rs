@@ -9,7 +9,8 @@
 //!     └── a result, or another error ──► done
 //! ```
 //! Lost messages leave no outcome unknown: an aborted call has not taken effect and never will, so it is made again under
-//! another id. Only the deadline ends a call without an answer; its outcome can still be requested by its id.
+//! another id. The outcome of a commit whose reply was lost is requested in the same way, and the request does not execute it.
+//! Only the deadline ends either without an answer; the outcome can still be requested by the id.
 
 use super::answers::AnswerReceiver;
 use super::attempts::{Attempts, CallSpan};
@@ -100,19 +101,44 @@ impl ClusterInner {
 
     async fn call_once(self: &Arc<Self>, call: &CalledProcedure, span: CallSpan) -> Result<Bytes> {
         self.check(call)?;
-        let mut number = match self.numbers.take(call.home) {
-            Some(number) => number,
-            None => CallSessionUse::new(self.open_calls(call.home, span).await?),
-        };
+        let mut number = self.request_session(call.home, span).await?;
         let result = self.request_call(number.request(), call, span, false).await;
-        let is_lost = matches!(
-            result,
-            Err(Error::Unknown(_) | Error::Aborted(Aborted::CallSessionOver { .. }))
-        );
-        if !is_lost {
-            self.numbers.give_back(number);
-        }
+        self.numbers.give_back_if_known(number, &result);
         result
+    }
+
+    /// A session for requests on a shard, of which none is in progress.
+    pub(super) async fn request_session(
+        self: &Arc<Self>,
+        home: ShardId,
+        span: CallSpan,
+    ) -> Result<CallSessionUse> {
+        match self.numbers.take(home) {
+            Some(number) => Ok(number),
+            None => Ok(CallSessionUse::new(self.open_calls(home, span).await?)),
+        }
+    }
+
+    /// Requests the outcome of a commit until a node answers. `unknown` is the error if it cannot be known.
+    pub(super) async fn resolve(
+        self: &Arc<Self>,
+        id: RequestId,
+        unknown: Error,
+        span: CallSpan,
+    ) -> Result<()> {
+        let inbox = self.client_shared.answers.expect(id).expect("a commit is resolved once");
+        let (home, worker) = (id.session.home, worker_of(&id.session, self.workers()));
+        let request = ClientRequest::Resolve { id };
+        match RepeatedCall::new(self, request, home, worker, span).run(inbox).await {
+            Ok(_) => Ok(()),
+            Err(over @ Error::Aborted(Aborted::CallSessionOver { .. })) => Err(over),
+            Err(Error::Rejected(Rejected::FoundedAgain { known, found })) => {
+                Err(Unknown::FoundedAgain { request: id, known, found }.into())
+            }
+            // The row was dropped.
+            Err(lost @ Error::Unknown(_)) => Err(lost),
+            Err(Error::Aborted(_) | Error::Rejected(_)) => Err(unknown),
+        }
     }
 
     /// Requests the outcome of an earlier call. If it was aborted, calls again under another id.

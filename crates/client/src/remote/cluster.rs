@@ -182,13 +182,13 @@ impl Cluster {
     /// returned here, but only once what it read has proved to be consistent; otherwise it runs again. If
     /// the future is dropped, or `body` panics, nothing happened, unless it was about to commit.
     ///
-    /// It is never run again when it is not known whether it has committed. A
-    /// [call](Cluster::call) has no such outcome but at its deadline, and there it can be asked for again.
+    /// Where the answer to the commit was lost, the client finds out what became of it, by way of any node, and `body` runs
+    /// again only if it has not committed and never will ([`ClusterOptions::commit_ids`]).
     ///
     /// # Errors
     /// What `body` returns; [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time are used up;
-    /// [`Unknown::Session`](shoal_types::Unknown::Session) and [`Unknown::Commit`](shoal_types::Unknown::Commit) where
-    /// the answer to the commit was lost; [`Rejected::TooManyTransactions`].
+    /// [`Unknown`](shoal_types::Error::Unknown) where the deadline passed before it was known what became of the commit;
+    /// [`Rejected::TooManyTransactions`].
     pub async fn transact<T>(
         &self,
         body: impl AsyncFnMut(&mut ClusterTransaction) -> Result<T>,

@@ -41,6 +41,10 @@ pub struct ClusterOptions {
     /// Most transactions and calls in progress at once. More make the next one fail, with an error that says
     /// so. Default 1024.
     pub transactions_max: usize,
+    /// Whether a commit has a request id. Then the client finds out by itself what became of a commit whose answer was lost, by
+    /// way of any node, until the deadline: [`Unknown`](shoal_types::Unknown) is left for commits whose deadline passed. It
+    /// costs a row of some 60 bytes with each transaction that writes, on a shard that it writes to. Default true.
+    pub commit_ids: bool,
     /// How often [`Cluster::transact`](crate::Cluster::transact) runs a transaction that keeps meeting
     /// conflicts before it gives up. Default 1000.
     pub attempts_max: u32,
@@ -55,6 +59,7 @@ impl Default for ClusterOptions {
             patience: Duration::from_millis(100),
             silence_max: Duration::from_secs(2),
             transactions_max: 1024,
+            commit_ids: true,
             attempts_max: 1000,
         }
     }

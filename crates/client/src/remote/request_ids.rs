@@ -1,12 +1,13 @@
-//! The sessions under which calls are made, and the numbers of the calls.
+//! The sessions under which calls are made and transactions commit, and the numbers of both.
 //!
 //! The leader of a shard keeps the outcome of the last call of each session that it has granted, so a session has one
 //! call in progress at a time: a client that makes several calls at once has several sessions. A session whose call was
 //! given up without an answer is never used again: a later call of it would replace the outcome of the open one, which
-//! could not be determined any more.
+//! could not be determined any more. The same holds for commits. A session is used for calls and for commits in turn: what became
+//! of one request is known before the next.
 
 use super::lock;
-use shoal_types::{CallSession, RequestId, ShardId};
+use shoal_types::{Aborted, CallSession, Error, RequestId, Result, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -29,8 +30,20 @@ impl RequestIds {
         lock(&self.idle).get_mut(&home)?.pop()
     }
 
-    /// The last call of `number` was answered.
-    pub(super) fn give_back(&self, number: CallSessionUse) {
+    /// What became of the last request of `number` is known, unless `result` says otherwise. Nor is a session used again
+    /// that is over.
+    pub(super) fn give_back_if_known<T>(&self, number: CallSessionUse, result: &Result<T>) {
+        let is_lost = matches!(
+            result,
+            Err(Error::Unknown(_) | Error::Aborted(Aborted::CallSessionOver { .. }))
+        );
+        if !is_lost {
+            self.give_back(number);
+        }
+    }
+
+    /// The last request of `number` was answered.
+    fn give_back(&self, number: CallSessionUse) {
         lock(&self.idle).entry(number.session.home).or_default().push(number);
     }
 }

@@ -147,7 +147,7 @@ impl ClientSession {
     /// Whether its commit was sent, and is not answered.
     pub(super) fn is_committing(&self) -> bool {
         let sent = self.steps.iter().take(self.sent);
-        sent.into_iter().any(|step| matches!(step.what, StepKind::End(SessionEnd::Commit)))
+        sent.into_iter().any(|step| matches!(step.what, StepKind::End(ending) if ending.commits()))
     }
 
     /// Whether steps wait to be sent until the session has an id.
@@ -421,7 +421,9 @@ impl StepKind {
     fn goes_ahead(&self) -> bool {
         match self {
             StepKind::Operation(_) | StepKind::End(SessionEnd::Rollback) => true,
-            StepKind::End(SessionEnd::Commit | SessionEnd::Confirm) => false,
+            StepKind::End(SessionEnd::Commit | SessionEnd::CommitAs(_) | SessionEnd::Confirm) => {
+                false
+            }
         }
     }
 

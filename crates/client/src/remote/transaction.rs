@@ -4,6 +4,7 @@
 //! commit. So a transaction that only writes is one message. Reads that are awaited together are sent together as well.
 //! A coordinator is chosen when the first message is sent: the leader of the first key that the transaction names.
 
+use super::attempts::CallSpan;
 use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
 use super::lock;
@@ -61,6 +62,8 @@ pub struct ClusterTransaction {
     link: OnceCell<Arc<NodeConnection>>,
     /// The shard of the first key that was named and belongs to one shard.
     first: OnceLock<ShardId>,
+    /// The shard of the first key that it writes: where the row of its commit lies.
+    first_written: OnceLock<ShardId>,
     writes: Mutex<BufferedWrites>,
     /// Reads that were announced by [`prefetch`](ClusterTransaction::prefetch).
     ahead: Mutex<ReadAhead>,
@@ -102,6 +105,7 @@ impl ClusterTransaction {
             ))),
             link: OnceCell::new(),
             first: OnceLock::new(),
+            first_written: OnceLock::new(),
             writes: Mutex::default(),
             ahead: Mutex::default(),
             over: OnceLock::new(),
@@ -237,9 +241,8 @@ impl ClusterTransaction {
     ///
     /// # Errors
     /// [`Aborted`]: nothing happened, the same transaction may succeed if it is run again from its
-    /// beginning. [`Unknown::Session`] where the connection was lost before the outcome was known, and
-    /// [`Unknown::Commit`] where the deadline passed: the transaction may have committed, and only what
-    /// it wrote can tell. A procedure that is [called](crate::Cluster::call) has no such gap.
+    /// beginning. [`Unknown::Session`] or [`Unknown::Commit`] where the answer was lost, and the deadline passed before the
+    /// client had found out what became of it ([`commit_ids`](crate::ClusterOptions::commit_ids)).
     pub async fn commit(self) -> Result<()> {
         self.end(SessionEnd::Commit).await
     }
@@ -255,11 +258,52 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
+        let home = self.first_written.get().filter(|_| ending == SessionEnd::Commit).copied();
+        let Some(home) = home.filter(|_| self.inner.options.commit_ids) else {
+            let ended = self.send_end(&link, ending, until).await;
+            return ended.map_err(|error| self.of_commit_without_id(error, &link));
+        };
+        let span = CallSpan { began: self.inner.world().now(), until };
+        let mut number = match self.inner.request_session(home, span).await {
+            Ok(number) => number,
+            Err(error) => return Err(self.over(error)),
+        };
+        let id = number.request();
+        let ended = match self.send_end(&link, SessionEnd::CommitAs(id), until).await {
+            Err(unknown @ Error::Unknown(_)) => self.inner.resolve(id, unknown, span).await,
+            ended => ended,
+        };
+        self.inner.numbers.give_back_if_known(number, &ended);
+        ended
+    }
+
+    /// The error of a commit without an id: it is aborted if the transaction has no writes.
+    fn of_commit_without_id(&self, error: Error, link: &NodeConnection) -> Error {
+        let wrote = self.first_written.get().is_some() || !self.inner.options.commit_ids;
+        let (node, awaited, cause) = (Some(link.node()), Awaited::Commit, Cause::Disconnected);
+        match error {
+            Error::Unknown(Unknown::Commit { wait, .. }) if !wrote => {
+                Aborted::Unanswered(wait).into()
+            }
+            Error::Unknown(_) if !wrote => {
+                Aborted::Unanswered(Wait { node, awaited, cause, waited: Duration::ZERO }).into()
+            }
+            error => error,
+        }
+    }
+
+    /// Sends the buffered writes and the end, and waits for the answer.
+    async fn send_end(
+        &self,
+        link: &Arc<NodeConnection>,
+        ending: SessionEnd,
+        until: Time,
+    ) -> Result<()> {
         let outcome = link.with(&self.session, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
-        self.wait(&link, outcome, until).await.map(drop)
+        self.wait(link, outcome, until).await.map(drop)
     }
 
     /// `error`, which a body returned, if the body's reads are valid; otherwise the conflict.
@@ -287,17 +331,21 @@ impl ClusterTransaction {
             let (key, bytes) = (KeyExcerpt::new(key), value.len());
             Err(Rejected::ValueTooLong { table, key, bytes, max: frame })?;
         }
-        self.name_key(table, key)
+        // A table that every shard has a copy of is written on all of them.
+        let shard = self.name_key(table, key)?.unwrap_or_default();
+        let _ = self.first_written.set(shard); // Only the first is kept.
+        Ok(())
     }
 
-    /// Notes that the transaction names a key.
+    /// Notes that the transaction names a key. Returns its shard; `None` where all shards have a copy.
     ///
     /// # Errors
     /// [`Rejected::UnknownTable`].
-    fn name_key(&self, table: TableId, key: &[u8]) -> Result<()> {
+    fn name_key(&self, table: TableId, key: &[u8]) -> Result<Option<ShardId>> {
         let home = self.inner.client_shared.view.home(table, key);
-        self.name_shard(home.ok_or(Rejected::UnknownTable { table })?);
-        Ok(())
+        let home = home.ok_or(Rejected::UnknownTable { table })?;
+        self.name_shard(home);
+        Ok(home)
     }
 
     /// Notes that the transaction names a key of a shard.
@@ -425,8 +473,8 @@ impl ClusterTransaction {
         }
     }
 
-    /// No reply arrived in time: rolls back, and returns the error. `None` while a commit is outstanding and the deadline
-    /// has not passed: then the transaction waits on.
+    /// No reply arrived in time: rolls back, and returns the error. `None` while a commit without an id is outstanding and
+    /// the deadline has not passed: then the transaction waits on.
     fn on_unanswered(&self, link: &NodeConnection, began: Time, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
             let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
@@ -440,7 +488,7 @@ impl ClusterTransaction {
             session.number()
         });
         let error = match committing {
-            Some(_) if !is_late => return None,
+            Some(_) if !is_late && !self.inner.options.commit_ids => return None,
             Some(session) => Unknown::Commit { session, wait: wait(Awaited::Commit) }.into(),
             None => Aborted::Unanswered(wait(Awaited::Operation)).into(),
         };

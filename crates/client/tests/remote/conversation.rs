@@ -74,6 +74,8 @@ fn conversation() -> Vec<Said> {
         end(6, SessionEnd::Commit),
         end(6, SessionEnd::Confirm),
         end(6, SessionEnd::Rollback),
+        end(6, SessionEnd::CommitAs(id)),
+        ask(ClientRequest::Resolve { id }),
         done(6, Err(Error::from(locked))),
         ask(ClientRequest::ChangeTable { ask: Ask(11), change: create }),
         tell(ClientReply::TableChanged { ask: Ask(11), result: Ok(table) }),

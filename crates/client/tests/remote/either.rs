@@ -1,10 +1,11 @@
 //! One program on a database that is embedded or connected.
 
-use crate::served::{Reef, options};
+use crate::served::Reef;
 use crate::{PATIENCE, block_on};
 use bytes::Bytes;
 use shoal_client::{
-    Aborted, Cause, Db, Error, Procedures, Rejected, Result, Scan, TableId, Transaction,
+    Aborted, Cause, ClusterOptions, Db, Error, Procedures, Rejected, Result, Scan, TableId,
+    Transaction,
 };
 use shoal_engine::ProcedureTransaction;
 use shoal_types::Transaction as _;
@@ -21,6 +22,10 @@ fn procedures() -> Procedures {
 
 fn reef() -> Reef {
     Reef::start(3, 1, &["t"], procedures())
+}
+
+fn options() -> ClusterOptions {
+    ClusterOptions { commit_ids: true, ..crate::served::options() }
 }
 
 fn embedded() -> Db {

@@ -136,11 +136,12 @@ impl Reef {
     }
 }
 
-/// Short waits, unless a test asks for long ones.
+/// Short waits, unless a test asks for long ones, and commits without ids: those have tests of their own.
 pub fn options() -> ClusterOptions {
     ClusterOptions {
         access: Access::open(CLUSTER),
         deadline: crate::PATIENCE,
+        commit_ids: false,
         ..ClusterOptions::default()
     }
 }

@@ -29,6 +29,7 @@ fn short(asked: &[Asked]) -> Vec<String> {
             format!("{number}: {}", steps.collect::<Vec<_>>().join(", "))
         }
         ClientRequest::Call { .. }
+        | ClientRequest::Resolve { .. }
         | ClientRequest::OpenCalls { .. }
         | ClientRequest::ChangeTable { .. }
         | ClientRequest::Register => "call".to_owned(),
@@ -296,6 +297,7 @@ fn echo(what: ClientRequest) -> Option<ClientReply> {
             Some(ClientReply::Called { id, result: Ok(arguments) })
         }
         ClientRequest::OpenCalls { .. }
+        | ClientRequest::Resolve { .. }
         | ClientRequest::ChangeTable { .. }
         | ClientRequest::Register => None,
     }

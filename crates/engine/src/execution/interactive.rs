@@ -12,6 +12,7 @@
 
 use super::local_database::LocalDatabase;
 use super::registrations::Registrations;
+use super::request_rows::write_committed;
 use super::slot::ResultSlot;
 use super::tasks::Task;
 use super::transaction::CoordinatorTransaction;
@@ -253,7 +254,9 @@ impl SessionSteps {
         let session = self.session;
         match self.ending {
             // It may have committed, and been dropped from the table.
-            Some(SessionEnd::Commit) => Unknown::Session { session }.into(),
+            Some(SessionEnd::Commit | SessionEnd::CommitAs(_)) => {
+                Unknown::Session { session }.into()
+            }
             // A session without an end has changed nothing.
             Some(SessionEnd::Confirm | SessionEnd::Rollback) | None => {
                 Aborted::UnknownSession { session }.into()
@@ -485,9 +488,19 @@ async fn run(
             SessionStep::End(ending) => {
                 let forgets = worker_context.limits.faults.has(PlantedBug::CommitPastFailedWrite);
                 assert!(!is_spoiled || forgets, "{ending:?} after a write that failed, of {to:?}");
-                trace.undone = ending != SessionEnd::Commit;
+                trace.undone = !ending.commits();
                 let ended = match ending {
                     SessionEnd::Commit => transaction.end(BodyEnd::Commit).await,
+                    SessionEnd::CommitAs(id) => {
+                        let number = session.borrow().number;
+                        match write_committed(worker_context, &transaction, id, number).await {
+                            Ok(()) => transaction.end(BodyEnd::Commit).await,
+                            Err(error) => {
+                                drop(transaction);
+                                Err(error)
+                            }
+                        }
+                    }
                     SessionEnd::Confirm => transaction.end(BodyEnd::Confirm).await,
                     SessionEnd::Rollback => {
                         drop(transaction);

@@ -8,7 +8,7 @@ use super::call_sessions::{CallEnd, CallSessions, CallStart, KeptCalls};
 use super::interactive::{InteractiveSessions, SessionSteps};
 use super::leaderships::Leadership;
 use super::local_database::LocalDatabase;
-use super::request_rows::{drop_rows, look_up, unsettled};
+use super::request_rows::{drop_rows, look_up, resolve, unsettled};
 use super::tasks::Task;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{LocalCommand, WorkerContext};
@@ -95,7 +95,10 @@ impl ProcedureCalls {
         match relay {
             Relay::Request(RequestFromClient {
                 from,
-                request: request @ (ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. }),
+                request:
+                    request @ (ClientRequest::Call { .. }
+                    | ClientRequest::Resolve { .. }
+                    | ClientRequest::OpenCalls { .. }),
             }) => self.take(Caller { client: from, via: Some(node) }, request),
             // Interactive transactions are not relayed.
             Relay::Request(_) => None,
@@ -110,7 +113,7 @@ impl ProcedureCalls {
     fn take(&mut self, from: Caller, request: ClientRequest) -> Option<Task> {
         let home = match &request {
             ClientRequest::OpenCalls { home, .. } => *home,
-            ClientRequest::Call { id, .. } => id.session.home,
+            ClientRequest::Call { id, .. } | ClientRequest::Resolve { id } => id.session.home,
             ClientRequest::Register | ClientRequest::Steps { .. } => {
                 return self.interactive(from.client, request);
             }
@@ -136,6 +139,7 @@ impl ProcedureCalls {
             ClientRequest::Call { id, procedure, arguments } => {
                 self.call(from, ProcedureCall { id, procedure, arguments }, leadership)
             }
+            ClientRequest::Resolve { id } => self.resolve(from, id),
             ClientRequest::OpenCalls { token, home } => {
                 let serves = self.worker_context.check_leadership(home, leadership);
                 let now = self.worker_context.now.get();
@@ -153,7 +157,7 @@ impl ProcedureCalls {
 
     /// Whether this worker can serve the request, if its node leads the shard.
     fn check(&self, request: &ClientRequest, home: ShardId) -> Result<()> {
-        if let ClientRequest::Call { id, .. } = request {
+        if let ClientRequest::Call { id, .. } | ClientRequest::Resolve { id } = request {
             let worker = worker_of(&id.session, self.worker_context.topology.workers());
             if worker != self.worker_context.place.worker {
                 Err(Rejected::OtherWorker { worker })?;
@@ -173,10 +177,27 @@ impl ProcedureCalls {
                 return self.sessions.take(from, steps);
             }
             ClientRequest::Call { .. }
+            | ClientRequest::Resolve { .. }
             | ClientRequest::OpenCalls { .. }
             | ClientRequest::ChangeTable { .. } => {}
         }
         None
+    }
+
+    /// Looks up the outcome of a commit. A request in a session of a leadership that this node does not know yet is ignored: the
+    /// client sends it again.
+    fn resolve(&self, from: Caller, id: RequestId) -> Option<Task> {
+        if id.session.since > self.worker_context.leaderships.configured() {
+            return None;
+        }
+        let (worker_context, began) =
+            (Rc::clone(&self.worker_context), self.worker_context.now.get());
+        Some(Box::pin(async move {
+            let mut trace = TransactionTrace::default();
+            let result = resolve(&worker_context, id, &mut trace).await;
+            trace.end(&worker_context, began, &result, || Kind::Task);
+            worker_context.local_command(from.told(ClientReply::Called { id, result }));
+        }))
     }
 
     /// Answers a call, executes it, or looks up its row. A call in a session of a leadership that this node does not know yet
@@ -251,7 +272,9 @@ impl Caller {
             ClientRequest::OpenCalls { token, .. } => {
                 ClientReply::CallsOpened { token, result: Err(error) }
             }
-            ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Err(error) },
+            ClientRequest::Call { id, .. } | ClientRequest::Resolve { id } => {
+                ClientReply::Called { id, result: Err(error) }
+            }
             ClientRequest::Register
             | ClientRequest::Steps { .. }
             | ClientRequest::ChangeTable { .. } => return None,

@@ -8,11 +8,13 @@
 
 use super::call_sessions::OverdueRows;
 use super::local_database::LocalDatabase;
+use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
 use crate::request_table::{
-    PREFIX_BYTES, REQUESTS_TABLE, key_prefix, mark_key, read_request_row, request_key,
+    COMMITTED, NEVER_COMMITS, PREFIX_BYTES, REQUESTS_TABLE, key_prefix, mark_key, read_request_row,
+    request_key, request_row,
 };
 use bytes::Bytes;
 use shoal_types::{
@@ -45,7 +47,73 @@ pub(super) async fn look_up(
     id: RequestId,
     trace: &mut TransactionTrace,
 ) -> Result<Bytes> {
-    match found(worker_context, id, trace).await {
+    let local = LocalDatabase::new(worker_context);
+    let found = local.run(trace, async |tx| {
+        let row = read_row(worker_context, tx, id).await?;
+        let ignores = worker_context.limits.faults.has(PlantedBug::IgnoreRequestRows);
+        Ok(if ignores { RequestRow::Nothing } else { row })
+    });
+    told(id, found.await)
+}
+
+/// What became of a commit: read from its row, which is written where there is none, so that the transaction never commits
+/// afterwards.
+///
+/// # Errors
+/// As for [`look_up`].
+pub(super) async fn resolve(
+    worker_context: &Rc<WorkerContext>,
+    id: RequestId,
+    trace: &mut TransactionTrace,
+) -> Result<Bytes> {
+    if worker_context.limits.faults.has(PlantedBug::ResolveWithoutRow) {
+        return told(id, Ok(RequestRow::Nothing));
+    }
+    let local = LocalDatabase::new(worker_context);
+    let requests = local.table(REQUESTS_TABLE)?;
+    let found = local.run(trace, async |tx| {
+        let row = read_row(worker_context, tx, id).await?;
+        Ok(match row {
+            RequestRow::Nothing => {
+                let row = request_row(id.number, NEVER_COMMITS);
+                tx.put(requests, &request_key(&id.session), &row)?;
+                RequestRow::Nothing
+            }
+            RequestRow::Returned(result) if result == NEVER_COMMITS => RequestRow::Nothing,
+            RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => row,
+        })
+    });
+    told(id, found.await)
+}
+
+/// Writes the row of a commit, in its transaction.
+///
+/// # Errors
+/// [`Aborted::CallSessionOver`] where the row says that it never commits, or may have said so and is gone;
+/// [`Unknown::Session`] where it says that a copy of it has committed; those of the transaction.
+pub(super) async fn write_committed(
+    worker_context: &Rc<WorkerContext>,
+    tx: &CoordinatorTransaction,
+    id: RequestId,
+    session: u64,
+) -> Result<()> {
+    match read_row(worker_context, tx, id).await? {
+        RequestRow::Nothing => {
+            let requests = worker_context.table(REQUESTS_TABLE)?;
+            tx.put(requests, &request_key(&id.session), &request_row(id.number, COMMITTED))
+        }
+        RequestRow::Returned(result) if result == COMMITTED => {
+            Err(Unknown::Session { session }.into())
+        }
+        RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => {
+            Err(Aborted::CallSessionOver { request: id }.into())
+        }
+    }
+}
+
+/// What a client is told of a row.
+fn told(id: RequestId, found: Result<RequestRow>) -> Result<Bytes> {
+    match found {
         Ok(RequestRow::Returned(result)) => Ok(result),
         Ok(RequestRow::Nothing) => Err(Aborted::CallSessionOver { request: id }.into()),
         Ok(RequestRow::Gone) => Err(Unknown::Forgotten { request: id }.into()),
@@ -61,39 +129,31 @@ pub(super) fn unsettled(id: RequestId, reason: &Error) -> Error {
     Unknown::Unsettled { request: id, shard }.into()
 }
 
-async fn found(
+/// Reads the row of a request.
+async fn read_row(
     worker_context: &Rc<WorkerContext>,
+    tx: &CoordinatorTransaction,
     id: RequestId,
-    trace: &mut TransactionTrace,
 ) -> Result<RequestRow> {
-    let local = LocalDatabase::new(worker_context);
-    let requests = local.table(REQUESTS_TABLE)?;
+    let requests = worker_context.table(REQUESTS_TABLE)?;
     let key = request_key(&id.session);
-    local
-        .run(trace, async |tx| {
-            let row = tx.get(requests, &key).await?;
-            let row =
-                row.filter(|_| !worker_context.limits.faults.has(PlantedBug::IgnoreRequestRows));
-            if let Some((number, result)) =
-                row.and_then(|row| read_request_row(&key, row).transpose()).transpose()?
-            {
-                return Ok(match number {
-                    same if same == id.number => {
-                        RequestRow::Returned(Bytes::copy_from_slice(result))
-                    }
-                    later if later > id.number => RequestRow::Gone,
-                    _ if worker_context.leaderships.are_calls_lost(&id.session) => RequestRow::Lost,
-                    _ => RequestRow::Nothing,
-                });
-            }
-            if worker_context.leaderships.are_calls_lost(&id.session) {
-                return Ok(RequestRow::Lost);
-            }
-            let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
-            let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);
-            Ok(if dropped { RequestRow::Gone } else { RequestRow::Nothing })
-        })
-        .await
+    let is_lost = worker_context.leaderships.are_calls_lost(&id.session);
+    if let Some(row) = tx.get(requests, &key).await?
+        && let Some((number, result)) = read_request_row(&key, row)?
+    {
+        return Ok(match number {
+            same if same == id.number => RequestRow::Returned(Bytes::copy_from_slice(result)),
+            later if later > id.number => RequestRow::Gone,
+            _ if is_lost => RequestRow::Lost,
+            _ => RequestRow::Nothing,
+        });
+    }
+    if is_lost {
+        return Ok(RequestRow::Lost);
+    }
+    let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
+    let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);
+    Ok(if dropped { RequestRow::Gone } else { RequestRow::Nothing })
 }
 
 /// Drops rows of sessions that are over: of those that have been for long all, of the others the oldest where there are

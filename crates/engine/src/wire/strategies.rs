@@ -115,11 +115,15 @@ fn request_id() -> impl Strategy<Value = RequestId> {
 }
 
 fn request() -> impl Strategy<Value = ClientRequest> {
-    let ending =
-        prop::sample::select(vec![SessionEnd::Commit, SessionEnd::Confirm, SessionEnd::Rollback]);
+    let ending = prop_oneof![
+        Just(SessionEnd::Commit),
+        Just(SessionEnd::Confirm),
+        Just(SessionEnd::Rollback),
+        request_id().prop_map(SessionEnd::CommitAs),
+    ];
     let call = (request_id(), ".{0,9}", short_bytes());
     let steps = (vec(operation(), 0..4), prop::option::of(ending));
-    let parts = (0..4, number(), any::<u32>(), call, steps);
+    let parts = (0..5, number(), any::<u32>(), call, steps);
     parts.prop_map(|(variant, session, number, call, (operations, ending))| match variant {
         0 => {
             let (id, procedure, arguments) = call;
@@ -127,6 +131,7 @@ fn request() -> impl Strategy<Value = ClientRequest> {
         }
         1 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
         2 => ClientRequest::Register,
+        3 => ClientRequest::Resolve { id: call.0 },
         _ => {
             let registration = session.rotate_left(7);
             ClientRequest::Steps { registration, session, number, operations, ending }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
-    ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, ReplyToClient, RequestFromClient,
-    SessionEnd, requests_table,
+    COMMITTED, ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, ReplyToClient,
+    RequestFromClient, SessionEnd, requests_table,
 };
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
@@ -110,6 +110,14 @@ impl<E: Engine> Alone<E> {
         let call = ClientRequest::Call { id, procedure: procedure.into(), arguments: "s".into() };
         match self.ask(call) {
             ClientReply::Called { id: called, result } if called == id => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn resolve(&mut self, session: CallSession, number: u64) -> Result<Bytes> {
+        let id = RequestId { session, number };
+        match self.ask(ClientRequest::Resolve { id }) {
+            ClientReply::Called { id: resolved, result } if resolved == id => result,
             other => panic!("{other:?}"),
         }
     }
@@ -302,6 +310,60 @@ fn a_write_that_fails_fails_the_commit_behind_it<E: Engine>(options: E::Options)
     assert_eq!(alone.stock(client, registration, 2), None);
 }
 
+/// A client asks what became of its commits, after them and before them.
+fn a_commit_that_is_asked_for_has_one_outcome<E: Engine>(_: E::Options) {
+    let mut alone = Alone::<E>::new(E::Options::default());
+    let client = ClientId(1);
+    let registration = alone.register(client);
+    let session = alone.open();
+    let commit = |transaction, number| {
+        let id = RequestId { session, number };
+        let value = ["0", "1", "2", "3", "4"][number as usize];
+        let ending = Some(SessionEnd::CommitAs(id));
+        steps((registration, transaction), 0, vec![put(value)], ending)
+    };
+    let committed = Ok(Bytes::from_static(COMMITTED));
+    let done = (1, Ok(OperationResult::Done));
+    assert_eq!(alone.take(client, commit(1, 1)), done);
+    assert_eq!(alone.resolve(session, 1), committed);
+    assert_eq!(alone.resolve(session, 1), committed, "asked for again");
+    assert_eq!(alone.resolve(session, 2), over(session, 2));
+    let request = RequestId { session, number: 2 };
+    let late = (1, Err(Aborted::CallSessionOver { request }.into()));
+    assert_eq!(alone.take(client, commit(2, 2)), late, "its client was told that it never commits");
+    assert_eq!(alone.resolve(session, 2), over(session, 2));
+    assert_eq!(alone.stock(client, registration, 3), Some("1".into()));
+    assert_eq!(alone.take(client, commit(4, 3)), done);
+    assert_eq!(alone.resolve(session, 2), Err(Unknown::Forgotten { request }.into()));
+    assert_eq!(alone.stock(client, registration, 5), Some("3".into()));
+}
+
+/// The row of a session that is over is dropped; then a commit under it arrives.
+fn a_commit_whose_row_was_dropped_is_refused<E: Engine>(options: E::Options) {
+    let mut alone = Alone::<E>::new(options);
+    let client = ClientId(1);
+    let registration = alone.register(client);
+    let session = alone.open();
+    let commit = |transaction, number| {
+        let ending = Some(SessionEnd::CommitAs(RequestId { session, number }));
+        steps((registration, transaction), 0, vec![put("1")], ending)
+    };
+    assert_eq!(alone.take(client, commit(1, 1)), (1, Ok(OperationResult::Done)));
+    (0..3).for_each(|_| {
+        alone.open();
+    });
+    alone.wait(Duration::from_secs(61));
+    alone.wait(Duration::from_secs(61));
+    assert_eq!(alone.rows(), 1, "the mark");
+    let request = RequestId { session, number: 2 };
+    let refused = (1, Err(Aborted::CallSessionOver { request }.into()));
+    assert_eq!(
+        alone.take(client, commit(2, 2)),
+        refused,
+        "the row may have said that it never commits"
+    );
+}
+
 /// Every test for every engine.
 macro_rules! engines {
     ($($name:ident: $engine:ty, $options:expr,)*) => { $(
@@ -326,6 +388,16 @@ macro_rules! engines {
             #[test]
             fn what_was_given_up_does_not_begin_again() {
                 super::what_was_given_up_does_not_begin_again::<$engine>($options);
+            }
+
+            #[test]
+            fn a_commit_that_is_asked_for_has_one_outcome() {
+                super::a_commit_that_is_asked_for_has_one_outcome::<$engine>($options);
+            }
+
+            #[test]
+            fn a_commit_whose_row_was_dropped_is_refused() {
+                super::a_commit_whose_row_was_dropped_is_refused::<$engine>($options);
             }
 
             #[test]

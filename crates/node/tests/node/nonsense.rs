@@ -110,10 +110,16 @@ fn transaction(random: &mut Random) -> TransactionId {
 /// A client's request; what it asks of is not what the honest work asks of.
 fn request(random: &mut Random, registered: &[u64]) -> ClientRequest {
     let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
-    let endings =
-        [client::SessionEnd::Commit, client::SessionEnd::Confirm, client::SessionEnd::Rollback];
-    match random.below(6) {
+    let id = RequestId { session: call_session(random), number: random.below(9) };
+    let endings = [
+        client::SessionEnd::Commit,
+        client::SessionEnd::Confirm,
+        client::SessionEnd::Rollback,
+        client::SessionEnd::CommitAs(id),
+    ];
+    match random.below(7) {
         0 => ClientRequest::Register,
+        6 => ClientRequest::Resolve { id },
         4 => ClientRequest::OpenCalls { token: session, home: shard(random) },
         1..=3 => ClientRequest::Steps {
             registration: random.pick(registered).copied().unwrap_or(session),
@@ -123,7 +129,7 @@ fn request(random: &mut Random, registered: &[u64]) -> ClientRequest {
             ending: random.pick(&endings).copied().filter(|_| random.chance(1, 3)),
         },
         _ => ClientRequest::Call {
-            id: RequestId { session: call_session(random), number: random.below(9) },
+            id,
             procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
             arguments: bytes(random).into(),
         },

@@ -238,7 +238,7 @@ impl Replies {
                 session.own.insert((table, key), Some(value));
                 Ok(())
             }
-            (ReplyStep::End(SessionEnd::Commit), _) if by_watermark => {
+            (ReplyStep::End(ending), _) if by_watermark && ending.commits() => {
                 session.own.iter().try_for_each(|write| {
                     let ((table, key), Some(value)) = write else { return Ok(()) };
                     self.is_durable(*table, key, value, by_watermark, durable)

@@ -26,6 +26,7 @@ pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
             }
             ClientRequest::Register
             | ClientRequest::OpenCalls { .. }
+            | ClientRequest::Resolve { .. }
             | ClientRequest::ChangeTable { .. } => 0,
         },
         _ => 0,

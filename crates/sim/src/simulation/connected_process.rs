@@ -34,6 +34,7 @@ impl ConnectedProcess {
         let is_again = match request {
             ClientRequest::OpenCalls { .. }
             | ClientRequest::Register
+            | ClientRequest::Resolve { .. }
             | ClientRequest::ChangeTable { .. } => false,
             ClientRequest::Call { id, .. } => self.last_call.replace(*id) == Some(*id),
             ClientRequest::Steps { session, number: first, operations, ending, .. } => {
