@@ -174,15 +174,11 @@ impl Ownership {
         let mut inv = pending.inv.clone();
         let lives = scope.view.is_member(inv.requested.by);
         inv.answer_to = if lives { inv.requested.by.node } else { scope.node };
-        let mut inv = match (addressed(scope, inv.clone()), lives) {
-            (Some(addressed), _) => addressed,
-            (None, true) => return,
-            (None, false) => {
-                // The rows are needed by no live node: the arbiters only have to agree.
-                inv.arbiters = scope.directory(granule).collect();
-                inv
-            }
-        };
+        let mut inv = addressed(scope, inv.clone()).unwrap_or_else(|| {
+            // No live node can give the rows: the arbiters only have to agree. A requester that lives has applied, and tells
+            // them so, or concludes that the granule is lost.
+            Inv { arbiters: scope.directory(granule).collect(), source: None, ..inv }
+        });
         if !lives {
             inv.source = None;
         }

@@ -1,6 +1,6 @@
 //! A requester: it asks for levels, collects acknowledgements, applies, and tells the arbiters.
 
-use super::driver::told;
+use super::driver::{addressed, told};
 use super::{Collected, Holding, OpenRequest, Ownership, Ticket, Want};
 use crate::granule::GranuleId;
 use crate::message::{MessageBody, OwnershipAck, OwnershipRequest};
@@ -237,13 +237,17 @@ impl Ownership {
         let is_requester = scope.view.member(scope.node) == Some(inv.requested.by);
         let lacks = inv.requested.kind.takes() && !inv.creates() && collected.ack.rows.is_none();
         let is_replica = self.granules.get(granule).is_some_and(|holding| holding.is_replica);
-        if is_requester && lacks && !is_replica {
+        let lacks = is_requester && lacks && !is_replica;
+        if lacks && addressed(scope, inv.clone()).is_some() {
             return;
         }
         let Some(Collected { ack, needed, .. }) = self.collected.remove(&place) else { return };
         let mut record = ack.inv.record.clone();
         let inv = ack.inv.clone();
-        if is_requester {
+        if lacks {
+            // Every live node that had the rows has died since: the granule is lost.
+            record.strip(|node| node == scope.node);
+        } else if is_requester {
             self.apply_move(scope, ack);
         } else if record.owner == Some(inv.requested.by.node)
             && inv.requested.kind == RequestKind::Own

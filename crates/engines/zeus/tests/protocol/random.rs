@@ -597,3 +597,9 @@ fn random_runs_break_no_rule() {
         }
     }
 }
+
+/// All live nodes with the rows of a granule died while it moved: the move ends, and the granule is lost.
+#[test]
+fn a_move_ends_where_all_with_the_rows_have_died() {
+    run(20_009, PlantedBugs::NONE).expect("no rule is broken");
+}
