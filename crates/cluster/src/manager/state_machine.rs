@@ -9,6 +9,7 @@
 
 mod final_ends;
 mod image;
+mod shard_leader;
 
 use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
 use super::configuration::{Assignment, Configuration, Move, NodeStanding};
@@ -774,31 +775,5 @@ impl NodeState {
     /// Accepts the node's heartbeats from number 0 on.
     pub(super) fn restart_rounds(&mut self) {
         self.round = 0;
-    }
-}
-
-impl ShardState {
-    fn is_led_by(&self, claim: &LeadershipClaim) -> bool {
-        let Assignment { leader, incarnation, ballot, .. } = self.assignment;
-        (leader, incarnation, ballot) == (claim.node, claim.incarnation, claim.ballot)
-    }
-
-    /// A node begins a new process: the shards that it led are vacant once the lease of the former process
-    /// has run out.
-    fn on_new_instance(
-        &mut self,
-        node: NodeId,
-        incarnation: Incarnation,
-        lease_end: Time,
-        options: &ManagerOptions,
-    ) {
-        if self.assignment.leader != node {
-            return;
-        }
-        if options.faults.keep_leadership {
-            self.assignment.incarnation = incarnation;
-        } else if self.vacant.is_none() {
-            self.vacant = Some(lease_end);
-        }
     }
 }

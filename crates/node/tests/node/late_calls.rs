@@ -320,7 +320,7 @@ fn a_commit_that_is_asked_for_has_one_outcome<E: Engine>(_: E::Options) {
         let id = RequestId { session, number };
         let value = ["0", "1", "2", "3", "4"][number as usize];
         let ending = Some(SessionEnd::CommitAs(id));
-        steps((registration, transaction), 0, vec![put(value)], ending)
+        steps(registration, transaction, 0, vec![put(value)], ending)
     };
     let committed = Ok(Bytes::from_static(COMMITTED));
     let done = (1, Ok(OperationResult::Done));
@@ -346,7 +346,7 @@ fn a_commit_whose_row_was_dropped_is_refused<E: Engine>(options: E::Options) {
     let session = alone.open();
     let commit = |transaction, number| {
         let ending = Some(SessionEnd::CommitAs(RequestId { session, number }));
-        steps((registration, transaction), 0, vec![put("1")], ending)
+        steps(registration, transaction, 0, vec![put("1")], ending)
     };
     assert_eq!(alone.take(client, commit(1, 1)), (1, Ok(OperationResult::Done)));
     (0..3).for_each(|_| {

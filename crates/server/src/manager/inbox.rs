@@ -260,7 +260,7 @@ impl ManagerInbox {
                         self.accept_loss(shard, number, at_s)?
                     }
                     FromOperator::ReplaceReplica { shard, outgoing, incoming, number } => {
-                        self.replace_replica(shard, (outgoing, incoming), number)?
+                        self.replace_replica(shard, outgoing, incoming, number)?
                     }
                 };
                 tracing::info!(node = %self.plan.node, ?wanted, ?reply, "an operator asks");
@@ -405,7 +405,8 @@ impl ManagerInbox {
     fn replace_replica(
         &mut self,
         shard: ShardId,
-        (outgoing, incoming): (NodeId, NodeId),
+        outgoing: NodeId,
+        incoming: NodeId,
         number: u64,
     ) -> Result<ToOperator, Stopped> {
         let manager_host = match self.leading() {
