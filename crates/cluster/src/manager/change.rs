@@ -102,7 +102,7 @@ impl StateMachine {
             return Ok(());
         }
         let is_short = assignment.voters.len() < self.topology.voters(id).len();
-        if !is_held && !(returns && is_short) {
+        if !(is_held || returns && is_short) {
             return Err(ChangeRefusal::HoldsNone { shard: id, node: outgoing });
         }
         let leads = assignment.leader == outgoing;
