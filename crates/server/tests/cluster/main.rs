@@ -8,7 +8,6 @@ mod losses;
 mod managers;
 mod outages;
 mod recovery;
-mod replacing;
 mod secured;
 mod serving;
 mod sizes;
