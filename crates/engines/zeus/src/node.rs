@@ -288,6 +288,12 @@ impl ZeusNode {
         self.ownership.tick(scope!(self), &self.pipelines);
         self.ownership.restore_degree(scope!(self));
         self.finish();
+        let next = self.wakes_at();
+        assert!(
+            next.is_none_or(|at| at > now),
+            "{} ticks at {now}, and is due at {next:?}",
+            self.node
+        );
     }
 
     /// Sends again what was not answered, beside what the ownership protocol does.
@@ -405,8 +411,11 @@ impl ZeusNode {
     /// When [`tick`](ZeusNode::tick) is to be called at the latest; `None` if only an event can change something.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Time> {
+        if !self.view.is_live(self.node) {
+            return None;
+        }
         let parts = [
-            self.ownership.wakes_at(&self.options),
+            self.ownership.wakes_at(self.now, &self.options),
             self.pipelines.wakes_at(),
             self.followed.wakes_at(),
             self.barrier.wakes_at(self.view.live()).filter(|_| self.followed.replays() == 0),

@@ -47,6 +47,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+/// A granule without an owner is left to transactions for so many turns of `ZeusOptions::repeat_after`.
+const ADOPTED_AFTER: u32 = 20;
+
 /// What a node can say of its pending slots: while one has read or written a granule, the granule does not move (rule Z4).
 pub(crate) trait PendingSlots {
     /// Whether a pending slot of this node has read or written the granule.
@@ -95,6 +98,8 @@ pub struct Ownership {
     /// The last of those that were looked at, if there are more.
     corrected: Option<GranuleId>,
     recruit_at: Time,
+    /// When granules without an owner are taken.
+    adopt_at: Time,
     /// The number of the request made last.
     requests: u64,
     random: Random,
@@ -114,6 +119,7 @@ impl Ownership {
             uneven: BTreeSet::new(),
             corrected: None,
             recruit_at: Time::ZERO,
+            adopt_at: Time::ZERO,
             requests: 0,
             random: Random::new(seed),
             counters: OwnershipCounters::default(),
@@ -243,13 +249,18 @@ impl Ownership {
     }
 
     /// When something has to be looked at again, at the latest.
-    pub(crate) fn wakes_at(&self, options: &crate::options::ZeusOptions) -> Option<Time> {
+    pub(crate) fn wakes_at(
+        &self,
+        now: Time,
+        options: &crate::options::ZeusOptions,
+    ) -> Option<Time> {
         let holdings = self.open.iter().filter_map(|granule| self.granules.get(granule));
         let times = holdings.flat_map(|holding| {
             let pending = holding.pending.as_ref();
             let replay = pending.map(|pending| pending.replay_at);
             let held = pending.filter(|pending| !pending.is_answered);
-            let held = held.map(|pending| pending.arrived + options.hold);
+            // A hold that is over waits for slots, or for the barrier: no time ends that.
+            let held = held.map(|pending| pending.arrived + options.hold).filter(|at| *at > now);
             replay
                 .into_iter()
                 .chain(held)
@@ -269,9 +280,13 @@ impl Ownership {
         self.collected.clear();
         self.favoured.clear();
         self.recruit_at = scope.now;
+        // Transactions that need a granule come first.
+        self.adopt_at = scope.now + scope.options.repeat_after * ADOPTED_AFTER;
         for (granule, holding) in &mut self.granules {
             holding.record.strip(is_dead);
-            if holding.record.owner == Some(scope.node) {
+            let owner = holding.record.owner;
+            let is_ownerless = owner.is_none() && scope.is_directory_node(granule);
+            if owner == Some(scope.node) || is_ownerless {
                 self.uneven.insert(granule.clone());
             }
             if let Some(pending) = &mut holding.pending {
