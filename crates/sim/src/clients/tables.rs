@@ -51,24 +51,43 @@ struct Lives {
     dropping: BTreeMap<String, u64>,
 }
 
+/// What was known when an opening began.
+#[derive(Debug)]
+struct Opening {
+    /// How many drops were asked for.
+    drops: u64,
+    /// Whether a drop of its name was asked for and not answered: it may come before that drop, though its answer comes after.
+    is_dropping: bool,
+    /// The tables whose drop was answered.
+    gone: BTreeSet<TableId>,
+}
+
 impl Lives {
-    /// A client was given this id for a name, for an opening that began when so many drops were asked for, and when these
-    /// tables were gone.
+    /// What is known when an opening begins.
+    fn opening(&self, name: &str) -> Opening {
+        Opening { drops: self.drops, is_dropping: self.is_dropping(name), gone: self.gone.clone() }
+    }
+
+    /// Whether a drop of the name is asked for and not answered.
+    fn is_dropping(&self, name: &str) -> bool {
+        self.dropping.get(name).is_some_and(|open| *open > 0)
+    }
+
+    /// A client was given this id for a name.
     fn opened(
         &mut self,
         name: &str,
         table: TableId,
-        drops: u64,
-        gone: &BTreeSet<TableId>,
+        began: &Opening,
     ) -> std::result::Result<(), String> {
         let known = self.names.entry(table).or_insert_with(|| name.to_owned());
         if known != name {
             return Err(format!("{table} is {known:?} and {name:?}"));
         }
-        if gone.contains(&table) {
+        if began.gone.contains(&table) {
             return Err(format!("{name:?} is {table}, which was dropped before it was opened"));
         }
-        if self.drops > drops || self.dropping.get(name).is_some_and(|open| *open > 0) {
+        if self.drops > began.drops || began.is_dropping || self.is_dropping(name) {
             return Ok(()); // It may have been dropped meanwhile, and others of its name.
         }
         match self.current.insert(name.to_owned(), table) {
@@ -95,13 +114,10 @@ impl Lives {
 
 impl Tables {
     async fn open(&self, db: &Cluster, name: &str) -> Result<TableId> {
-        let before = {
-            let lives = self.lives.borrow();
-            (lives.drops, lives.gone.clone())
-        };
+        let began = self.lives.borrow().opening(name);
         // Not `open_table`, which believes what the client has learned, also of a table that was dropped a moment ago.
         let table = db.create_table(name, HASH).await?;
-        let verdict = self.lives.borrow_mut().opened(name, table, before.0, &before.1);
+        let verdict = self.lives.borrow_mut().opened(name, table, &began);
         verdict.map_err(wrong)?;
         Ok(table)
     }
