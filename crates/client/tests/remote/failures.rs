@@ -270,8 +270,8 @@ fn an_address_where_nobody_speaks_holds_nobody_up() {
         let addresses = [address.clone(), cluster.addresses()[0].clone()];
         Cluster::connect_with(&addresses, quick()).await.expect("by way of the second");
         let hasty = ClusterOptions { deadline: HASTE, ..quick() };
-        let nobody = Cluster::connect_with(&addresses[..1], hasty).await.expect_err("nobody");
-        let what = nobody.to_string();
+        let error = Cluster::connect_with(&addresses[..1], hasty).await.expect_err("no node");
+        let what = error.to_string();
         assert!(what.contains("no answer within") && what.contains(&address), "{what}");
     });
 }
