@@ -2,8 +2,7 @@
 //! it.
 
 use crate::ask;
-use crate::managers::ChangeError;
-use crate::operator::{Operator, Stage, unexpected};
+use crate::operator::{ChangeError, Operator, Stage, name, refused, unexpected};
 use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::manager::{EpochEnd, Loss, LossStage};
@@ -131,27 +130,22 @@ impl Acceptance {
     }
 }
 
-fn name(topology: &Topology, node: NodeId) -> String {
-    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
-}
-
 /// How far an accepted loss is.
-fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Stage + '_ {
-    |reply| match &reply {
-        ToOperator::UnderWay(_) => {
-            Stage::GoesOn("the managers write the loss into their log".to_owned())
-        }
-        ToOperator::Lost(Loss { stage: LossStage::Asking, reported, .. }) => {
-            let reported: Vec<String> = reported.keys().map(|node| name(topology, *node)).collect();
-            let reported = listed(&reported);
-            Stage::GoesOn(format!(
-                "live nodes report what they know of the shard; so far {reported}"
-            ))
-        }
-        ToOperator::Lost(Loss { stage: LossStage::Preparing, .. }) => {
-            Stage::GoesOn("the survivors are prepared, all of them".to_owned())
-        }
-        _ => Stage::Over(reply),
+fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Result<Stage, ChangeError> + '_ {
+    |reply| {
+        Ok(Stage::GoesOn(match &reply {
+            ToOperator::UnderWay(_) => "the managers write the loss into their log".to_owned(),
+            ToOperator::Lost(Loss { stage: LossStage::Asking, reported, .. }) => {
+                let reported: Vec<_> = reported.keys().map(|node| name(topology, *node)).collect();
+                let reported = listed(&reported);
+                format!("live nodes report what they know of the shard; so far {reported}")
+            }
+            ToOperator::Lost(Loss { stage: LossStage::Preparing, .. }) => {
+                "the survivors are prepared, all of them".to_owned()
+            }
+            ToOperator::Refused(why) => return Err(refused(why)),
+            _ => return Ok(Stage::Over(reply)),
+        }))
     }
 }
 

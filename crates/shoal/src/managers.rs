@@ -1,24 +1,15 @@
 //! The configuration managers of a cluster, as its nodes see them; and how one is replaced, as an operator does it.
 
-use crate::ask::{self, Unanswered};
-use crate::clock::now;
-use crate::duration::span;
+use crate::operator::{ChangeError, Operator, Stage, find, name};
 use crate::report::StatusReport;
 use crate::terminal::table;
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
-use shoal_net::CloseReason;
-use shoal_net::client::Access;
 use shoal_server::{
     FromOperator, ManagerStatus, NodeStatus, OperatorRefusal, RecoveryStage, ToOperator,
 };
 use shoal_types::NodeId;
 use shoal_workloads::report::words;
-use std::time::Duration;
-use thiserror::Error;
-
-/// The interval between two requests.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a node is to the managers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -147,57 +138,11 @@ fn is_up_to_date(status: &Result<NodeStatus, String>, version: u64) -> bool {
     status.as_ref().is_ok_and(|status| status.managers_version == version)
 }
 
-/// Why a manager is not replaced: what happened, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ChangeError {
-    /// No node answers at all.
-    #[error("{0}")]
-    NoCluster(String),
-    /// There is no such node.
-    #[error("'{name}' is no node of the cluster; its nodes are {known}")]
-    NoNode {
-        /// What it was called.
-        name: String,
-        /// Those there are.
-        known: String,
-    },
-    /// The secret is not that of the nodes.
-    #[error("{0}; take the file that `secret` in a node's file names")]
-    Secret(Unanswered),
-    /// The request is impossible.
-    #[error("{0}")]
-    Cannot(String),
-    /// A node or the managers' log does not do it.
-    #[error("{0}")]
-    Refused(String),
-    /// It takes too long.
-    #[error("it is not done after {}: {stage}; ask again to go on, or with another node", span(*.after))]
-    Late {
-        /// After so long.
-        after: Duration,
-        /// The progress so far.
-        stage: String,
-    },
-}
-
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReplacementEnd {
     /// The nodes that have managers now.
     pub managers: Vec<String>,
-}
-
-/// One manager instead of another.
-#[derive(Debug)]
-pub struct ManagerReplacement {
-    /// Where nodes are.
-    pub addresses: Vec<String>,
-    /// What lets clients in.
-    pub access: Access,
-    /// What lets operators in.
-    pub operator: Access,
-    /// How long it may take.
-    pub within: Duration,
 }
 
 /// Which nodes are to have managers.
@@ -222,97 +167,31 @@ struct ManagersRequest<'t> {
     incoming: String,
 }
 
-impl ManagerReplacement {
-    /// Repeats the request to the leader until it is done, and reports the progress.
-    ///
-    /// # Errors
-    /// Why it is not done, or not for certain.
-    pub async fn run(
-        &self,
-        wanted: &WantedManagers,
-        mut say: impl FnMut(&str),
-    ) -> Result<ReplacementEnd, ChangeError> {
-        let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(ChangeError::NoCluster)?;
-        let request = ManagersRequest::new(&topology, wanted)?;
-        let began = now();
-        let (mut leader, mut said) = (None, String::new());
-        let mut stage = "no node has answered yet".to_owned();
-        while began.elapsed() < self.within {
-            if leader.is_none() {
-                leader = self.leader().await;
-            }
-            stage = match self.ask(&request, leader).await? {
-                Some(ToOperator::Done { managers }) => {
-                    let managers = managers.iter().map(|node| request.name(*node)).collect();
-                    return Ok(ReplacementEnd { managers });
-                }
-                Some(ToOperator::UnderWay(stage)) => request.stage(stage),
-                Some(ToOperator::NotLeading { leader: other }) => {
-                    leader = other;
-                    "the managers elect a leader".to_owned()
-                }
-                Some(ToOperator::Refused(why)) => return Err(request.refused(&why)),
-                Some(
-                    told @ (ToOperator::MayLose { .. }
-                    | ToOperator::Lost(_)
-                    | ToOperator::Replacing(_)
-                    | ToOperator::MayRecover(_)),
-                ) => {
-                    return Err(ChangeError::Refused(format!(
-                        "the managers sent an unexpected reply: {told:?}"
-                    )));
-                }
-                None => {
-                    leader = None;
-                    "waiting for a manager that leads: a majority of them has to live".to_owned()
-                }
-            };
-            if stage != said {
-                say(&stage);
-                said.clone_from(&stage);
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
-        Err(ChangeError::Late { after: self.within, stage })
-    }
-
-    /// The node whose manager leads, by the statuses of the nodes.
-    async fn leader(&self) -> Option<NodeId> {
-        let report = StatusReport::gather(&self.addresses, &self.access).await.ok()?;
-        report.managers_leader().map(NodeId)
-    }
-
-    async fn ask(
-        &self,
-        request: &ManagersRequest<'_>,
-        leader: Option<NodeId>,
-    ) -> Result<Option<ToOperator>, ChangeError> {
-        let leader = leader.and_then(|leader| request.topology.node(leader));
-        let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
-            return Ok(None);
-        };
-        match ask::operate(address, &self.operator, &request.wanted).await {
-            Ok(told) => Ok(Some(told)),
-            Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                Err(ChangeError::Secret(error))
-            }
-            Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
-        }
-    }
-}
-
-/// The node of this name.
+/// Has other nodes host managers, and reports the progress.
 ///
 /// # Errors
-/// If there is none.
-pub fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
-    let nodes = topology.nodes();
-    if let Some(node) = nodes.iter().find(|node| node.name == name) {
-        return Ok(node.id);
+/// Why it is not done, or not for certain.
+pub async fn replace(
+    operator: &Operator,
+    wanted: &WantedManagers,
+    say: impl FnMut(&str),
+) -> Result<ReplacementEnd, ChangeError> {
+    let topology = operator.topology().await?;
+    let request = ManagersRequest::new(&topology, wanted)?;
+    let stage_of = |reply| match reply {
+        ToOperator::UnderWay(stage) => Ok(Stage::GoesOn(request.stage(stage))),
+        ToOperator::Refused(why) => Err(request.refused(&why)),
+        reply => Ok(Stage::Over(reply)),
+    };
+    match operator.settle(&topology, &request.wanted, say, stage_of).await? {
+        ToOperator::Done { managers } => {
+            let managers = managers.iter().map(|node| name(&topology, *node)).collect();
+            Ok(ReplacementEnd { managers })
+        }
+        reply => {
+            Err(ChangeError::Refused(format!("the managers sent an unexpected reply: {reply:?}")))
+        }
     }
-    let known: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
-    Err(ChangeError::NoNode { name: name.to_owned(), known: known.join(", ") })
 }
 
 impl<'t> ManagersRequest<'t> {
@@ -340,10 +219,6 @@ impl<'t> ManagersRequest<'t> {
         })
     }
 
-    fn name(&self, node: NodeId) -> String {
-        self.topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
-    }
-
     fn stage(&self, stage: RecoveryStage) -> String {
         let incoming = &self.incoming;
         match stage {
@@ -367,7 +242,7 @@ impl<'t> ManagersRequest<'t> {
     fn refused(&self, why: &OperatorRefusal) -> ChangeError {
         let (outgoing, incoming) = (&self.outgoing, &self.incoming);
         let names = |nodes: &[NodeId]| {
-            nodes.iter().map(|node| self.name(*node)).collect::<Vec<_>>().join(", ")
+            nodes.iter().map(|node| name(self.topology, *node)).collect::<Vec<_>>().join(", ")
         };
         match why {
             OperatorRefusal::NoManagers => ChangeError::Cannot(

@@ -1,7 +1,6 @@
 //! The replicas of a node, as an operator moves them to other nodes.
 
-use crate::managers::ChangeError;
-use crate::operator::{Operator, Stage, unexpected};
+use crate::operator::{ChangeError, Operator, Stage, find, name, refused, unexpected};
 use crate::report::StatusReport;
 use crate::terminal::{listed, table};
 use serde::Serialize;
@@ -49,9 +48,9 @@ impl NodeChange {
     /// Why not all are moved, or not for certain. Repeated, it goes on where it stopped.
     pub async fn run(&self, mut say: impl FnMut(&str)) -> Result<NodeChangeEnd, ChangeError> {
         let topology = self.operator.topology().await?;
-        let outgoing = crate::managers::find(&topology, &self.outgoing)?;
+        let outgoing = find(&topology, &self.outgoing)?;
         let wanted = self.incoming.as_ref();
-        let wanted = wanted.map(|name| crate::managers::find(&topology, name)).transpose()?;
+        let wanted = wanted.map(|name| find(&topology, name)).transpose()?;
         let mut moved = Vec::new();
         let shards = Placement::of(&self.operator.report().await?).shards_of(outgoing);
         let shards = shards.into_iter().filter(|shard| self.shard.is_none_or(|it| it == *shard));
@@ -71,8 +70,8 @@ impl NodeChange {
             let request = FromOperator::ReplaceReplica { shard, outgoing, incoming, number };
             let say =
                 |stage: &str| say(&format!("S{}, {} → {to}: {stage}", shard.0, self.outgoing));
-            let told = self.operator.settle(&topology, &request, say, stage_of).await?;
-            if told != ToOperator::Replacing(ReplacementStage::Done) {
+            let reply = self.operator.settle(&topology, &request, say, stage_of).await?;
+            if reply != ToOperator::Replacing(ReplacementStage::Done) {
                 return Err(unexpected());
             }
             moved.push(MovedReplica {
@@ -104,21 +103,18 @@ impl NodeChangeEnd {
     }
 }
 
-fn name(topology: &Topology, node: NodeId) -> String {
-    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
-}
-
-fn stage_of(told: ToOperator) -> Stage {
-    Stage::GoesOn(match told {
+fn stage_of(reply: ToOperator) -> Result<Stage, ChangeError> {
+    Ok(Stage::GoesOn(match reply {
         ToOperator::Replacing(stage) => match stage {
-            ReplacementStage::Done => return Stage::Over(told),
+            ReplacementStage::Done => return Ok(Stage::Over(reply)),
             ReplacementStage::HandingOver => "another replica takes over the lead".to_owned(),
             ReplacementStage::Copying => "the new replica takes a copy".to_owned(),
             ReplacementStage::Promoting => "the new replica becomes a voter".to_owned(),
         },
         ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
-        told => return Stage::Over(told),
-    })
+        ToOperator::Refused(why) => return Err(refused(&why)),
+        reply => return Ok(Stage::Over(reply)),
+    }))
 }
 
 /// Which nodes hold which shards, by the node that knows the latest configuration.

@@ -2,7 +2,7 @@
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
-use crate::managers::ChangeError;
+use crate::duration::span;
 use crate::report::StatusReport;
 use shoal_cluster::topology::Topology;
 use shoal_net::CloseReason;
@@ -10,6 +10,7 @@ use shoal_net::client::Access;
 use shoal_server::{FromOperator, OperatorRefusal, ToOperator};
 use shoal_types::NodeId;
 use std::time::Duration;
+use thiserror::Error;
 
 /// The interval between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -27,11 +28,44 @@ pub struct Operator {
     pub within: Duration,
 }
 
-/// How far a request is.
+/// Why a request of an operator is not done: what happened, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ChangeError {
+    /// No node answers at all.
+    #[error("{0}")]
+    NoCluster(String),
+    /// There is no such node.
+    #[error("'{name}' is no node of the cluster; its nodes are {known}")]
+    NoNode {
+        /// What it was called.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The secret is not that of the nodes.
+    #[error("{0}; take the file that `secret` in a node's file names")]
+    Secret(Unanswered),
+    /// The request is impossible.
+    #[error("{0}")]
+    Cannot(String),
+    /// A node or the managers' log does not do it.
+    #[error("{0}")]
+    Refused(String),
+    /// It takes too long.
+    #[error("it is not done after {}: {stage}; ask again to go on, or with another node", span(*.after))]
+    Late {
+        /// After so long.
+        after: Duration,
+        /// The progress so far.
+        stage: String,
+    },
+}
+
+/// How far a request is, which ends with a `T`.
 #[derive(Debug)]
-pub enum Stage {
+pub enum Stage<T = ToOperator> {
     /// This is the last answer.
-    Over(ToOperator),
+    Over(T),
     /// It goes on, in this sentence.
     GoesOn(String),
 }
@@ -57,35 +91,57 @@ impl Operator {
     /// Asks the manager that leads until its answer is the last one, and reports the progress.
     ///
     /// # Errors
-    /// Why it is not done, or not for certain.
+    /// Why it is not done, or not for certain; and the error that `stage_of` makes of an answer.
     pub async fn settle(
         &self,
         topology: &Topology,
         wanted: &FromOperator,
-        mut say: impl FnMut(&str),
-        stage_of: impl Fn(ToOperator) -> Stage,
+        say: impl FnMut(&str),
+        stage_of: impl Fn(ToOperator) -> Result<Stage, ChangeError>,
     ) -> Result<ToOperator, ChangeError> {
-        let (began, mut said, mut leader) = (now(), String::new(), None);
-        let mut stage = "no manager has answered yet".to_owned();
-        while began.elapsed() < self.within {
+        let mut leader = None;
+        let ask = async || {
             if leader.is_none() {
                 let report = self.report().await.ok();
                 leader = report.and_then(|report| report.managers_leader()).map(NodeId);
             }
-            stage = match self.ask(topology, leader, wanted).await? {
+            let node = leader.and_then(|leader| topology.node(leader));
+            let reply = match node.and_then(|node| node.address.as_deref()) {
+                Some(address) => self.ask(address, wanted).await?.ok(),
+                None => None,
+            };
+            match reply {
                 Some(ToOperator::NotLeading { leader: other }) => {
                     leader = other;
-                    "the managers choose which of them leads".to_owned()
+                    Ok(Stage::GoesOn("the managers elect a leader".to_owned()))
                 }
-                Some(ToOperator::Refused(why)) => return Err(refused(&why)),
-                Some(told) => match stage_of(told) {
-                    Stage::Over(told) => return Ok(told),
-                    Stage::GoesOn(stage) => stage,
-                },
+                Some(reply) => stage_of(reply),
                 None => {
                     leader = None;
-                    "waiting for a manager that leads: a majority of them has to live".to_owned()
+                    let stage = "waiting for a manager that leads: a majority of them has to live";
+                    Ok(Stage::GoesOn(stage.to_owned()))
                 }
+            }
+        };
+        self.repeat("no manager has answered yet", say, ask).await
+    }
+
+    /// Repeats a request until it is over, and reports the progress. `unanswered` is the stage before the first answer.
+    ///
+    /// # Errors
+    /// Those of `ask`, and [`ChangeError::Late`].
+    pub async fn repeat<T>(
+        &self,
+        unanswered: &str,
+        mut say: impl FnMut(&str),
+        mut ask: impl AsyncFnMut() -> Result<Stage<T>, ChangeError>,
+    ) -> Result<T, ChangeError> {
+        let (began, mut said) = (now(), String::new());
+        let mut stage = unanswered.to_owned();
+        while began.elapsed() < self.within {
+            stage = match ask().await? {
+                Stage::Over(end) => return Ok(end),
+                Stage::GoesOn(stage) => stage,
             };
             if stage != said {
                 say(&stage);
@@ -96,24 +152,40 @@ impl Operator {
         Err(ChangeError::Late { after: self.within, stage })
     }
 
-    async fn ask(
+    /// Sends a request to the node at an address. The inner error means that it may be repeated.
+    ///
+    /// # Errors
+    /// [`ChangeError::Secret`].
+    pub async fn ask(
         &self,
-        topology: &Topology,
-        leader: Option<NodeId>,
+        address: &str,
         wanted: &FromOperator,
-    ) -> Result<Option<ToOperator>, ChangeError> {
-        let leader = leader.and_then(|leader| topology.node(leader));
-        let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
-            return Ok(None);
-        };
+    ) -> Result<Result<ToOperator, Unanswered>, ChangeError> {
         match ask::operate(address, &self.operator, wanted).await {
-            Ok(told) => Ok(Some(told)),
             Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
                 Err(ChangeError::Secret(error))
             }
-            Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
+            answer => Ok(answer),
         }
     }
+}
+
+/// The node of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
+    let nodes = topology.nodes();
+    if let Some(node) = nodes.iter().find(|node| node.name == name) {
+        return Ok(node.id);
+    }
+    let known: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    Err(ChangeError::NoNode { name: name.to_owned(), known: known.join(", ") })
+}
+
+/// The name of a node, or its number if it is not in the topology.
+pub fn name(topology: &Topology, node: NodeId) -> String {
+    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
 /// The error of an answer that belongs to another request.
@@ -121,7 +193,8 @@ pub fn unexpected() -> ChangeError {
     ChangeError::Refused("the managers sent an unexpected reply".to_owned())
 }
 
-fn refused(why: &OperatorRefusal) -> ChangeError {
+/// The error of a refusal that names nothing of the request.
+pub fn refused(why: &OperatorRefusal) -> ChangeError {
     match why {
         OperatorRefusal::NoManagers => ChangeError::Cannot(
             "the cluster has no managers: its shards never change their leaders".to_owned(),

@@ -1,35 +1,22 @@
 //! The loss of a majority of the managers, as an operator accepts it: shows before what may be lost.
 
-use crate::ask::{self, Unanswered};
-use crate::clock::now;
-use crate::managers::{ChangeError, ReplacementEnd};
+use crate::managers::ReplacementEnd;
+use crate::operator::{ChangeError, Operator, Stage, name};
 use crate::report::StatusReport;
 use crate::terminal::listed;
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
-use shoal_net::CloseReason;
-use shoal_net::client::Access;
 use shoal_server::{
     FromOperator, NodeStatus, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator,
 };
 use shoal_types::{NodeId, ShardId};
 use shoal_workloads::report::words;
-use std::time::Duration;
-
-/// The interval between two requests.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Recovers the managers of a cluster.
 #[derive(Debug)]
 pub struct ManagersRecovery {
-    /// Where nodes are.
-    pub addresses: Vec<String>,
-    /// What lets clients in.
-    pub access: Access,
-    /// What lets operators in.
-    pub operator: Access,
-    /// How long each step may take.
-    pub within: Duration,
+    /// Who accepts the loss, and where.
+    pub operator: Operator,
 }
 
 /// What is left, and what may be lost: shown before anything is changed.
@@ -63,8 +50,7 @@ impl ManagersRecovery {
     /// # Errors
     /// Why it may not, or why that is not known.
     pub async fn survey(&self, survivor: &str) -> Result<ManagersSurvey, ChangeError> {
-        let report = StatusReport::gather(&self.addresses, &self.access).await;
-        let report = report.map_err(ChangeError::NoCluster)?;
+        let report = self.operator.report().await?;
         let SurvivorChoice { node, cluster, managers, answering } = choose(&report, survivor)?;
         let has_majority = answering * 2 > managers.len();
         let topology = &report.topology;
@@ -111,8 +97,7 @@ impl ManagersRecovery {
         number: u64,
         say: impl FnMut(&str),
     ) -> Result<ReplacementEnd, ChangeError> {
-        let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(ChangeError::NoCluster)?;
+        let topology = self.operator.topology().await?;
         let (silent, lost) = survey.shown.clone();
         let wanted = FromOperator::RecoverManagers { number, silent, lost };
         match self.settle(&survey.address, wanted, say).await? {
@@ -129,28 +114,18 @@ impl ManagersRecovery {
         &self,
         address: &str,
         wanted: FromOperator,
-        mut say: impl FnMut(&str),
+        say: impl FnMut(&str),
     ) -> Result<ToOperator, ChangeError> {
-        let (began, mut said) = (now(), String::new());
-        let mut stage = "the manager has not answered yet".to_owned();
-        while began.elapsed() < self.within {
-            match ask::operate(address, &self.operator, &wanted).await {
+        let ask = async || {
+            Ok(match self.operator.ask(address, &wanted).await? {
                 Ok(ToOperator::UnderWay(RecoveryStage::Asking { answered, of })) => {
-                    stage = format!("nodes report their state: {answered} of {of}");
+                    Stage::GoesOn(format!("nodes report their state: {answered} of {of}"))
                 }
-                Ok(reply) => return Ok(reply),
-                Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                    return Err(ChangeError::Secret(error));
-                }
-                Err(error) => stage = error.to_string(),
-            }
-            if stage != said {
-                say(&stage);
-                said.clone_from(&stage);
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
-        Err(ChangeError::Late { after: self.within, stage })
+                Ok(reply) => Stage::Over(reply),
+                Err(error) => Stage::GoesOn(error.to_string()),
+            })
+        };
+        self.operator.repeat("the manager has not answered yet", say, ask).await
     }
 }
 
@@ -231,10 +206,6 @@ fn refused(why: &OperatorRefusal, topology: &Topology) -> ChangeError {
         OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
         other => ChangeError::Refused(format!("{other:?}")),
     }
-}
-
-fn name(topology: &Topology, node: NodeId) -> String {
-    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
 impl ManagersSurvey {

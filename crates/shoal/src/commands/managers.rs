@@ -1,15 +1,14 @@
 //! `shoal managers`: shows the configuration managers of a cluster, replaces one, and recovers them when a majority of
 //! them is lost.
 
+use super::asking::Asking;
 use super::target::Target;
 use super::{CommandError, CommandOutcome, confirm, print, print_json};
-use crate::managers::{ManagerReplacement, ManagersOverview, ReplacementEnd, WantedManagers};
+use crate::ask;
+use crate::managers::{self, ManagersOverview, ReplacementEnd, WantedManagers};
 use crate::recovery::ManagersRecovery;
 use crate::report::StatusReport;
-use crate::{ask, duration};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Show the configuration managers of a cluster, replace one that is lost, or go on without a majority that is
 ///
@@ -70,22 +69,6 @@ struct Replace {
     incoming: String,
     #[command(flatten)]
     asking: Asking,
-}
-
-/// How a change is requested, and for how long.
-#[derive(Debug, Args)]
-struct Asking {
-    #[command(flatten)]
-    target: Target,
-    /// The file with the secret of the nodes; by default that in the folder of a local cluster
-    #[arg(long, value_name = "FILE")]
-    secret: Option<PathBuf>,
-    /// Give up if it takes longer
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse_positive)]
-    within: Duration,
-    /// Print the result as JSON, and all else to standard error
-    #[arg(long)]
-    json: bool,
 }
 
 /// Have two more nodes host managers, as after a recovery: there are 1, 3 or 5
@@ -167,86 +150,54 @@ impl List {
 impl Replace {
     async fn run(&self) -> Result<CommandOutcome, CommandError> {
         let (outgoing, incoming) = (self.outgoing.clone(), self.incoming.clone());
-        self.asking.change(&WantedManagers::Replace { outgoing, incoming }).await
+        change(&self.asking, &WantedManagers::Replace { outgoing, incoming }).await
     }
 }
 
 impl Add {
     async fn run(&self) -> Result<CommandOutcome, CommandError> {
-        self.asking.change(&WantedManagers::Add([self.first.clone(), self.second.clone()])).await
+        change(&self.asking, &WantedManagers::Add([self.first.clone(), self.second.clone()])).await
     }
 }
 
-impl Asking {
-    /// Has other nodes host managers, and reports the progress.
-    async fn change(&self, wanted: &WantedManagers) -> Result<CommandOutcome, CommandError> {
-        let replacement = ManagerReplacement {
-            addresses: self.target.addresses()?,
-            access: self.target.access()?,
-            operator: self.target.operator(self.secret.as_deref())?,
-            within: self.within,
-        };
-        let replaced = replacement.run(wanted, |stage| self.say(&format!("{stage}\n"))).await?;
-        self.tell(&replaced)
-    }
+/// Has other nodes host managers, and reports the progress.
+async fn change(asking: &Asking, wanted: &WantedManagers) -> Result<CommandOutcome, CommandError> {
+    let operator = asking.operator()?;
+    let say = |stage: &str| asking.say(&format!("{stage}\n"));
+    tell(asking, &managers::replace(&operator, wanted, say).await?)
+}
 
-    fn say(&self, text: &str) {
-        match self.json {
-            true => eprint!("{text}"),
-            // An error means that the output is not read any more.
-            false => drop(print(text)),
-        }
+/// The managers from now on.
+fn tell(asking: &Asking, replaced: &ReplacementEnd) -> Result<CommandOutcome, CommandError> {
+    let ReplacementEnd { managers } = replaced;
+    if asking.json {
+        print_json(replaced)?;
+    } else {
+        let named: Vec<String> = managers.iter().map(|name| format!("\"{name}\"")).collect();
+        let verb = if managers.len() == 1 { "The manager is" } else { "The managers are" };
+        print(&format!(
+            "{verb} {}. Running nodes know it; for those that begin anew, write it into the file of \
+             each node:\n\n  managers = [{}]\n",
+            managers.join(", "),
+            named.join(", "),
+        ))?;
     }
-
-    /// The managers from now on.
-    fn tell(&self, replaced: &ReplacementEnd) -> Result<CommandOutcome, CommandError> {
-        let ReplacementEnd { managers } = replaced;
-        if self.json {
-            print_json(replaced)?;
-        } else {
-            let named: Vec<String> = managers.iter().map(|name| format!("\"{name}\"")).collect();
-            let verb = if managers.len() == 1 { "The manager is" } else { "The managers are" };
-            print(&format!(
-                "{verb} {}. Running nodes know it; for those that begin anew, write it into the file of \
-                 each node:\n\n  managers = [{}]\n",
-                managers.join(", "),
-                named.join(", "),
-            ))?;
-        }
-        Ok(CommandOutcome::Holds)
-    }
+    Ok(CommandOutcome::Holds)
 }
 
 impl Recover {
     async fn run(&self) -> Result<CommandOutcome, CommandError> {
-        let recovery = ManagersRecovery {
-            addresses: self.asking.target.addresses()?,
-            access: self.asking.target.access()?,
-            operator: self.asking.target.operator(self.asking.secret.as_deref())?,
-            within: self.asking.within,
-        };
+        let recovery = ManagersRecovery { operator: self.asking.operator()? };
         let survey = recovery.survey(&self.survivor).await?;
         self.asking.say(&survey.text());
         confirm(survey.cluster(), self.confirm.as_deref(), |text| self.asking.say(text))?;
         let number = shoal_net::SystemClock::new().now().0;
         let say = |stage: &str| self.asking.say(&format!("{stage}\n"));
         let recovered = recovery.recover(&survey, number, say).await?;
-        let verdict = self.asking.tell(&recovered)?;
+        let verdict = tell(&self.asking, &recovered)?;
         self.asking.say(
             "This log is all there is of the managers now: have two more at once, by `shoal managers add`.\n",
         );
         Ok(verdict)
-    }
-}
-
-impl From<crate::managers::ChangeError> for CommandError {
-    fn from(trouble: crate::managers::ChangeError) -> CommandError {
-        use crate::managers::ChangeError as Other;
-        match trouble {
-            Other::NoCluster(_) | Other::NoNode { .. } | Other::Secret(_) | Other::Cannot(_) => {
-                CommandError::Usage(trouble.to_string())
-            }
-            Other::Refused(_) | Other::Late { .. } => CommandError::Database(trouble.to_string()),
-        }
     }
 }

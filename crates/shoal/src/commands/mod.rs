@@ -6,6 +6,7 @@
 //! | 1 | a check failed, or the database did |
 //! | 2 | the command line, or a file it names, is wrong |
 
+mod asking;
 mod bench;
 mod chaos;
 mod check;

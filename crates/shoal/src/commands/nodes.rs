@@ -1,14 +1,11 @@
 //! `shoal nodes`: moves the replicas of a node to others.
 
-use super::target::Target;
+use super::asking::Asking;
 use super::{CommandError, CommandOutcome, print, print_json};
+use crate::ask;
 use crate::nodes::NodeChange;
-use crate::operator::Operator;
-use crate::{ask, duration};
 use clap::{Args, Subcommand};
 use shoal_types::ShardId;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Move the replicas of a node, which may be lost, to other nodes
 #[derive(Debug, Args)]
@@ -38,6 +35,7 @@ Examples:
   shoal nodes drain s0v2 --connect 10.0.0.1:7000 --secret secret
 
 Exit codes: 0 it holds nothing, 1 it does, 2 it cannot be drained, or there is no cluster")]
+#[command(mut_arg("within", |within| within.default_value("1h").help("Give up a replica if it takes longer")))]
 struct Drain {
     /// The node that is to hold nothing
     #[arg(value_name = "NODE")]
@@ -57,6 +55,7 @@ Examples:
   shoal nodes replace s0v2 spare --shard S0 --connect 10.0.0.1:7000 --secret secret
 
 Exit codes: 0 it is replaced, 1 it is not, 2 it cannot be, or there is no cluster")]
+#[command(mut_arg("within", |within| within.default_value("1h").help("Give up a replica if it takes longer")))]
 struct Replace {
     /// The node whose replicas leave
     #[arg(value_name = "OLD")]
@@ -71,70 +70,40 @@ struct Replace {
     asking: Asking,
 }
 
-/// How a change is requested, and for how long.
-#[derive(Debug, Args)]
-struct Asking {
-    #[command(flatten)]
-    target: Target,
-    /// The file with the secret of the nodes; by default that in the folder of a local cluster
-    #[arg(long, value_name = "FILE")]
-    secret: Option<PathBuf>,
-    /// Give up a replica if it takes longer
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse_positive)]
-    within: Duration,
-    /// Print the result as JSON, and all else to standard error
-    #[arg(long)]
-    json: bool,
-}
-
 impl Nodes {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
         runtime.block_on(async {
             match &self.what {
-                What::Drain(Drain { outgoing, asking }) => asking.run(outgoing, None, None).await,
+                What::Drain(Drain { outgoing, asking }) => {
+                    change(asking, outgoing, None, None).await
+                }
                 What::Replace(Replace { outgoing, incoming, shard, asking }) => {
-                    asking.run(outgoing, Some(incoming), *shard).await
+                    change(asking, outgoing, Some(incoming), *shard).await
                 }
             }
         })
     }
 }
 
-impl Asking {
-    async fn run(
-        &self,
-        outgoing: &str,
-        incoming: Option<&String>,
-        shard: Option<ShardId>,
-    ) -> Result<CommandOutcome, CommandError> {
-        let operator = Operator {
-            addresses: self.target.addresses()?,
-            access: self.target.access()?,
-            operator: self.target.operator(self.secret.as_deref())?,
-            within: self.within,
-        };
-        let change = NodeChange {
-            operator,
-            outgoing: outgoing.to_owned(),
-            incoming: incoming.cloned(),
-            shard,
-            // No two operators ask within the same nanosecond.
-            number: shoal_net::SystemClock::new().now().0,
-        };
-        let end = change.run(|stage| self.say(&format!("{stage}\n"))).await?;
-        match self.json {
-            true => print_json(&end)?,
-            false => print(&end.text())?,
-        }
-        Ok(CommandOutcome::Holds)
+async fn change(
+    asking: &Asking,
+    outgoing: &str,
+    incoming: Option<&String>,
+    shard: Option<ShardId>,
+) -> Result<CommandOutcome, CommandError> {
+    let change = NodeChange {
+        operator: asking.operator()?,
+        outgoing: outgoing.to_owned(),
+        incoming: incoming.cloned(),
+        shard,
+        // No two operators ask within the same nanosecond.
+        number: shoal_net::SystemClock::new().now().0,
+    };
+    let end = change.run(|stage| asking.say(&format!("{stage}\n"))).await?;
+    match asking.json {
+        true => print_json(&end)?,
+        false => print(&end.text())?,
     }
-
-    fn say(&self, text: &str) {
-        match self.json {
-            true => eprint!("{text}"),
-            // Nothing is lost if it cannot be written.
-            false => drop(print(text)),
-        }
-    }
+    Ok(CommandOutcome::Holds)
 }

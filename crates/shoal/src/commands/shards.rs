@@ -1,14 +1,11 @@
 //! `shoal shards`: what an operator decides of a shard.
 
-use super::target::Target;
+use super::asking::Asking;
 use super::{CommandError, CommandOutcome, print, print_json};
+use crate::ask;
 use crate::losses::Acceptance;
-use crate::operator::Operator;
-use crate::{ask, duration};
 use clap::{Args, Subcommand};
 use shoal_types::ShardId;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Accept the loss of a shard's majority
 #[derive(Debug, Args)]
@@ -37,6 +34,7 @@ Examples:
   shoal shards accept-loss S0 --confirm S0 --connect 10.0.0.1:7000 --secret secret
 
 Exit codes: 0 the shard goes on, 1 it does not, 2 it may not, or there is no cluster")]
+#[command(mut_arg("within", |within| within.default_value("2m")))]
 struct AcceptLoss {
     /// The shard, as `shoal status` names it
     #[arg(value_name = "SHARD", value_parser = shard)]
@@ -45,16 +43,7 @@ struct AcceptLoss {
     #[arg(long, value_name = "SHARD", value_parser = shard)]
     confirm: Option<ShardId>,
     #[command(flatten)]
-    target: Target,
-    /// The file with the secret of the nodes; by default that in the folder of a local cluster
-    #[arg(long, value_name = "FILE")]
-    secret: Option<PathBuf>,
-    /// Give up if it takes longer
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration::parse_positive)]
-    within: Duration,
-    /// Print the result as JSON, and all else to standard error
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 /// `S0`, or `0`.
@@ -77,38 +66,23 @@ impl Shards {
 
 impl AcceptLoss {
     async fn run(&self) -> Result<CommandOutcome, CommandError> {
-        let acceptance = Acceptance {
-            operator: Operator {
-                addresses: self.target.addresses()?,
-                access: self.target.access()?,
-                operator: self.target.operator(self.secret.as_deref())?,
-                within: self.within,
-            },
-            shard: self.shard,
-        };
+        let asking = &self.asking;
+        let acceptance = Acceptance { operator: asking.operator()?, shard: self.shard };
         let survey = acceptance.survey().await?;
-        self.say(&survey.text());
+        asking.say(&survey.text());
         let name = |shard: ShardId| format!("S{}", shard.0);
         let said = self.confirm.map(name);
-        super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
+        super::confirm(&name(self.shard), said.as_deref(), |text| asking.say(text))?;
         let now = shoal_net::SystemClock::new().now().0;
         // Two operators do not send requests within the same nanosecond; and if they do, the requests are the
         // same.
         let at_s = now / 1_000_000_000;
         let accepted =
-            acceptance.accept(now, at_s, |stage| self.say(&format!("{stage}\n"))).await?;
-        match self.json {
+            acceptance.accept(now, at_s, |stage| asking.say(&format!("{stage}\n"))).await?;
+        match asking.json {
             true => print_json(&accepted)?,
             false => print(&accepted.text())?,
         }
         Ok(CommandOutcome::Holds)
-    }
-
-    fn say(&self, text: &str) {
-        match self.json {
-            true => eprint!("{text}"),
-            // Nothing is lost if it cannot be written.
-            false => drop(print(text)),
-        }
     }
 }
