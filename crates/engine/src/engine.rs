@@ -15,7 +15,7 @@ use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
-use shoal_cluster::manager::{Configuration, EpochEnd, KnownEpochs};
+use shoal_cluster::manager::{Configuration, EpochEnd, KnownEpochs, ManagerOptions};
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::procedure::Procedures;
@@ -39,6 +39,13 @@ pub struct Setup<O> {
     pub streams: shoal_log::StreamOptions,
     /// The engine's configuration.
     pub options: O,
+}
+
+/// These options of the manager, with what the engine `E` needs of it.
+#[must_use]
+pub fn manager_options<E: Engine>(mut options: ManagerOptions) -> ManagerOptions {
+    options.membership_epochs = E::MEMBERSHIP_EPOCHS;
+    options
 }
 
 /// One worker's part of a commit protocol.
@@ -77,6 +84,9 @@ pub trait Engine: Sized {
         event: EngineEvent<Self::Message>,
         effects: &mut EngineEffects<Self::Message, Self::Observation>,
     );
+
+    /// Whether each death and each return of a node has to begin an epoch, also of nodes that lead nothing.
+    const MEMBERSHIP_EPOCHS: bool = false;
 
     /// Whether the engine orders transactions by real time, and so receives the [times](Engine::set_times) of events.
     const USES_TRANSACTION_CLOCK: bool = false;

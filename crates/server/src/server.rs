@@ -10,7 +10,7 @@ use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
 use shoal_engine::declarations::Declarations;
-use shoal_engine::engine::Setup;
+use shoal_engine::engine::{self, Setup};
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
@@ -118,7 +118,7 @@ where
         |error| ServerStartError::System { what: "read the identity of the cluster".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
-    let managed = ManagerOptions { accepts_losses, ..manager_options(round_trip) };
+    let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(round_trip) };
     let has_managers = !config.managers.is_empty();
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);
@@ -254,8 +254,8 @@ fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
     shoal_log::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
-fn manager_options(round_trip: Duration) -> ManagerOptions {
-    let options = ManagerOptions::default();
+fn manager_options<E: Engine>(round_trip: Duration) -> ManagerOptions {
+    let options = engine::manager_options::<E>(ManagerOptions::default());
     ManagerOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 

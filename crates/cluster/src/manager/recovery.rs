@@ -322,8 +322,11 @@ impl StateMachine {
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             (node.last_heartbeat, node.known) = (Time::ZERO, Revision(0));
             node.restart_rounds();
-            node.alive = survivors.contains(&id);
+            let was_alive = std::mem::replace(&mut node.alive, survivors.contains(&id));
             if node.alive {
+                if !was_alive {
+                    node.since = self.epoch;
+                }
                 node.instance = recollections[&id].instance;
                 continue;
             }

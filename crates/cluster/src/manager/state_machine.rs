@@ -9,6 +9,7 @@
 
 mod final_ends;
 mod image;
+mod memberships;
 mod shard_leader;
 
 use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
@@ -137,6 +138,8 @@ pub(super) struct NodeState {
     /// The node's newest incarnation; 0 if it never joined.
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
+    /// See [`NodeStanding::since`].
+    pub(super) since: Epoch,
     /// When its last recorded heartbeat arrived, or its lease began anew; without meaning if it is dead.
     pub(super) last_heartbeat: Time,
     round: u64,
@@ -183,6 +186,8 @@ pub struct StateMachine {
     revision: Revision,
     #[coded(skip)]
     pub(super) changed: bool,
+    /// A node has died or returned, and the epoch that begins with that has yet to begin.
+    members_changed: bool,
     pub(super) epoch: Epoch,
     pub(super) nodes: Vec<NodeState>,
     pub(super) shards: Vec<ShardState>,
@@ -247,6 +252,7 @@ impl StateMachine {
             incarnation: Incarnation(0),
             // Assumed alive: a node that does not join in time is dead.
             alive: true,
+            since: FIRST_EPOCH,
             last_heartbeat: Time::ZERO,
             round: 0,
             known: Revision(0),
@@ -278,6 +284,7 @@ impl StateMachine {
             began: None,
             revision: Revision(0),
             changed: true,
+            members_changed: false,
             epoch: FIRST_EPOCH,
             nodes,
             shards,
@@ -301,6 +308,7 @@ impl StateMachine {
         let before = (self.epoch, self.settled, self.revision);
         if let Some(now) = self.admit(command, effects) {
             self.act(now, command, effects);
+            self.begin_membership_epoch(before.0, effects);
         }
         self.publish(effects);
         assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
@@ -542,7 +550,7 @@ impl StateMachine {
     ) {
         let HeartbeatRecord { node: id, incarnation, round, at, known } = *heartbeat;
         let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
-        let at = at.min(ticked_at);
+        let (at, since) = (at.min(ticked_at), self.next_membership());
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
@@ -558,7 +566,8 @@ impl StateMachine {
         }
         node.last_heartbeat = node.last_heartbeat.max(at);
         if !node.alive {
-            node.alive = true;
+            (node.alive, node.since) = (true, since);
+            self.members_changed = true;
             self.changed = true;
             effects.push(Applied::Revived(id));
             // No successor was found for its shards, and it is the same incarnation: it continues to lead.
@@ -569,18 +578,6 @@ impl StateMachine {
                 }
             }
         }
-    }
-
-    /// Declares a node dead, whose lease has run out by every clock.
-    fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
-        self.nodes[id.0 as usize].alive = false;
-        self.changed = true;
-        for shard in &mut self.shards {
-            if shard.assignment.leader == id && shard.vacant.is_none() {
-                shard.vacant = Some(now);
-            }
-        }
-        effects.push(Applied::Died(id));
     }
 
     fn on_join(
@@ -601,8 +598,19 @@ impl StateMachine {
             NodeState { last_heartbeat: node.last_heartbeat.max(last_heartbeat.min(now)), ..node };
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
-        self.nodes[id.0 as usize] =
-            NodeState { instance, incarnation, alive: true, last_heartbeat: now, round: 0, known };
+        // A node that joins in time, in its first process, was alive from the beginning.
+        let is_new = after > Incarnation(0) || !node.alive;
+        let since = if is_new { self.next_membership() } else { node.since };
+        self.members_changed |= is_new;
+        self.nodes[id.0 as usize] = NodeState {
+            instance,
+            incarnation,
+            alive: true,
+            since,
+            last_heartbeat: now,
+            round: 0,
+            known,
+        };
         self.changed = true;
         if lost {
             self.shards.iter_mut().for_each(|shard| _ = shard.assignment.left.remove(&id));
@@ -652,8 +660,10 @@ impl StateMachine {
         }
         self.revision.0 += 1;
         self.unpublished_ends = false;
-        let standing =
-            |node: &NodeState| NodeStanding { incarnation: node.incarnation, alive: node.alive };
+        let standing = |node: &NodeState| {
+            let NodeState { incarnation, alive, since, .. } = *node;
+            NodeStanding { incarnation, alive, since }
+        };
         self.configuration = Arc::new(Configuration {
             cluster: self.cluster,
             generation: self.generation,
@@ -710,6 +720,7 @@ impl StateMachine {
         (self.revision, self.epoch) = (configuration.revision, configuration.epoch);
         for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
             (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
+            node.since = standing.since;
         }
         for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
             shard.assignment = assignment.clone();

@@ -59,7 +59,7 @@ use late_copies::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
-use shoal_engine::engine::{Setup, Task};
+use shoal_engine::engine::{self, Setup, Task};
 use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
@@ -269,14 +269,18 @@ pub struct Simulation<E: Simulated> {
 }
 
 impl<E: Simulated> Simulation<E> {
-    /// A cluster that starts at time zero in the environment `world`.
+    /// A cluster that starts at time zero in the environment `world`, with what the engine needs of its managers.
     pub fn new(setup: &Setup<E::Options>, world: SimulationWorld, seed: u64) -> Simulation<E> {
         let root = Random::new(seed);
         let topology = Arc::clone(&setup.topology);
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
         let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
-        let options = world.managers.as_ref().map(|managed| managed.options.clone());
+        let managers = world.managers.map(|plan| ManagersPlan {
+            options: engine::manager_options::<E>(plan.options),
+            ..plan
+        });
+        let options = managers.as_ref().map(|plan| plan.options.clone());
         let workers = topology.workers() as usize;
         let observations = world.is_judged.then(Vec::new);
         // Drops what a failed run on this thread may have left.
@@ -294,7 +298,7 @@ impl<E: Simulated> Simulation<E> {
             ),
             outsiders: Vec::new(),
             network: SimulatedNetwork::new(&ends, &world.delays, workers, root.fork(3)),
-            managers: world.managers.map(|it| SimulatedManagers::new(&topology, it, root.fork(5))),
+            managers: managers.map(|it| SimulatedManagers::new(&topology, it, root.fork(5))),
             log_at: Time::MAX,
             changes_every_ns: 0,
             replacements: Replacements::default(),
