@@ -194,7 +194,8 @@ where
         let system = |error| ServerStartError::System { what: "serve metrics".into(), error };
         let (name, worker_hosts) = (format!("{node}-http"), network.handle().clone());
         let declarations = Declarations::of::<E>();
-        Http::start(name, listener, worker_hosts, topology.workers(), declarations).map_err(system)
+        Http::start(name, listener, worker_hosts, Arc::clone(topology), declarations)
+            .map_err(system)
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })

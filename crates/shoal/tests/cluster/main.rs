@@ -1,5 +1,6 @@
 //! A cluster of processes on this machine, as a user starts it, lets it fail and ends it.
 
+mod dashboard;
 mod data;
 mod local;
 mod package;
