@@ -3,6 +3,7 @@
 mod cluster;
 mod failures;
 mod founding;
+mod growing;
 mod http;
 mod losses;
 mod managers;

@@ -5,11 +5,11 @@ use shoal_cluster::manager::ReplacementStage;
 use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
 use shoal_types::{NodeId, ShardId};
 
-const S: ShardId = ShardId(0);
+pub const S: ShardId = ShardId(0);
 
 impl Cluster {
     /// Has a node take the replica of another one, and returns the last answer.
-    async fn replace(&self, outgoing: u32, incoming: u32, number: u64) -> ToOperator {
+    pub async fn replace(&self, outgoing: u32, incoming: u32, number: u64) -> ToOperator {
         let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
         let wanted = FromOperator::ReplaceReplica { shard: S, outgoing, incoming, number };
         self.decide(wanted, |told| match told {
@@ -20,7 +20,7 @@ impl Cluster {
     }
 
     /// Waits until the voters of the shard are these, as a node sees it.
-    async fn until_voted_by(&self, voters: [u32; 3]) {
+    pub async fn until_voted_by(&self, voters: [u32; 3]) {
         let is_so = |status: &NodeStatus| {
             let mut known = status.shards[0].voters.clone();
             known.sort_unstable();
