@@ -160,6 +160,7 @@ use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
 use commit_progress::Coordinator;
 use in_doubt_branch::InDoubt;
+use in_doubt_keys::OwnInDoubtKeys;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use open_decisions::Decisions;
@@ -207,10 +208,11 @@ pub struct TwoPhaseCommit {
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
     /// Requests to shards that are being recovered.
     deferred: DeferredRequests<TwoPhaseCommitRequest>,
-    /// In the order of the replicas, like the next three.
+    /// In the order of the replicas, like the next four.
     leader_logs: Vec<LeaderLog>,
     prepared_replays: Vec<PreparedReplay>,
     in_doubt: Vec<BTreeMap<TransactionId, InDoubt>>,
+    in_doubt_keys: Vec<OwnInDoubtKeys>,
     decisions: Vec<Decisions>,
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
@@ -218,7 +220,7 @@ pub struct TwoPhaseCommit {
     /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
     /// What waits for its turn otherwise is nudged.
     retries_locks: bool,
-    /// Something in doubt is locked in slices, and the next is for another step.
+    /// Something in doubt is registered, locked or resolved in slices, and the next is for another step.
     goes_on_locking: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
@@ -292,6 +294,7 @@ impl Engine for TwoPhaseCommit {
                 .collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
+            in_doubt_keys: replicas().map(|_| OwnInDoubtKeys::default()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
             configuration: None,
             lease_end: Time::ZERO,
@@ -387,7 +390,7 @@ impl Engine for TwoPhaseCommit {
 
     fn held(&self) -> usize {
         let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
-        let sliced = self.paused.len() + self.installing.len();
+        let sliced = self.sliced();
         self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
 
@@ -421,7 +424,7 @@ impl Engine for TwoPhaseCommit {
             ("transactions that commit", self.coordinator.len()),
             ("branches", self.branches.len()),
             ("requests that wait for recovery", self.deferred.len()),
-            ("what goes on in another step", self.paused.len() + self.installing.len()),
+            ("what goes on in another step", self.sliced()),
             ("coordinators", coordinators),
             ("branches that are over", over),
             ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
@@ -636,6 +639,12 @@ impl TwoPhaseCommit {
             });
             effects.push(EngineEffect::Propose { shard, entry });
         }
+    }
+
+    /// The number of transactions and branches that go on in another step.
+    fn sliced(&self) -> usize {
+        let keys: usize = self.in_doubt_keys.iter().map(OwnInDoubtKeys::len).sum();
+        self.paused.len() + self.installing.len() + keys
     }
 
     /// Asks to come back when there will be something to do.
