@@ -137,6 +137,39 @@ fn many_branches_in_doubt_are_taken_over_in_slices() {
     }
 }
 
+/// A follower whose replay is held up by a lock is asked for a copy: how many entries that may stand for.
+fn copy_while_blocked(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) -> u64 {
+    let options = TwoPhaseCommitOptions { faults, ..TwoPhaseCommitOptions::default() };
+    let [mut hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
+    hand.configure(OTHER, 2);
+    let mut session = hand.worker.shared.replicas[0].store.session().expect("one more");
+    let writes = session.begin();
+    writes.put(T, b"a", b"mine").expect("it fits");
+    let locked = writes.lock().expect("no other lock");
+    for index in 0..10 {
+        let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
+        if index == 0 {
+            batch.commit(others(7), Clock(5), &[], |write| write(T, b"a", Some(b"new")));
+        }
+        let entry = batch.close(Epoch(2), Clock(5 + index));
+        hand.step(EngineEvent::Decided { shard: HERE, index, entry });
+    }
+    hand.step(EngineEvent::SnapshotWanted { shard: HERE, to: OTHER });
+    drop(locked);
+    hand.worker.cuttable(HERE)
+}
+
+#[test]
+fn a_copy_stands_only_for_what_is_in_the_store() {
+    assert_eq!(copy_while_blocked(PlantedBugs::NONE), 0);
+}
+
+#[test]
+#[should_panic(expected = "P10")]
+fn a_copy_that_stands_for_more_is_noticed() {
+    copy_while_blocked(PlantedBugs::only(TwoPhaseCommitPlantedBug::CopyUnreached));
+}
+
 #[test]
 fn of_two_in_doubt_on_one_key_the_first_is_resolved_before_the_shard_is_served() {
     let mut hand = Hand::new();
