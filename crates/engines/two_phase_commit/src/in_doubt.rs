@@ -5,7 +5,7 @@
 //!  found prepared by a new leader ─┐                        locked, and decided
 //!                                  ├─► in doubt ── Inquiry ─────────────────────► installed or dropped,
 //!  its coordinator is gone ────────┘     │    ◄─── Decision                       outcome in the stream
-//!                                        └─ also told without being asked
+//!                                        └─ also sent without an inquiry
 //! ```
 
 use super::branch::{TwoPhaseCommitBranch, ended};
@@ -252,7 +252,7 @@ impl TwoPhaseCommit {
                     false => _ = self.lock_in_doubt(at, effects),
                 }
             }
-            // Its outcome is in an entry. If that is not durable, this is told again.
+            // Its outcome is in an entry. If that is not durable, the decision comes again.
             None if committed && self.prepared_replays[at].may_be_committed(transaction) => {
                 self.acknowledge(transaction, home, shard, effects);
             }
@@ -260,7 +260,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// The outcome of a committed transaction is durable on `shard`: the leader of its home shard need not tell it again.
+    /// The outcome of a committed transaction is durable on `shard`: the leader of its home shard need not send it again.
     pub(super) fn acknowledge(
         &mut self,
         transaction: TransactionId,
@@ -337,7 +337,7 @@ impl TwoPhaseCommit {
     }
 
     /// A decision came from another node.
-    pub(super) fn hear_decision(
+    pub(super) fn receive_decision(
         &mut self,
         transaction: TransactionId,
         home: ShardId,
@@ -355,8 +355,8 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Tells a participant a decision.
-    pub(super) fn say_decision(
+    /// Sends a participant a decision.
+    pub(super) fn send_decision(
         &mut self,
         to: NodeId,
         transaction: TransactionId,
@@ -366,7 +366,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         if to == self.runtime.worker_context.place.node {
-            return self.hear_decision(transaction, home, participant, committed, effects);
+            return self.receive_decision(transaction, home, participant, committed, effects);
         }
         let message = TwoPhaseCommitMessage::Decision { transaction, home, participant, committed };
         effects.push(EngineEffect::Send { to: self.runtime.peer(to), message });

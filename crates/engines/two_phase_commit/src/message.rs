@@ -54,7 +54,7 @@ pub enum TwoPhaseCommitMessage {
         /// The participant that asks.
         participant: Participant,
     },
-    /// The leader of the home shard to a participant: the answer, or news that is told until it is acknowledged.
+    /// The leader of the home shard to a participant: the answer to an inquiry, or the decision, repeated until it is acknowledged.
     #[coded(tag = 4)]
     Decision {
         /// The transaction that is decided.

@@ -136,7 +136,7 @@ pub enum TwoPhaseCommitObservation {
         /// The shard of the stream.
         shard: ShardId,
     },
-    /// A client is told an outcome, or something that was read.
+    /// A client receives an outcome, or something that was read.
     Acknowledged {
         /// The transaction of the client.
         transaction: TransactionId,
