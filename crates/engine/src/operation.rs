@@ -13,16 +13,16 @@ pub enum Operation {
     /// See [`shoal_types::Transaction::get`].
     #[coded(tag = 0)]
     Get {
-        /// The table.
+        /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that is read.
         key: Bytes,
     },
     /// See [`shoal_types::Transaction::scan`].
     #[coded(tag = 1)]
     Scan {
-        /// The table.
+        /// The table of the rows.
         #[coded(short)]
         table: TableId,
         /// Which rows.
@@ -31,10 +31,10 @@ pub enum Operation {
     /// See [`shoal_types::Transaction::put`] and [`shoal_types::Transaction::delete`].
     #[coded(tag = 2)]
     Put {
-        /// The table.
+        /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key that is written.
         key: Bytes,
         /// The value; `None` deletes.
         value: Option<Bytes>,
@@ -42,12 +42,12 @@ pub enum Operation {
     /// See [`shoal_types::Transaction::insert`].
     #[coded(tag = 3)]
     Insert {
-        /// The table.
+        /// The table of the key.
         #[coded(short)]
         table: TableId,
-        /// The key.
+        /// The key, which must not exist.
         key: Bytes,
-        /// The value.
+        /// The value of the new key.
         value: Bytes,
     },
 }

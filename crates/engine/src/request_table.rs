@@ -48,7 +48,7 @@ pub(crate) fn key_prefix(home: ShardId, worker: WorkerId) -> Vec<u8> {
     [&home.0.to_be_bytes()[..], &[1], &worker.0.to_be_bytes()].concat()
 }
 
-/// The key of the mark.
+/// The key under which a worker keeps its mark for the calls of a home shard.
 pub(crate) fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
     [&home.0.to_be_bytes()[..], &[0], &worker.0.to_be_bytes()].concat()
 }

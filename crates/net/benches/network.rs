@@ -80,7 +80,7 @@ impl End {
                     self.trips.push(now - self.sent_at);
                 }
                 if self.returned == run.messages {
-                    run.done.send(std::mem::take(&mut self.trips)).expect("somebody waits");
+                    run.done.send(std::mem::take(&mut self.trips)).expect("the benchmark waits");
                     self.run = None;
                 }
             }
@@ -101,7 +101,7 @@ impl Core for End {
                 self.receive(now, &frame, out);
                 self.send(now, out);
             }
-            CoreInput::PeerUp { node, .. } => self.up.send(node).expect("somebody waits"),
+            CoreInput::PeerUp { node, .. } => self.up.send(node).expect("the benchmark waits"),
             CoreInput::Started
             | CoreInput::FromClient { .. }
             | CoreInput::FromOperator { .. }

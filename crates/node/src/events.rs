@@ -48,7 +48,7 @@ pub enum WorkerEvent<M> {
     Client(RequestFromClient),
     /// A message of the configuration manager, for the worker that hosts the manager client.
     FromManager {
-        /// The message.
+        /// What the manager sends.
         message: ToNode,
     },
     /// More changes of each of the worker's streams are durable, if storages are
@@ -77,7 +77,7 @@ pub enum WorkerEffect<M> {
     Reply(ReplyToClient),
     /// Send this to every replica of the configuration manager, or to the leader if it is known. It may get lost.
     Tell {
-        /// The message.
+        /// What the node sends.
         message: ToManager,
     },
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of

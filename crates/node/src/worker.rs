@@ -166,7 +166,7 @@ impl<E: Engine> Worker<E> {
         WorkerPlace { node: self.node, worker: self.worker }
     }
 
-    /// The engine.
+    /// The engine that the worker steps.
     pub fn engine(&self) -> &E {
         &self.engine
     }

@@ -14,12 +14,12 @@ fn a_warehouse_loads_in_150_megabytes() {
     let tpcc = TpcC::new(&db, Scale::specification(1)).expect("nine tables");
     let mut rows = 0;
     for part in 0..tpcc.load_parts() {
-        block_on(tpcc.load(&db, part, 1, &mut |more| rows += more)).expect("nobody else is there");
+        block_on(tpcc.load(&db, part, 1, &mut |more| rows += more)).expect("no other client");
     }
     assert!(rows > 600_000, "{rows} rows are no warehouse");
     let bytes = db.memory_bytes().expect("it is embedded");
     assert!(bytes <= WAREHOUSE_BYTES_MAX, "{bytes} bytes for a warehouse");
-    for check in block_on(tpcc.check(&db)).expect("nobody else is there") {
+    for check in block_on(tpcc.check(&db)).expect("no other client") {
         assert_eq!(check.verdict, Ok(()), "{}", check.name);
     }
 }

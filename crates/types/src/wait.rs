@@ -149,7 +149,7 @@ mod tests {
             Error::from(Aborted::Unanswered(wait)).to_string(),
             "aborted: waited 10.0s for what an operation brings: n2 says nothing; run it again"
         );
-        let nobody = Wait { node: None, awaited: Awaited::Connection, ..wait };
-        assert_eq!(nobody.to_string(), "waited 10.0s for a connection: every node says nothing");
+        let any_node = Wait { node: None, awaited: Awaited::Connection, ..wait };
+        assert_eq!(any_node.to_string(), "waited 10.0s for a connection: every node says nothing");
     }
 }

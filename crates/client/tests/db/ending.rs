@@ -16,7 +16,7 @@ fn db() -> (Db, TableId) {
         Options { transactions_max: TRANSACTIONS_MAX, attempts_max: 3, ..Options::default() };
     let db = Db::with_options(options);
     let table = db.table("t").expect("a table");
-    db.transact_blocking(|tx| tx.put(table, b"x", b"before")).expect("nobody is in the way");
+    db.transact_blocking(|tx| tx.put(table, b"x", b"before")).expect("no conflict");
     (db, table)
 }
 

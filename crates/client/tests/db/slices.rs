@@ -25,7 +25,7 @@ fn write(db: &Db, table: shoal_client::TableId, churn: Churn, random: &mut Rando
         true => tx.delete(table, &key),
         false => tx.put(table, &key, &value),
     })
-    .expect("nobody is in the way");
+    .expect("no conflict");
 }
 
 /// How many of the slices that readers held changed under their eyes.

@@ -208,7 +208,7 @@ fn many_writes_and_reads_travel_together() {
         for read in reads.collect::<Vec<_>>() {
             read.await.expect("read");
         }
-        Arc::into_inner(tx).expect("nobody else").commit().await.expect("committed");
+        Arc::into_inner(tx).expect("the only owner").commit().await.expect("committed");
     });
 }
 
@@ -331,8 +331,8 @@ fn transactions_can_be_spawned() {
 #[test]
 fn one_address_that_answers_is_enough() {
     let reef = reef(3, 1);
-    let nobody = shoal_net::listen("127.0.0.1:0").expect("a port");
-    let address = nobody.local_addr().expect("an address").to_string();
+    let silent = shoal_net::listen("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
     block_on(async {
         let addresses = [address.clone(), reef.addresses()[1].clone()];
         let db = Cluster::connect_with(&addresses, options()).await.expect("a cluster");

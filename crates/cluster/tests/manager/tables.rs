@@ -2,7 +2,8 @@
 
 use shoal_cluster::manager::{
     Action, Applied, Ask, ChangeRefusal, ClusterChange, Command, Incarnation, ManagerOptions,
-    ProcessInstance, Revision, StateMachine, TableChange, Term, ToManager, ToNode,
+    ManagerPlantedBugs, ProcessInstance, Revision, StateMachine, TableChange, Term, ToManager,
+    ToNode,
 };
 use shoal_cluster::manager::{CarriedLog, Manager, ManagerEffect, ManagerEvent};
 use shoal_cluster::topology::{Partitioning, TableStanding, Topology};
@@ -135,12 +136,26 @@ fn what_cannot_be_is_refused_by_name() {
     it.create(12, "one more", &HASH).expect("there is room again");
 }
 
-/// A manager alone, whose log commits at once.
-fn manager() -> Manager<CarriedLog> {
+fn process(node: u32) -> ProcessInstance {
+    ProcessInstance(10 + u64::from(node))
+}
+
+/// A manager alone, whose log commits at once, and which both nodes have joined.
+fn manager(faults: ManagerPlantedBugs) -> Manager<CarriedLog> {
     let it = Machine::new();
     let topology = Arc::clone(&it.machine.configuration().topology);
-    let machine = StateMachine::new(topology, ManagerOptions::default());
-    Manager::new(CarriedLog::default(), machine, ClusterId::new(1).expect("not 0"))
+    let options = ManagerOptions { faults, ..ManagerOptions::default() };
+    let machine = StateMachine::new(topology, options);
+    let cluster = ClusterId::new(1).expect("not 0");
+    let mut manager = Manager::new(CarriedLog::default(), machine, cluster);
+    manager.log_mut().term = Some(Term(1));
+    step(&mut manager, 1, None);
+    for node in [0, 1] {
+        let (instance, after) = (process(node), Incarnation(0));
+        let join = ToManager::Join { instance, after, lost: false };
+        step(&mut manager, 2 + u64::from(node), Some((node, join)));
+    }
+    manager
 }
 
 /// Steps a manager, commits what it proposes, and returns what it sends to nodes of changes of tables.
@@ -174,21 +189,13 @@ fn step(
 
 #[test]
 fn a_change_is_answered_when_all_live_nodes_have_it() {
-    let mut manager = manager();
-    manager.log_mut().term = Some(Term(1));
-    step(&mut manager, 1, None);
-    let instance = |node: u32| ProcessInstance(10 + u64::from(node));
-    for node in [0, 1] {
-        let (instance, after) = (instance(node), Incarnation(0));
-        let join = ToManager::Join { instance, after, lost: false };
-        step(&mut manager, 2 + u64::from(node), Some((node, join)));
-    }
+    let mut manager = manager(ManagerPlantedBugs::default());
     let ask = |ask, change| ToManager::ChangeTable { incarnation: Incarnation(1), ask, change };
     let create_it = || ask(Ask(5), create("t", &HASH));
     assert_eq!(step(&mut manager, 5, Some((0, create_it()))), []);
     let known = manager.machine().configuration().revision;
     let heartbeat = |node, known| {
-        let (instance, incarnation) = (instance(node), Incarnation(1));
+        let (instance, incarnation) = (process(node), Incarnation(1));
         ToManager::Heartbeat {
             instance,
             incarnation,
@@ -216,4 +223,17 @@ fn a_change_is_answered_when_all_live_nodes_have_it() {
     assert_eq!(step(&mut manager, 200_000_002, Some((1, late))), [], "not its process");
     let replies = step(&mut manager, 250_000_000, Some((1, heartbeat(1, known.0))));
     assert_eq!(replies, [(NodeId(0), Ask(6), Ok(TableId(2)))]);
+}
+
+/// A request that is answered before any node has the configuration with the table.
+#[test]
+fn an_answer_before_the_nodes_know_is_seen() {
+    let create_it = || {
+        let (incarnation, ask) = (Incarnation(1), Ask(5));
+        (0, ToManager::ChangeTable { incarnation, ask, change: create("t", &HASH) })
+    };
+    let answered = |faults| step(&mut manager(faults), 5, Some(create_it()));
+    assert_eq!(answered(ManagerPlantedBugs::default()), []);
+    let faults = ManagerPlantedBugs { answer_untold: true, ..ManagerPlantedBugs::default() };
+    assert_eq!(answered(faults), [(NodeId(0), Ask(5), Ok(TableId(2)))]);
 }

@@ -47,7 +47,7 @@ const SKIPPED_MAX: u64 = 64;
 /// The connections that a worker has registered.
 #[derive(Debug)]
 pub(super) struct Registrations {
-    /// The serial of the next one.
+    /// The serial of the connection that registers next.
     next_serial: u64,
     known: BTreeMap<ClientId, Registration>,
     /// The connections without an open transaction, in the order in which their last one ended.

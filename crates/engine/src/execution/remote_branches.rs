@@ -45,7 +45,7 @@ pub struct RemoteBranches {
 /// A branch on a shard that another node leads, at its coordinator.
 #[derive(Debug)]
 pub struct RemoteBranch {
-    /// The shard.
+    /// The shard on which it reads and writes.
     pub shard: ShardId,
     /// The leader when the branch began; later leaderships do not know the branch.
     pub leader: ShardLeader,

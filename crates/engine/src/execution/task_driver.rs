@@ -17,7 +17,7 @@ pub trait TaskDriver {
     /// What it lets a checker see.
     type Observation;
 
-    /// The runtime.
+    /// The runtime that the driver belongs to.
     fn runtime(&mut self) -> &mut Runtime<Self::Message>;
 
     /// Does what a task asks for, or begins to.

@@ -109,7 +109,7 @@ mod tests {
         };
         assert!(round());
         assert_eq!(seen.get(), 1);
-        assert!(!round(), "nobody woke it");
+        assert!(!round(), "the task was not woken");
         slot.fill(7);
         assert!(round());
         assert_eq!(seen.get(), 7);

@@ -108,7 +108,7 @@ pub trait ReadsToReveal {
 pub struct UnnotedReads<'a> {
     /// The place of the shard in [`WorkerContext::own`].
     pub own: usize,
-    /// The branch.
+    /// The branch that reads.
     pub branch: &'a StoreBranch,
     /// So many of its reads were noted before.
     pub from: usize,
@@ -124,7 +124,7 @@ const READS_PER_KEY: usize = 16;
 
 /// A shard, and the place for a copy of it on this node.
 pub struct LocalShard {
-    /// The shard.
+    /// The shard that is kept.
     pub shard: ShardId,
     /// Sessions of its store.
     pub sessions: Rc<SessionPool>,
@@ -452,7 +452,7 @@ impl WorkerContext {
         self.worked(reads / READS_PER_KEY);
     }
 
-    /// A step begins.
+    /// Notes the time of the step that begins, and that it has handled no key yet.
     pub fn begin_step(&self, now: Time) {
         self.now.set(now);
         self.step_keys.set(0);

@@ -30,7 +30,7 @@ pub struct StreamWrite {
     /// The table of the key.
     #[coded(short)]
     pub table: TableId,
-    /// The key.
+    /// The key that is written.
     pub key: Bytes,
     /// The new value; `None` for a tombstone.
     pub value: Option<Bytes>,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 /// of the node, and atomic: a clone is the same copy.
 #[derive(Debug, Clone)]
 pub struct ShardReplica {
-    /// The shard.
+    /// The shard that it is a copy of.
     pub shard: ShardId,
     /// Its data.
     pub store: Arc<Store>,

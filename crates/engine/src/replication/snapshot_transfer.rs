@@ -1,4 +1,4 @@
-//! How the parts of a copy travel: what a sender has under way, and what a receiver has, by their places in the store.
+//! The transfer of a copy of a shard in parts: the sender's window, and the receiver's progress, both as places in the store.
 //!
 //! ```text
 //!   sender                                    receiver
@@ -7,23 +7,23 @@
 //!   ◄─────────── all before this place ─────
 //!   ── the last part ──────────────────────►  the copy is whole
 //! ```
-//! Each part begins where the one before has ended. The store changes, and so may these places when something is sent
-//! again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts at a time are
-//! under way; a sender without an answer sends again from where the receiver is, and gives up after a while. The stream
-//! asks again when the receiver speaks.
+//! Each part begins where the one before has ended. The store changes, and so may these places when parts are sent again:
+//! the receiver acknowledges a place, and accepts no part that begins elsewhere. The sender has several parts in flight;
+//! without an acknowledgement it sends again from the acknowledged place, and gives up after a number of repetitions. The
+//! stream asks again when a message of the receiver arrives.
 //!
-//! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: so a copy
-//! that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and the answer tells
-//! whether the receiver still has the rest. One that has forgotten begins again from the first part.
+//! A stream whose leader gets a new ballot forgets its request for a snapshot, and repeats it. The request is the same, so a
+//! copy that is under way goes on. A whole copy is kept for a while: its last part is sent again, and the acknowledgement
+//! shows whether the receiver still has the rest. A receiver without the rest begins again with the first part.
 //!
-//! What a part holds, and what is known when a copy is whole, is an engine's own.
+//! Engines define what a part holds, and what is known when a copy is whole.
 //!
 //! Invariants:
 //!
-//! - Each replica is given at most one copy of a shard, and takes at most one of a shard at a time.
+//! - A worker sends each replica at most one copy of a shard, and receives at most one copy of a shard at a time.
 //! - At most `WINDOW` parts of a copy are sent and not acknowledged, and they begin in the order in which they were sent.
-//! - None was repeated more than `REPEATS_MAX` times.
-//! - Parts that wait for their turn begin where the copy has come or behind that, and there are at most `WINDOW` and one.
+//! - No part is sent again more than `REPEATS_MAX` times.
+//! - Parts that arrived early begin at the acknowledged place or behind it, and there are at most `WINDOW` and one.
 
 use crate::events::EngineEffect;
 use bytes::Bytes;
@@ -41,11 +41,11 @@ const WINDOW: usize = 16;
 /// The most bytes of all copies of a worker that are sent and not acknowledged; one part always may be.
 const WINDOW_BYTES: usize = 8 << 20;
 
-/// Between two parts, of any copy, the worker does other things for so long.
+/// The pause between two parts, of any copy, in which the worker handles other events.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A sender gives up when it has sent the same again so many times. Counted and not timed: how often its turn
-/// comes depends on how many copies it gives.
+/// The number of repetitions after which a sender gives up. Counted and not timed: the pause between two repetitions depends
+/// on the number of copies that the worker sends.
 const REPEATS_MAX: u32 = 20;
 
 /// A receiver takes the copy of another sender when its own sender was silent for this many times the interval of
@@ -55,27 +55,27 @@ const SILENCES: u32 = 4;
 /// The number of copies that may each have a turn of the sender before that sender counts as silent.
 const TURNS: u32 = 64;
 
-/// Which copy: of the shard at this place among a node's replicas, with which other node, and its number there.
+/// The identity of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyKey {
-    /// The place of the shard.
+    /// The place of the shard among the node's replicas.
     pub at: usize,
-    /// The other node.
+    /// The node at the other end.
     pub peer: NodeId,
-    /// Like no other's, of any sender.
+    /// The number of the copy, which no other copy of any sender has.
     pub copy: u64,
 }
 
-/// What a stream is told when a copy is whole, or given up: the receiver knows which.
+/// The answer to the stream that asked for a snapshot, when its copy is whole or given up: the receiver knows which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotHead {
-    /// The place of the shard.
+    /// The place of the shard among the node's replicas.
     pub at: usize,
     /// The receiver.
     pub to: NodeId,
-    /// The entries that it stands for.
+    /// The number of entries that the snapshot stands for.
     pub length: u64,
-    /// What it says, in the engine's own form.
+    /// The snapshot, in the form of the engine.
     pub state: Bytes,
 }
 
@@ -87,35 +87,35 @@ impl SnapshotHead {
     }
 }
 
-/// The next part to be sent. `C` is what its engine has to know of the copy.
+/// The next part to be sent. `C` is the engine's context of the copy.
 #[derive(Debug, Clone)]
 pub struct NextPart<C> {
-    /// Of which copy.
+    /// The copy that it is a part of.
     pub key: CopyKey,
-    /// Where it begins.
+    /// The place at which it begins.
     pub from: WalkPlace,
-    /// What the engine said of the copy when it began.
+    /// The engine's context, from the beginning of the copy.
     pub context: C,
 }
 
-/// A copy that is given.
+/// A copy that is sent.
 #[derive(Debug)]
 struct SnapshotSender<C> {
     copy: u64,
     head: SnapshotHead,
-    /// What the engine has to know of it.
+    /// The engine's context of the copy.
     context: C,
-    /// Where the parts begin that are sent and not acknowledged, and their bytes.
+    /// The parts that are sent and not acknowledged: the places at which they begin, and their bytes.
     sent: VecDeque<(WalkPlace, usize)>,
-    /// Where the next part begins. `None` once the last is sent.
+    /// The place at which the next part begins. `None` once the last part is sent.
     next: Option<WalkPlace>,
-    /// Where the part begins that was sent last.
+    /// The place at which the part begins that was sent last.
     last: WalkPlace,
-    /// The stream waits for it.
+    /// Whether the stream waits for the answer.
     wanted: bool,
-    /// When anything came or went last.
+    /// The time of the last part or acknowledgement.
     active_at: Time,
-    /// How often parts were sent again since the receiver last had more.
+    /// The number of repetitions since the last acknowledgement of a new place.
     repeats: u32,
 }
 
@@ -124,12 +124,12 @@ impl<C> SnapshotSender<C> {
         CopyKey { at: self.head.at, peer: self.head.to, copy: self.copy }
     }
 
-    /// Where the first part begins that is not acknowledged.
+    /// The place at which the first part begins that is not acknowledged.
     fn first(&self) -> Option<&WalkPlace> {
         self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
     }
 
-    /// The receiver has everything before `place`. Says whether that is news.
+    /// The receiver has everything before `place`, or all of it. Returns whether the sender did not know that.
     fn advance(&mut self, place: Option<WalkPlace>) -> bool {
         let Some(place) = place else {
             self.next = None;
@@ -138,20 +138,20 @@ impl<C> SnapshotSender<C> {
         let old =
             |first: &WalkPlace| place == *first || place < *first && place != WalkPlace::default();
         if self.first().is_none_or(old) {
-            return false; // It was said before.
+            return false; // An earlier acknowledgement covers it.
         }
         while self.sent.front().is_some_and(|(start, _)| *start < place) {
             self.sent.pop_front();
         }
         if self.first() != Some(&place) {
-            // It took a part that ended elsewhere, or has forgotten this copy.
+            // The receiver has a part that ended elsewhere, or has forgotten this copy.
             self.next = Some(place);
             self.sent.clear();
         }
         true
     }
 
-    /// What is not acknowledged is to be sent again.
+    /// Sends again all parts that are not acknowledged.
     fn rewind(&mut self) {
         if let Some((first, _)) = self.sent.pop_front() {
             self.next = Some(first);
@@ -160,29 +160,29 @@ impl<C> SnapshotSender<C> {
         }
     }
 
-    /// The receiver has all parts.
+    /// Whether the receiver has all parts.
     fn is_over(&self) -> bool {
         self.next.is_none() && self.sent.is_empty()
     }
 
-    /// When there is something to do if nothing comes before: to send parts again, or to forget it.
+    /// When parts are sent again, or the copy is forgotten, unless an acknowledgement arrives before.
     fn due(&self, retry_after: Duration) -> Time {
         self.active_at + if self.is_over() { retry_after * REPEATS_MAX } else { retry_after }
     }
 
-    /// May the next part be sent, for all that this copy has under way?
+    /// Whether the window of this copy has room for the next part.
     fn has_room(&self) -> bool {
         self.next.is_some() && self.sent.len() < WINDOW
     }
 }
 
-/// The copies that a worker gives, each in its turn. `C` is what its engine has to know of one.
+/// The copies that a worker sends, in turn. `C` is the engine's context of a copy.
 #[derive(Debug)]
 pub struct SnapshotSenders<C> {
     senders: Vec<SnapshotSender<C>>,
     /// When the next part may be sent.
     next_at: Time,
-    /// A copy has begun, has come further, or who leads has changed, since the worker looked last.
+    /// Whether a copy has begun or advanced, or leaders have changed, since the last [turn](SnapshotSenders::turn).
     has_news: bool,
 }
 
@@ -193,8 +193,8 @@ impl<C> Default for SnapshotSenders<C> {
 }
 
 impl<C: Clone> SnapshotSenders<C> {
-    /// A receiver lacks entries that are cut. Goes on with the copy that it is given already, and says whether there is one:
-    /// otherwise another has to begin.
+    /// A receiver lacks entries that are cut. Goes on with a copy that is being sent to it, and returns whether there is one:
+    /// otherwise a copy has to begin.
     pub fn ask_again(&mut self, now: Time, at: usize, to: NodeId) -> bool {
         let known = self.senders.iter_mut().find(|it| (it.head.at, it.head.to) == (at, to));
         let Some(known) = known else { return false };
@@ -206,7 +206,7 @@ impl<C: Clone> SnapshotSenders<C> {
         true
     }
 
-    /// Begins to give a copy under this number to a receiver that is given none.
+    /// Begins to send a copy with this number to a receiver that is sent none.
     pub fn begin(&mut self, now: Time, copy: u64, head: SnapshotHead, context: C) {
         self.senders.push(SnapshotSender {
             copy,
@@ -222,8 +222,8 @@ impl<C: Clone> SnapshotSenders<C> {
         self.has_news = true;
     }
 
-    /// The receiver of a copy has everything before `reached`; all of it, where there is no place. Says whether there is
-    /// such a copy.
+    /// The receiver of a copy has everything before `reached`; all of it, if that is `None`. Returns whether there is such a
+    /// copy.
     pub fn acknowledge(&mut self, now: Time, key: CopyKey, reached: Option<WalkPlace>) -> bool {
         let Some(sender) = self.senders.iter_mut().find(|it| it.key() == key) else {
             return false;
@@ -237,31 +237,31 @@ impl<C: Clone> SnapshotSenders<C> {
         true
     }
 
-    /// Who leads has changed: some may be no more this node's to give.
+    /// Leaders have changed: this node may no longer be the one to send some of the copies.
     pub fn look_again(&mut self) {
         self.has_news |= !self.senders.is_empty();
     }
 
-    /// Ends what is over, in vain, or not for this node to give any more, and has the rest sent again that was not
-    /// acknowledged in time. `tell` is shown what streams wait for: of one that is given up the receiver has not all, and
-    /// drops that; then it asks again.
+    /// Ends copies that are whole, given up, or no longer for this node to send (`gives`), and sends again what was not
+    /// acknowledged in time. `answer` receives the answers that streams wait for: the receiver of a copy that was given up
+    /// drops what it has, and asks again.
     pub fn turn(
         &mut self,
         now: Time,
         retry_after: Duration,
         gives: impl Fn(&SnapshotHead) -> bool,
-        mut tell: impl FnMut(&SnapshotHead),
+        mut answer: impl FnMut(&SnapshotHead),
     ) {
         self.has_news = false;
         for place in (0..self.senders.len()).rev() {
             let sender = &mut self.senders[place];
-            // Perhaps this node has not learned who leads.
+            // This node may not have the newest configuration.
             let is_given = gives(&sender.head);
             let (is_over, is_due) = (sender.is_over(), sender.due(retry_after) <= now);
             let is_vain = is_due && (is_over || sender.repeats == REPEATS_MAX);
             if sender.wanted && (!is_given || is_over || is_vain) {
                 sender.wanted = false;
-                tell(&sender.head);
+                answer(&sender.head);
             }
             if !is_given || is_vain {
                 self.senders.swap_remove(place);
@@ -272,8 +272,8 @@ impl<C: Clone> SnapshotSenders<C> {
         }
     }
 
-    /// The next part to be sent, if it is time for one. Each copy has its turn. Once the part is sent,
-    /// [`sent`](SnapshotSenders::sent) has to be told; where it cannot be made now, its copy comes again after the others.
+    /// The next part to be sent, if it is time for one. Copies take turns. The caller reports with
+    /// [`sent`](SnapshotSenders::sent) that the part is sent; if it cannot be made now, its copy comes again after the others.
     pub fn next_part(&mut self, now: Time) -> Option<NextPart<C>> {
         if self.next_at > now || !self.have_room() {
             return None;
@@ -286,7 +286,7 @@ impl<C: Clone> SnapshotSenders<C> {
         Some(NextPart { key: sender.key(), from, context })
     }
 
-    /// This part is sent, of so many bytes; the next one begins at `until`, if there is one.
+    /// This part of `bytes` bytes is sent; the next one begins at `until`, if there is one.
     pub fn sent(&mut self, now: Time, part: &NextPart<C>, bytes: usize, until: Option<WalkPlace>) {
         let mut senders = self.senders.iter_mut().rev();
         let sender = senders.find(|it| it.key() == part.key).expect("its part was next");
@@ -299,37 +299,37 @@ impl<C: Clone> SnapshotSenders<C> {
         sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
     }
 
-    /// Is there something to do?
+    /// Whether a [turn](SnapshotSenders::turn) or a part is due.
     pub fn is_due(&self, now: Time, retry_after: Duration) -> bool {
         self.has_news || self.next_due(retry_after).is_some_and(|at| at <= now)
     }
 
-    /// When to go on.
+    /// When the next of them is due.
     pub fn next_due(&self, retry_after: Duration) -> Option<Time> {
         let gives = self.have_room() && self.senders.iter().any(SnapshotSender::has_room);
         let again = self.senders.iter().map(|sender| sender.due(retry_after));
         again.chain(gives.then_some(self.next_at)).min()
     }
 
-    /// Ends the copies of the shard at this place: what follows the entries that they stand for is gone here. Returns what
-    /// streams wait for.
+    /// Ends the copies of the shard at this place: the entries behind those that they stand for are gone here. Returns the
+    /// answers that streams wait for.
     pub fn stop(&mut self, at: usize) -> Vec<SnapshotHead> {
         let stopped = self.senders.extract_if(.., |sender| sender.head.at == at);
         stopped.filter(|sender| sender.wanted).map(|sender| sender.head).collect()
     }
 
-    /// The least number of entries that a copy of the shard at this place stands for: what follows them is to be kept.
+    /// The least number of entries that a copy of the shard at this place stands for: later entries have to be kept.
     pub fn least_length(&self, at: usize) -> Option<u64> {
         let senders = self.senders.iter().filter(|sender| sender.head.at == at);
         senders.map(|sender| sender.head.length).min()
     }
 
-    /// What engines know of the copies of the shard at this place.
+    /// The engine's contexts of the copies of the shard at this place.
     pub fn contexts(&self, at: usize) -> impl Iterator<Item = &C> {
         self.senders.iter().filter(move |sender| sender.head.at == at).map(|sender| &sender.context)
     }
 
-    /// How many copies are kept, and how many of them are not over.
+    /// The number of copies that are kept, and the number of those that are not whole.
     pub fn sizes(&self) -> [usize; 2] {
         let open = self.senders.iter().filter(|sender| !sender.is_over()).count();
         [self.senders.len(), open]
@@ -349,21 +349,21 @@ impl<C: Clone> SnapshotSenders<C> {
     }
 }
 
-/// The copies that a worker takes, one for each shard at most. `P` is what a part is.
+/// The copies that a worker receives, one for each shard at most. `P` is the type of a part.
 #[derive(Debug)]
 pub struct SnapshotReceivers<P> {
     receivers: Vec<SnapshotReceiver<P>>,
 }
 
-/// A copy that is taken.
+/// A copy that is received.
 #[derive(Debug)]
 struct SnapshotReceiver<P> {
     key: CopyKey,
-    /// When a part came last.
+    /// The time of the last part.
     received_at: Time,
-    /// Where the next part begins. `None` when all are here.
+    /// The place at which the next part begins. `None` when all are here.
     reached: Option<WalkPlace>,
-    /// Parts that came before their turn, by where they begin.
+    /// Parts that arrived early, by the places at which they begin.
     early: BTreeMap<WalkPlace, P>,
 }
 
@@ -374,8 +374,8 @@ impl<P> Default for SnapshotReceivers<P> {
 }
 
 impl<P> SnapshotReceivers<P> {
-    /// A part has come that begins there. One that begins a copy is the first of another, unless one is under way whose
-    /// sender has not fallen silent: a leader that prepares may have asked two, and one of them is enough.
+    /// A part has arrived that begins at `begins`. The first part of a copy begins another copy of the shard, unless one is
+    /// under way whose sender is not silent: a leader that prepares may have asked two senders, and one copy is enough.
     pub fn arrive(
         &mut self,
         now: Time,
@@ -404,13 +404,13 @@ impl<P> SnapshotReceivers<P> {
         }
     }
 
-    /// The part whose turn it is, if it is here.
+    /// Takes out the next part, if it is here.
     pub fn next(&mut self, key: CopyKey) -> Option<P> {
         let receiver = self.get_mut(key)?;
         receiver.early.remove(receiver.reached.as_ref()?)
     }
 
-    /// Everything before `reached` is in the store; all of the copy, where there is no place.
+    /// Everything before `reached` is in the store; all of the copy, if that is `None`.
     pub fn advance(&mut self, key: CopyKey, reached: Option<WalkPlace>) {
         let receiver = self.get_mut(key).expect("its part was taken");
         let is_to_come = |begins: &WalkPlace| reached.as_ref().is_some_and(|place| begins >= place);
@@ -418,8 +418,7 @@ impl<P> SnapshotReceivers<P> {
         receiver.reached = reached;
     }
 
-    /// Before which place everything of this copy is here; `None` where that is all of it. Of a copy that is not known
-    /// nothing is.
+    /// The place before which everything of this copy is here; `None` if all of it is. The first place, for an unknown copy.
     pub fn reached(&self, key: CopyKey) -> Option<WalkPlace> {
         let receiver = self.receivers.iter().find(|it| it.key == key);
         receiver.map_or(Some(WalkPlace::default()), |receiver| receiver.reached.clone())
@@ -430,7 +429,7 @@ impl<P> SnapshotReceivers<P> {
         self.receivers.retain(|receiver| receiver.key.at != at);
     }
 
-    /// How many copies are kept.
+    /// The number of copies that are kept.
     pub fn size(&self) -> usize {
         self.receivers.len()
     }
@@ -453,12 +452,12 @@ impl<P> SnapshotReceivers<P> {
     }
 }
 
-/// A place as it is said.
+/// A place as messages have it.
 pub fn place_form(place: WalkPlace) -> (TableId, Bytes) {
     (place.table, Bytes::from(place.key))
 }
 
-/// And as it is meant.
+/// The place that a message names.
 pub fn place_of((table, key): &(TableId, Bytes)) -> WalkPlace {
     WalkPlace { table: *table, key: key.to_vec() }
 }
@@ -482,7 +481,7 @@ mod tests {
         senders
     }
 
-    /// Sends the next part, which ends there. Where it began.
+    /// Sends the next part, which ends at `until`. Returns the place at which it begins.
     fn send(
         senders: &mut SnapshotSenders<()>,
         now: Time,

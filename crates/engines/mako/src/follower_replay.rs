@@ -289,7 +289,7 @@ impl FollowerReplay {
         );
     }
 
-    /// The shard.
+    /// The shard whose stream is replayed.
     pub(super) fn shard(&self) -> ShardId {
         self.shard
     }

@@ -59,7 +59,7 @@ pub enum MakoMessage {
     /// The answer: everything before a place is here.
     #[coded(tag = 5)]
     PartTaken {
-        /// The shard.
+        /// The shard that is copied.
         #[coded(short)]
         shard: ShardId,
         /// Which copy.

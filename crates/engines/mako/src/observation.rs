@@ -23,14 +23,14 @@ pub enum MakoObservation {
     Drawn {
         /// The client or task that it is for.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard whose clock it is.
         shard: ShardId,
         /// What was drawn.
         clock: Clock,
     },
     /// A branch of another node's transaction is locked here, with a clock that is drawn for it.
     Locked {
-        /// The shard.
+        /// The shard whose clock it is.
         shard: ShardId,
         /// The epoch of the transaction.
         epoch: Epoch,
@@ -41,7 +41,7 @@ pub enum MakoObservation {
     Resolved {
         /// Whose it was.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard that drew it.
         shard: ShardId,
         /// The clock that the shard drew for it.
         clock: Clock,
@@ -54,7 +54,7 @@ pub enum MakoObservation {
         transaction: TransactionId,
         /// The shard as which `stamp` is written.
         own: ShardId,
-        /// Its stamp.
+        /// The stamp of its writes.
         stamp: Stamp,
         /// Where it writes, with the clocks drawn there.
         writes: Vec<(ShardId, Clock)>,
@@ -63,13 +63,13 @@ pub enum MakoObservation {
     Installed {
         /// The worker that did it.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard that the key belongs to.
         shard: ShardId,
         /// The version's stamp as this shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the key.
         table: TableId,
-        /// The key.
+        /// The key whose version it is.
         key: Vec<u8>,
         /// The value; `None` for a tombstone.
         value: Option<Vec<u8>>,
@@ -77,7 +77,7 @@ pub enum MakoObservation {
     /// This worker's stream of a shard is prepared under a ballot: what others had appended beyond
     /// `length` is lost.
     Led {
-        /// The shard.
+        /// The shard that the worker leads.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
@@ -86,21 +86,21 @@ pub enum MakoObservation {
     },
     /// This worker has begun to serve a shard as its leader: all of it is recovered.
     Serves {
-        /// The shard.
+        /// The shard that is served.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
     },
     /// This worker has acted as the leader of a shard: served reads, taken locks, or validated (rule M7).
     Acted {
-        /// The shard.
+        /// The shard that is led.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
     },
     /// An entry was proposed to the stream that this worker leads.
     Appended {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
@@ -116,14 +116,14 @@ pub enum MakoObservation {
     },
     /// This node takes the shard for durable up to here.
     Watermark {
-        /// The shard.
+        /// The shard that is durable.
         shard: ShardId,
         /// How far.
         clock: Clock,
     },
     /// The end of an epoch on a shard that this node leads goes to the manager (rule M9).
     Reported {
-        /// The shard.
+        /// The shard that ends the epoch.
         shard: ShardId,
         /// Which epoch.
         epoch: Epoch,
@@ -144,16 +144,16 @@ pub enum MakoObservation {
     /// A pass that rolls back has found a committed tombstone as the newest version of a key, and lets it go: nothing older
     /// can arrive here.
     Swept {
-        /// The shard.
+        /// The shard that the key belongs to.
         shard: ShardId,
         /// The tombstone's stamp as the shard keeps it.
         stamp: Stamp,
     },
     /// The end of the open epoch is asked for, since something hangs that holds up a shard.
     HeldUp {
-        /// The shard.
+        /// The shard that is held up.
         shard: ShardId,
-        /// The epoch.
+        /// The open epoch.
         epoch: Epoch,
     },
     /// A client or task is told that a certified transaction was rolled back.
@@ -174,19 +174,19 @@ pub enum MakoObservation {
     },
     /// This worker's stream of a shard begins behind a snapshot: a copy of the shard has come.
     Restored {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
     },
     /// This worker has taken the last part of a copy of a shard.
     Copied {
-        /// The shard.
+        /// The shard that is copied.
         shard: ShardId,
         /// All that was committed up to this clock is here, or what came in its place.
         cut: Clock,
     },
     /// A part of a copy of a shard goes to another replica: all rows of a range that are committed (rule M10).
     Given {
-        /// The shard.
+        /// The shard that is copied.
         shard: ShardId,
         /// All that was committed up to this clock is in it, or what came in its place.
         cut: Clock,
@@ -208,24 +208,24 @@ pub enum MakoObservation {
     },
     /// A new leader has installed a version that it inherited, of which it is not known yet whether it counts.
     Inherited {
-        /// The shard.
+        /// The shard that the key belongs to.
         shard: ShardId,
         /// The stamp, as the shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the key.
         table: TableId,
-        /// The key.
+        /// The key whose version it is.
         key: Vec<u8>,
     },
     /// A follower has looked at one write of a piece.
     Applied {
-        /// The shard.
+        /// The shard that is replayed.
         shard: ShardId,
         /// The version's stamp as the shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the key.
         table: TableId,
-        /// The key.
+        /// The key that is written.
         key: Vec<u8>,
         /// It is the newest version now; otherwise a newer one was there.
         won: bool,

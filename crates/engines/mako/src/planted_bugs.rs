@@ -2,7 +2,7 @@
 
 use shoal_engine::planted_bugs::Plantable;
 
-/// One planted bug.
+/// A bug of this engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MakoPlantedBug {
     /// A participant says yes to every validation (serializability).

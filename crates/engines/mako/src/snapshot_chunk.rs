@@ -26,7 +26,7 @@ pub(super) struct SnapshotScope {
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct SnapshotChunk {
-    /// The shard.
+    /// The shard that is copied.
     #[coded(short)]
     pub shard: ShardId,
     /// Which copy.
@@ -57,10 +57,10 @@ pub struct SnapshotChunk {
 /// there.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct UndecidedRow {
-    /// Its table.
+    /// The table of the version.
     #[coded(short)]
     pub table: TableId,
-    /// Its key.
+    /// The key of the version.
     pub key: Bytes,
     /// Its value; `None` for a tombstone.
     pub value: Option<Bytes>,
@@ -71,7 +71,7 @@ pub struct UndecidedRow {
 /// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ChunkRow {
-    /// Its table.
+    /// The table of the row.
     #[coded(short)]
     pub table: TableId,
     /// The epoch of its version.
@@ -80,9 +80,9 @@ pub struct ChunkRow {
     /// The clock of its version.
     #[coded(short)]
     pub clock: Clock,
-    /// Its key.
+    /// The key of the row.
     pub key: Bytes,
-    /// Its value.
+    /// The value of the committed version.
     pub value: Bytes,
 }
 

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A key and its table.
+/// A key, which is one of its table.
 pub(super) type TableKey = (TableId, Bytes);
 
 /// The undecided versions that a node keeps of a shard beside its store, for all of its workers.

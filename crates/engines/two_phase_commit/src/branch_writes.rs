@@ -42,14 +42,15 @@ impl BranchWrites {
         }
     }
 
-    /// All of them, in the order of the stream.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &StreamWrite> {
-        self.lists.iter().flat_map(|list| &list[..])
-    }
-
-    /// One of the lists, in the order of the stream.
-    pub(super) fn list(&self, number: usize) -> Option<&[StreamWrite]> {
-        self.lists.get(number).map(|list| &list[..])
+    /// The next writes from this place on, `most` at most, and moves the place behind them. `None` at the end.
+    pub(super) fn next_from(&self, place: &mut BranchPlace, most: usize) -> Option<&[StreamWrite]> {
+        let list = self.lists.get(place.list)?;
+        let (from, until) = (place.write, list.len().min(place.write.saturating_add(most)));
+        *place = match until == list.len() {
+            true => BranchPlace { list: place.list + 1, write: 0 },
+            false => BranchPlace { write: until, ..*place },
+        };
+        Some(&list[from..until])
     }
 
     /// Are there none?
@@ -61,6 +62,13 @@ impl BranchWrites {
     pub(super) fn into_lists(self) -> Vec<Arc<[StreamWrite]>> {
         self.lists
     }
+}
+
+/// A place among the writes of a branch; at first before all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct BranchPlace {
+    list: usize,
+    write: usize,
 }
 
 /// A place among the writes of a copy: before the write with this number of the list.
@@ -234,14 +242,28 @@ mod tests {
             assert_eq!(here.len(), 3, "another copy is forgotten");
             let got = here.remove(0);
             let all = |writes: &WritesToCome| -> Vec<(TransactionId, StreamWrite)> {
-                let pairs = writes
-                    .iter()
-                    .flat_map(|(id, branch)| branch.iter().map(|it| (*id, it.clone())));
+                let pairs = writes.iter().flat_map(|(id, branch)| {
+                    branch.lists.iter().flat_map(|list| &list[..]).map(|it| (*id, it.clone()))
+                });
                 pairs.collect()
             };
             assert_eq!(all(&got), all(&sent));
             assert_eq!(here.len(), 0);
         }
+    }
+
+    #[test]
+    fn a_branch_is_read_in_slices() {
+        let mut branch = BranchWrites::default();
+        branch.push(vec![write("a"), write("b"), write("c")]);
+        branch.push(vec![write("d")]);
+        let mut place = BranchPlace::default();
+        for keys in [&["a", "b"][..], &["c"], &["d"]] {
+            let slice = branch.next_from(&mut place, 2).expect("not the end");
+            assert!(slice.iter().map(|it| &it.key[..]).eq(keys.iter().map(|key| key.as_bytes())));
+        }
+        assert_eq!(branch.next_from(&mut place, 2), None);
+        assert_eq!(BranchWrites::default().next_from(&mut BranchPlace::default(), 1), None);
     }
 
     #[test]

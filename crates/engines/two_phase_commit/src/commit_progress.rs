@@ -49,8 +49,9 @@ pub(super) struct CommitProgress {
     pub(super) waiting: usize,
     /// Prepare records of own shards that are not durable yet.
     pub(super) undurable: usize,
-    pub(super) told: bool,
-    /// Its decision took too long: participants hear of it like those with a new leader, and nothing else is said to them.
+    /// The client has been answered.
+    pub(super) reported: bool,
+    /// Its decision took too long: participants receive it like those with a new leader, and the coordinator sends them nothing else.
     pub(super) handed_over: bool,
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!            commit                     all locked              all valid, prepared       durable
-//! executing ──────► (draining) ─► locking ────────► validating ───────────────────► deciding ──► told
+//! executing ──────► (draining) ─► locking ────────► validating ───────────────────► deciding ──► done
 //!     │                 │                               └► another node's shard decides ───────────┤
 //!     │                 └► delegated: one participant does all of it ─────────────────────────────►│
-//!     └── anything goes wrong before it is decided: abort, everywhere ──► told
+//!     └── anything goes wrong before it is decided: abort, everywhere ──► done
 //! ```
 
 use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
@@ -13,7 +13,7 @@ use super::last_agent::last_agent;
 use super::leader_log::{LeaderLog, RecordWaiter};
 use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use super::metrics::{LOCKING, VALIDATING};
-use super::open_decisions::Telling;
+use super::open_decisions::Delivery;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
@@ -162,7 +162,7 @@ impl TwoPhaseCommit {
             drawn: Vec::new(),
             waiting: 0,
             undurable: 0,
-            told: false,
+            reported: false,
             handed_over: false,
         };
         self.begin(it, effects);
@@ -450,7 +450,7 @@ impl TwoPhaseCommit {
         it.phase = CommitPhase::Deciding;
         it.phase_since = self.runtime.worker_context.now.get();
         if self.options().faults.has(TwoPhaseCommitPlantedBug::AcknowledgeAtCertification) {
-            self.tell(&mut it, effects);
+            self.report_outcome(&mut it, effects);
         }
         match it.plan {
             CommitPlan::ReadOnly => return self.commit(it, effects),
@@ -504,19 +504,22 @@ impl TwoPhaseCommit {
         self.commit(it, effects);
     }
 
-    /// It is committed (rule P4): tells the client, installs here, and has it installed elsewhere.
+    /// The transaction is committed (rule P4): answers the client, installs here, and has the participants install.
     fn commit(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         let transaction = remote_branches.id;
         let home = it.home.filter(|_| it.plan == CommitPlan::TwoPhase);
-        // A participant of which nothing is known here is told like one with a new leader.
-        let mut told: BTreeMap<ShardId, Telling> =
-            it.drawn.iter().map(|(shard, _)| (*shard, Telling::From(Time::ZERO))).collect();
+        // A participant of which nothing is known here receives the decision like one with a new leader.
+        let mut deliveries: BTreeMap<ShardId, Delivery> = it
+            .drawn
+            .iter()
+            .map(|(shard, _)| (*shard, Delivery::RepeatedFrom(Time::ZERO)))
+            .collect();
         for (at, branch) in std::mem::take(&mut it.own) {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
                 let outcome = prepared.then(|| {
                     let (log, (_, home)) = (&self.leader_logs[at], home.expect("two phases"));
-                    told.insert(log.lead.shard, Telling::Coordinated(log.since()));
+                    deliveries.insert(log.lead.shard, Delivery::Coordinated(log.since()));
                     RecordWaiter::Outcome(transaction, home.shard)
                 });
                 self.install(at, transaction, locked, clock, outcome, effects);
@@ -532,7 +535,7 @@ impl TwoPhaseCommit {
             }
             let request =
                 if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
-            told.insert(shard, Telling::Coordinated(leadership));
+            deliveries.insert(shard, Delivery::Coordinated(leadership));
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
             asked += 1;
         }
@@ -541,13 +544,13 @@ impl TwoPhaseCommit {
         }
         if let Some((at, home)) = home {
             let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
-            told.retain(|shard, _| *shard != home.shard && drew(shard));
+            deliveries.retain(|shard, _| *shard != home.shard && drew(shard));
             match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
                 true => self.end_decision(at, transaction),
-                false => self.decisions[at].add(transaction, told.into_iter()),
+                false => self.decisions[at].add(transaction, deliveries.into_iter()),
             }
         }
-        self.tell(&mut it, effects);
+        self.report_outcome(&mut it, effects);
     }
 
     fn count_certified(&mut self, it: &CommitProgress, effects: &mut TwoPhaseCommitEffects) {
@@ -570,8 +573,9 @@ impl TwoPhaseCommit {
         stamp
     }
 
-    fn tell(&mut self, it: &mut CommitProgress, effects: &mut TwoPhaseCommitEffects) {
-        if std::mem::replace(&mut it.told, true) {
+    /// Answers the client, once.
+    fn report_outcome(&mut self, it: &mut CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        if std::mem::replace(&mut it.reported, true) {
             return; // Only with a planted bug.
         }
         let transaction = it.remote_branches.id;

@@ -1,7 +1,7 @@
 //! Decisions, as the leader of their home shard keeps them (rules P8 and P9).
 //!
-//! A decision is told to each participant until that has acknowledged that its outcome is durable; then an *end* record
-//! follows it, and it is forgotten. A new leader finds the decisions without one in its stream, and goes on.
+//! A decision is sent to each participant until that has acknowledged that its outcome is durable; then an *end* record
+//! follows, and the decision is forgotten. A new leader finds the decisions without one in its stream, and goes on.
 //!
 //! # Presumed abort
 //!
@@ -27,7 +27,7 @@
 //! forgotten the decision: it takes acknowledgements only from the present leader.
 
 use super::message::{DecisionHome, Participant};
-use super::open_decisions::{Decisions, Telling};
+use super::open_decisions::{Decisions, Delivery};
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::leaderships::ShardLeader;
@@ -39,7 +39,8 @@ impl TwoPhaseCommit {
     pub(super) fn find_decisions(&mut self, at: usize) {
         let mut decisions = Decisions::default();
         for (transaction, participants) in self.prepared_replays[at].decided() {
-            let participants = participants.iter().map(|it| (*it, Telling::From(Time::ZERO)));
+            let participants =
+                participants.iter().map(|it| (*it, Delivery::RepeatedFrom(Time::ZERO)));
             decisions.add(transaction, participants);
         }
         self.decisions[at] = decisions;
@@ -76,7 +77,7 @@ impl TwoPhaseCommit {
         let decision = if is_present { self.decision(transaction, home) } else { None };
         match decision {
             Some(committed) => {
-                self.say_decision(from, transaction, home.shard, participant, committed, effects);
+                self.send_decision(from, transaction, home.shard, participant, committed, effects);
             }
             None => self.runtime.counters.dropped += 1, // It is asked again.
         }
@@ -99,17 +100,17 @@ impl TwoPhaseCommit {
         is_over.then_some(false)
     }
 
-    /// Tells participants the decisions that they have not acknowledged, and that no coordinator tells them.
-    pub(super) fn tell_decisions(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+    /// Sends participants the decisions that they have not acknowledged, and that no coordinator sends them.
+    pub(super) fn send_decisions(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         for at in 0..self.decisions.len() {
-            if now < self.decisions[at].tell_at {
+            if now < self.decisions[at].due_at {
                 continue;
             }
             let (mut next, mut due) = (Time::MAX, Vec::new());
             let again = now + self.options().inquire_every;
             for (transaction, participants) in &mut self.decisions[at].open {
-                for (shard, telling) in participants {
-                    let Telling::From(from) = telling else { continue };
+                for (shard, delivery) in participants {
+                    let Delivery::RepeatedFrom(from) = delivery else { continue };
                     if *from <= now {
                         due.push((*transaction, *shard));
                         *from = again;
@@ -117,13 +118,13 @@ impl TwoPhaseCommit {
                     next = next.min(*from);
                 }
             }
-            self.decisions[at].tell_at = next;
+            self.decisions[at].due_at = next;
             let home = self.leader_logs[at].lead.shard;
             for (transaction, shard) in due {
                 let ShardLeader { node: to, since: leadership } =
                     self.runtime.worker_context.leaderships.leader(shard);
                 let participant = Participant { shard, leadership };
-                self.say_decision(to, transaction, home, participant, true, effects);
+                self.send_decision(to, transaction, home, participant, true, effects);
             }
         }
     }

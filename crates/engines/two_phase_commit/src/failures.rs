@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 impl TwoPhaseCommit {
     /// The leadership of `shard` is another one: what its former leader was asked will not be answered. What is not decided
-    /// and needs that is given up; what is decided is told to the new leader.
+    /// and needs that is given up; a decision is sent to the new leader.
     pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
         self.runtime.lose_participant(shard);
         self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
@@ -70,7 +70,7 @@ impl TwoPhaseCommit {
         it: CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let CommitProgress { remote_branches, own, home, told, handed_over, .. } = it;
+        let CommitProgress { remote_branches, own, home, reported, handed_over, .. } = it;
         let transaction = remote_branches.id;
         let (_, home) = home.expect("it is decided at home");
         let (gone, kept): (Vec<_>, Vec<_>) = own.into_iter().partition(|(own, _)| *own == at);
@@ -85,7 +85,7 @@ impl TwoPhaseCommit {
         if !handed_over {
             self.runtime.expect_resolved(transaction.sequence, 0);
         }
-        if !told {
+        if !reported {
             let error = Unknown::NotDurable { shard: home.shard }.into();
             self.runtime.finish(&remote_branches, Err(error));
         }
@@ -128,9 +128,9 @@ impl TwoPhaseCommit {
         for it in self.coordinator.transactions.commits_mut() {
             let due = it.durable_due(&worker_context);
             match (it.phase, it.home) {
-                (CommitPhase::Deciding, Some((_, home))) if !it.told => {
+                (CommitPhase::Deciding, Some((_, home))) if !it.reported => {
                     if due <= now {
-                        (it.told, it.handed_over) = (true, true);
+                        (it.reported, it.handed_over) = (true, true);
                         undecided.push((Rc::clone(&it.remote_branches), home.shard));
                         continue;
                     }
@@ -147,7 +147,7 @@ impl TwoPhaseCommit {
         }
         self.coordinator.durable_due = next;
         for (remote_branches, shard) in undecided {
-            // It does not hold up what participants forget. If it is decided, they are told like those with a new leader.
+            // It does not hold up what participants forget. They receive a decision like those with a new leader.
             self.runtime.expect_resolved(remote_branches.id.sequence, 0);
             self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
         }

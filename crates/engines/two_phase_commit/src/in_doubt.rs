@@ -5,11 +5,11 @@
 //!  found prepared by a new leader ─┐                        locked, and decided
 //!                                  ├─► in doubt ── Inquiry ─────────────────────► installed or dropped,
 //!  its coordinator is gone ────────┘     │    ◄─── Decision                       outcome in the stream
-//!                                        └─ also told without being asked
+//!                                        └─ also sent without an inquiry
 //! ```
 
 use super::branch::{TwoPhaseCommitBranch, ended};
-use super::branch_writes::BranchWrites;
+use super::branch_writes::{BranchPlace, BranchWrites};
 use super::in_doubt_branch::{InDoubt, InDoubtLocks};
 use super::leader_log::RecordWaiter;
 use super::message::Participant;
@@ -26,7 +26,7 @@ use shoal_types::{Clock, NodeId, Result, ShardId, Time};
 impl TwoPhaseCommit {
     /// All that was inherited of the stream at this place is decided: what is prepared there is in doubt.
     pub(super) fn find_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
-        let (shard, since) = (self.leader_logs[at].lead.shard, self.leader_logs[at].since());
+        let shard = self.leader_logs[at].lead.shard;
         let now = self.runtime.worker_context.now.get();
         for (transaction, branch) in self.prepared_replays[at].prepared() {
             let clock = branch.clock;
@@ -35,16 +35,45 @@ impl TwoPhaseCommit {
             self.in_doubt[at].insert(transaction, InDoubt::recovered(branch));
             effects.observe(|| TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
         }
-        let found = self.in_doubt[at].values().map(|branch| (branch.clock, &branch.writes));
-        self.shared.in_doubt[at].register(since, found);
+        let found = self.in_doubt[at].values();
+        let found = found.map(|branch| (branch.clock, branch.writes.clone())).collect();
+        self.in_doubt_keys[at].begin(found);
         self.inquire_at = Time::ZERO;
     }
 
-    /// Takes the locks of what is in doubt, as far as it is its turn and as many as a step may, and resolves what is decided.
-    /// Says whether all is locked or resolved.
+    /// Goes on with registering the keys of what is in doubt at this place, `left` at most, if that is not over. Says
+    /// whether it is.
+    fn register_in_doubt(
+        &mut self,
+        at: usize,
+        left: &mut usize,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> bool {
+        let (since, before) = (self.leader_logs[at].since(), *left);
+        let (own, shared) = (&mut self.in_doubt_keys[at], &self.shared.in_doubt[at]);
+        if own.is_registered {
+            return true;
+        }
+        own.to_register.go_on(left, |clock, writes| shared.register(since, clock, writes));
+        self.runtime.worker_context.worked(before - *left);
+        if !own.to_register.is_empty() {
+            self.goes_on_locking = true;
+            return false;
+        }
+        own.is_registered = true;
+        shared.complete(since);
+        self.runtime.nudge_others(effects);
+        true
+    }
+
+    /// Registers the keys of what is in doubt, then takes its locks, as far as it is its turn: as many as a step may. Resolves
+    /// what is decided. Says whether all is locked or resolved.
     pub(super) fn lock_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) -> bool {
         let since = self.leader_logs[at].since();
-        if !self.shared.in_doubt[at].is_complete(since) {
+        let mut left = self.options().limits.step_keys_max;
+        if !self.register_in_doubt(at, &mut left, effects)
+            || !self.shared.in_doubt[at].is_complete(since)
+        {
             return false;
         }
         let ignores =
@@ -52,7 +81,6 @@ impl TwoPhaseCommit {
         let open = self.in_doubt[at].iter().filter(|(_, branch)| !branch.is_locked());
         let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
         let (mut all, mut any, mut blocked) = (true, false, false);
-        let mut left = self.options().limits.step_keys_max;
         for transaction in open {
             if ignores && self.in_doubt[at][&transaction].committed.is_none() {
                 continue;
@@ -85,27 +113,41 @@ impl TwoPhaseCommit {
     ) -> Result<bool> {
         let since = self.leader_logs[at].since();
         let branch = self.in_doubt[at].get_mut(&transaction).expect("its caller has seen it");
-        let mut locks = std::mem::replace(&mut branch.locks, InDoubtLocks::Waiting);
-        if matches!(locks, InDoubtLocks::Waiting) {
-            if !self.shared.in_doubt[at].is_first(since, branch.clock, &branch.writes) {
-                return Ok(false);
-            }
-            let session = self.prepared_replays[at].sessions.take()?;
-            locks = InDoubtLocks::Writing(Transaction::on(session), 0);
-        }
+        let waiting = InDoubtLocks::Waiting(BranchPlace::default());
+        let mut locks = std::mem::replace(&mut branch.locks, waiting);
         // Where an error ends it, it begins again.
         while *left > 0 && !matches!(locks, InDoubtLocks::Locked(_)) {
             locks = match locks {
-                InDoubtLocks::Writing(writing, number) => match branch.writes.list(number) {
-                    Some(list) => {
-                        for write in list {
-                            writing.replicate(write.table, &write.key, write.value.as_deref())?;
-                        }
-                        *left = left.saturating_sub(list.len());
-                        InDoubtLocks::Writing(writing, number + 1)
+                InDoubtLocks::Waiting(mut place) => {
+                    let (keys, before) = (&self.shared.in_doubt[at], *left);
+                    let is_turn =
+                        keys.follow_turn(since, branch.clock, &branch.writes, &mut place, left);
+                    self.runtime.worker_context.worked(before - *left);
+                    if !is_turn {
+                        branch.locks = InDoubtLocks::Waiting(place);
+                        self.goes_on_locking |= *left == 0;
+                        return Ok(false);
                     }
-                    None => InDoubtLocks::Locking(writing.locking()),
-                },
+                    let session = self.prepared_replays[at].sessions.take()?;
+                    InDoubtLocks::Writing(Transaction::on(session), BranchPlace::default())
+                }
+                InDoubtLocks::Writing(writing, mut place) => {
+                    match branch.writes.next_from(&mut place, *left) {
+                        Some(slice) => {
+                            for write in slice {
+                                writing.replicate(
+                                    write.table,
+                                    &write.key,
+                                    write.value.as_deref(),
+                                )?;
+                            }
+                            self.runtime.worker_context.worked(slice.len());
+                            *left -= slice.len();
+                            InDoubtLocks::Writing(writing, place)
+                        }
+                        None => InDoubtLocks::Locking(writing.locking()),
+                    }
+                }
                 InDoubtLocks::Locking(mut locking) => {
                     let is_over = locking.lock_some(*left)?;
                     let (locks, keys) = match is_over {
@@ -120,7 +162,7 @@ impl TwoPhaseCommit {
                     *left -= keys;
                     locks
                 }
-                other @ (InDoubtLocks::Waiting | InDoubtLocks::Locked(_)) => other,
+                locked @ InDoubtLocks::Locked(_) => locked,
             };
         }
         branch.locks = locks;
@@ -149,22 +191,30 @@ impl TwoPhaseCommit {
             );
         }
         self.drop_locked(at, transaction, locked, clock, true, effects);
-        self.end_in_doubt(at, clock, &writes, effects);
+        self.end_in_doubt(at, clock, writes);
     }
 
-    /// A branch that a former leader has prepared is resolved: it is the turn of the next on its keys.
-    pub(super) fn end_in_doubt(
-        &mut self,
-        at: usize,
-        clock: Clock,
-        writes: &BranchWrites,
-        effects: &mut TwoPhaseCommitEffects,
-    ) {
+    /// A branch that a former leader has prepared is resolved: it is the turn of the next on its keys, as soon as these are
+    /// taken out.
+    pub(super) fn end_in_doubt(&mut self, at: usize, clock: Clock, writes: BranchWrites) {
         if !writes.is_empty() {
-            let since = self.leader_logs[at].since();
-            self.shared.in_doubt[at].resolve(since, clock, writes);
-            self.runtime.nudge_others(effects);
+            self.in_doubt_keys[at].to_resolve.push(clock, writes);
+            self.goes_on_locking = true;
         }
+    }
+
+    /// Takes out the keys of what is resolved at this place, as many as a step may.
+    pub(super) fn resolve_keys(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let (since, most) = (self.leader_logs[at].since(), self.options().limits.step_keys_max);
+        let (own, shared) = (&mut self.in_doubt_keys[at].to_resolve, &self.shared.in_doubt[at]);
+        if own.is_empty() {
+            return;
+        }
+        let mut left = most;
+        own.go_on(&mut left, |clock, writes| shared.resolve(since, clock, writes));
+        self.goes_on_locking |= !own.is_empty();
+        self.runtime.worker_context.worked(most - left);
+        self.runtime.nudge_others(effects);
     }
 
     /// The decision on a transaction that is prepared on the shard at this place, or was.
@@ -202,7 +252,7 @@ impl TwoPhaseCommit {
                     false => _ = self.lock_in_doubt(at, effects),
                 }
             }
-            // Its outcome is in an entry. If that is not durable, this is told again.
+            // Its outcome is in an entry. If that is not durable, the decision comes again.
             None if committed && self.prepared_replays[at].may_be_committed(transaction) => {
                 self.acknowledge(transaction, home, shard, effects);
             }
@@ -210,7 +260,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// The outcome of a committed transaction is durable on `shard`: the leader of its home shard need not tell it again.
+    /// The outcome of a committed transaction is durable on `shard`: the leader of its home shard need not send it again.
     pub(super) fn acknowledge(
         &mut self,
         transaction: TransactionId,
@@ -287,7 +337,7 @@ impl TwoPhaseCommit {
     }
 
     /// A decision came from another node.
-    pub(super) fn hear_decision(
+    pub(super) fn receive_decision(
         &mut self,
         transaction: TransactionId,
         home: ShardId,
@@ -305,8 +355,8 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Tells a participant a decision.
-    pub(super) fn say_decision(
+    /// Sends a participant a decision.
+    pub(super) fn send_decision(
         &mut self,
         to: NodeId,
         transaction: TransactionId,
@@ -316,7 +366,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         if to == self.runtime.worker_context.place.node {
-            return self.hear_decision(transaction, home, participant, committed, effects);
+            return self.receive_decision(transaction, home, participant, committed, effects);
         }
         let message = TwoPhaseCommitMessage::Decision { transaction, home, participant, committed };
         effects.push(EngineEffect::Send { to: self.runtime.peer(to), message });

@@ -1,6 +1,6 @@
 //! A prepared branch without a coordinator, as the leader of its shard keeps it (rule P7).
 
-use super::branch_writes::BranchWrites;
+use super::branch_writes::{BranchPlace, BranchWrites};
 use super::message::DecisionHome;
 use super::prepared_replay::PreparedBranch;
 use shoal_engine::execution::session_pool::PooledSession;
@@ -23,10 +23,10 @@ pub(super) struct InDoubt {
 
 /// How far a prepared branch is locked: one that a former leader has prepared is locked when its turn comes, in slices.
 pub(super) enum InDoubtLocks {
-    /// Its turn is to come.
-    Waiting,
-    /// The lists of its writes before this one are in its write set.
-    Writing(Transaction<PooledSession>, usize),
+    /// Its turn is to come. It has come on the keys before this place.
+    Waiting(BranchPlace),
+    /// The writes before this place are in its write set.
+    Writing(Transaction<PooledSession>, BranchPlace),
     /// It has some of its locks.
     Locking(Locking<PooledSession>),
     /// It has all of them.
@@ -51,7 +51,7 @@ impl InDoubt {
         let PreparedBranch { clock, home, ref writes, is_installed } = *branch;
         let writes = if is_installed { BranchWrites::default() } else { writes.clone() };
         let ask_at = Time::ZERO;
-        let locks = InDoubtLocks::Waiting;
+        let locks = InDoubtLocks::Waiting(BranchPlace::default());
         InDoubt { clock, home, writes, locks, committed: None, ask_at }
     }
 }

@@ -4,12 +4,14 @@
 //! may have a transaction by then that has locked the same key after that. So of the transactions that are in doubt, several
 //! may have written one key, of which the former leader had resolved all but the one with the greatest clock. The new one
 //! takes locks in the order of clocks: a transaction gets its own when none with a lesser clock is in doubt on any of
-//! its keys. All workers say what they have first. The shard is served when all of them have all these locks (rule P7).
+//! its keys. All workers register the keys of what they have first, in slices. The shard is served when all of them have all
+//! these locks (rule P7).
 
-use super::branch_writes::BranchWrites;
+use super::branch_writes::{BranchPlace, BranchWrites};
 use bytes::Bytes;
+use shoal_engine::replication::codec::StreamWrite;
 use shoal_types::{Clock, Epoch, TableId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shared by the workers of a node, for one shard.
@@ -23,7 +25,7 @@ pub(super) struct InDoubtKeys {
 struct InDoubtState {
     /// The leadership that takes over.
     leadership: Epoch,
-    /// How many workers have said what they have.
+    /// The number of workers that have registered all keys of what they have.
     registered: u32,
     keys: BTreeMap<(TableId, Bytes), BTreeSet<Clock>>,
 }
@@ -42,39 +44,61 @@ impl InDoubtKeys {
         (state.leadership == leadership).then_some(state)
     }
 
-    /// One more worker takes over its stream under this leadership, and has found these transactions in doubt.
-    pub(super) fn register<'a>(
-        &self,
-        leadership: Epoch,
-        in_doubt: impl Iterator<Item = (Clock, &'a BranchWrites)>,
-    ) {
+    /// A transaction with this clock is in doubt on these keys.
+    pub(super) fn register(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) {
         let Some(mut state) = self.state(leadership) else { return };
-        state.registered += 1;
-        for (clock, writes) in in_doubt {
-            for write in writes.iter() {
-                state.keys.entry((write.table, write.key.clone())).or_default().insert(clock);
-            }
+        for write in writes {
+            state.keys.entry((write.table, write.key.clone())).or_default().insert(clock);
         }
     }
 
-    /// Have all workers said what they have?
+    /// One more worker has registered all that is in doubt in its stream.
+    pub(super) fn complete(&self, leadership: Epoch) {
+        if let Some(mut state) = self.state(leadership) {
+            state.registered += 1;
+            assert!(state.registered <= self.workers, "P7: a worker registers twice: {state:?}");
+        }
+    }
+
+    /// Whether all workers have registered what they have.
     pub(super) fn is_complete(&self, leadership: Epoch) -> bool {
         self.state(leadership).is_some_and(|state| state.registered == self.workers)
     }
 
-    /// Is no transaction with a lesser clock in doubt on any of these keys?
-    pub(super) fn is_first(&self, leadership: Epoch, clock: Clock, writes: &BranchWrites) -> bool {
+    /// Moves the place behind the keys of the transaction with this clock on which none with a lesser clock is in doubt, by
+    /// `left` keys at most. Says whether these were the last of its keys: it is its turn. Once all workers have registered
+    /// what they have, the turn on a key does not pass.
+    pub(super) fn follow_turn(
+        &self,
+        leadership: Epoch,
+        clock: Clock,
+        writes: &BranchWrites,
+        place: &mut BranchPlace,
+        left: &mut usize,
+    ) -> bool {
         let Some(state) = self.state(leadership) else { return false };
-        writes.iter().all(|write| {
+        let is_first = |write: &&StreamWrite| {
             let clocks = state.keys.get(&(write.table, write.key.clone()));
             clocks.and_then(BTreeSet::first).is_none_or(|first| *first >= clock)
-        })
+        };
+        while *left > 0 {
+            let mut until = *place;
+            let Some(slice) = writes.next_from(&mut until, *left) else { return true };
+            let free = slice.iter().take_while(is_first).count();
+            *left -= free;
+            if free < slice.len() {
+                writes.next_from(place, free);
+                return false;
+            }
+            *place = until;
+        }
+        false
     }
 
-    /// The transaction with this clock is resolved.
-    pub(super) fn resolve(&self, leadership: Epoch, clock: Clock, writes: &BranchWrites) {
+    /// The transaction with this clock is resolved on these keys.
+    pub(super) fn resolve(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) {
         let Some(mut state) = self.state(leadership) else { return };
-        for write in writes.iter() {
+        for write in writes {
             let place = (write.table, write.key.clone());
             if let Some(clocks) = state.keys.get_mut(&place) {
                 clocks.remove(&clock);
@@ -86,44 +110,170 @@ impl InDoubtKeys {
     }
 }
 
+/// What a worker has still to do with the keys of what is in doubt in its stream of a shard.
+#[derive(Debug, Default)]
+pub(super) struct OwnInDoubtKeys {
+    /// What it has found in doubt and not registered.
+    pub(super) to_register: KeyQueue,
+    /// Whether all of that is registered.
+    pub(super) is_registered: bool,
+    /// What is resolved, and in the way of other transactions on its keys.
+    pub(super) to_resolve: KeyQueue,
+}
+
+impl OwnInDoubtKeys {
+    /// A leadership begins, and has found these in doubt.
+    pub(super) fn begin(&mut self, found: Vec<(Clock, BranchWrites)>) {
+        *self = OwnInDoubtKeys::default();
+        self.to_register.branches = found.into();
+    }
+
+    /// The number of branches that are not done.
+    pub(super) fn len(&self) -> usize {
+        self.to_register.len() + self.to_resolve.len()
+    }
+}
+
+/// The branches of one worker whose keys are still to be registered, or to be resolved, in slices.
+#[derive(Debug, Default)]
+pub(super) struct KeyQueue {
+    branches: VecDeque<(Clock, BranchWrites)>,
+    /// The keys of the first branch before this place are done.
+    place: BranchPlace,
+}
+
+impl KeyQueue {
+    /// Adds a branch with this clock.
+    pub(super) fn push(&mut self, clock: Clock, writes: BranchWrites) {
+        self.branches.push_back((clock, writes));
+    }
+
+    /// Whether all is done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.branches.is_empty()
+    }
+
+    /// The number of branches that are not done.
+    pub(super) fn len(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// Handles the next keys, `left` at most; a branch counts as one key more.
+    pub(super) fn go_on(
+        &mut self,
+        left: &mut usize,
+        mut handle: impl FnMut(Clock, &[StreamWrite]),
+    ) {
+        while *left > 0
+            && let Some((clock, writes)) = self.branches.front()
+        {
+            match writes.next_from(&mut self.place, *left) {
+                Some(slice) => {
+                    handle(*clock, slice);
+                    *left -= slice.len();
+                }
+                None => {
+                    self.branches.pop_front();
+                    self.place = BranchPlace::default();
+                    *left -= 1;
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_engine::replication::codec::StreamWrite;
 
-    fn writes(keys: &[&'static str]) -> BranchWrites {
+    fn writes(keys: &[&'static str]) -> Vec<StreamWrite> {
         let write = |key: &&'static str| StreamWrite {
             table: TableId(0),
             key: Bytes::from(*key),
             value: None,
         };
-        let mut writes = BranchWrites::default();
-        writes.push(keys.iter().map(write).collect());
-        writes
+        keys.iter().map(write).collect()
+    }
+
+    fn branch(keys: &[&'static str]) -> BranchWrites {
+        let mut branch = BranchWrites::default();
+        branch.push(writes(keys));
+        branch
+    }
+
+    /// Whether it is the turn of a transaction, and on how many more of its keys.
+    fn turn(
+        keys: &InDoubtKeys,
+        leadership: u32,
+        clock: u64,
+        writes: &BranchWrites,
+        place: &mut BranchPlace,
+    ) -> (bool, usize) {
+        let mut left = 10;
+        let is_turn = keys.follow_turn(Epoch(leadership), Clock(clock), writes, place, &mut left);
+        (is_turn, 10 - left)
     }
 
     #[test]
     fn of_those_on_one_key_the_first_comes_first() {
         let keys = InDoubtKeys::new(2);
-        let [a, b, both] = [&["a"][..], &["b"], &["a", "b"]].map(writes);
-        keys.register(Epoch(3), [(Clock(9), &both)].into_iter());
+        keys.register(Epoch(3), Clock(9), &writes(&["b", "a"]));
+        keys.complete(Epoch(3));
         assert!(!keys.is_complete(Epoch(3)));
-        keys.register(Epoch(3), [(Clock(5), &a)].into_iter());
+        keys.register(Epoch(3), Clock(5), &writes(&["a"]));
+        keys.complete(Epoch(3));
         assert!(keys.is_complete(Epoch(3)));
-        assert!(keys.is_first(Epoch(3), Clock(5), &a) && !keys.is_first(Epoch(3), Clock(9), &both));
-        assert!(keys.is_first(Epoch(3), Clock(9), &b));
-        keys.resolve(Epoch(3), Clock(5), &a);
-        assert!(keys.is_first(Epoch(3), Clock(9), &both));
+        let (first, second) = (branch(&["a"]), branch(&["b", "a"]));
+        assert_eq!(turn(&keys, 3, 5, &first, &mut BranchPlace::default()), (true, 1));
+        let mut place = BranchPlace::default();
+        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 1));
+        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 0), "it waits");
+        keys.resolve(Epoch(3), Clock(5), &writes(&["a"]));
+        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (true, 1));
+    }
+
+    #[test]
+    fn a_turn_is_followed_in_slices() {
+        let keys = InDoubtKeys::new(1);
+        let (both, mut place) = (branch(&["a", "b"]), BranchPlace::default());
+        for (left, is_turn) in [(1, false), (1, false), (1, true)] {
+            let come = keys.follow_turn(Epoch(3), Clock(9), &both, &mut place, &mut { left });
+            assert_eq!(come, is_turn);
+        }
     }
 
     #[test]
     fn a_later_leadership_begins_with_nothing() {
-        let (keys, a) = (InDoubtKeys::new(1), writes(&["a"]));
-        keys.register(Epoch(3), [(Clock(9), &a)].into_iter());
+        let keys = InDoubtKeys::new(1);
+        keys.register(Epoch(3), Clock(9), &writes(&["a"]));
         assert!(!keys.is_complete(Epoch(4)));
-        keys.register(Epoch(3), std::iter::empty());
+        keys.complete(Epoch(3));
         assert!(!keys.is_complete(Epoch(3)), "it is over");
-        keys.register(Epoch(4), std::iter::empty());
-        assert!(keys.is_complete(Epoch(4)) && keys.is_first(Epoch(4), Clock(10), &a));
+        keys.complete(Epoch(4));
+        assert!(keys.is_complete(Epoch(4)));
+        let place = &mut BranchPlace::default();
+        assert_eq!(turn(&keys, 4, 10, &branch(&["a"]), place), (true, 1));
+    }
+
+    #[test]
+    fn keys_are_handled_in_slices() {
+        let mut queue = KeyQueue::default();
+        for (clock, keys) in [(5, &["a", "b", "c"][..]), (6, &[]), (7, &["d"])] {
+            queue.push(Clock(clock), branch(keys));
+        }
+        let mut slices = Vec::new();
+        while !queue.is_empty() {
+            let mut slice = Vec::new();
+            queue.go_on(&mut 2, |clock, writes| {
+                let keys = writes.iter().map(|it| (clock.0, it.key.clone()));
+                slice.extend(keys);
+            });
+            slices.push(slice);
+        }
+        let keys = |slice: &[(u64, &'static str)]| -> Vec<(u64, Bytes)> {
+            slice.iter().map(|(clock, key)| (*clock, Bytes::from(*key))).collect()
+        };
+        let expected: [&[(u64, &str)]; 4] = [&[(5, "a"), (5, "b")], &[(5, "c")], &[(7, "d")], &[]];
+        assert_eq!(slices, expected.map(keys));
     }
 }

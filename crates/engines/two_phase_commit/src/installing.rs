@@ -107,7 +107,7 @@ impl TwoPhaseCommit {
             None => self.prepared_replays[at].note_committed(transaction),
         }
         if let Some(writes) = in_doubt {
-            self.end_in_doubt(at, clock, &writes, effects);
+            self.end_in_doubt(at, clock, writes);
         }
         None
     }

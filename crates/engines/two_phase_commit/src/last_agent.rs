@@ -12,7 +12,7 @@
 //!   all are prepared and valid
 //!              ─DecideLast►  the decision, with what it writes itself ────► decision
 //!              ◄─Committed  it is durable: install
-//!   tell the client
+//!   answer the client
 //!              ──Commit──────────────────────►  install, release  ───────► outcome
 //!              ◄─Resolved──────────────────────  it is durable
 //!                           ◄─Acknowledgement──
@@ -25,15 +25,15 @@
 //! - The decision can come until the branch of the last agent is over. So *aborted* is answered under the leadership that is
 //!   named only where that branch is over, or never came; it is refused then, however late it comes.
 //! - From *DecideLast* on only the last agent knows the outcome. If it does not answer, or has been followed by another
-//!   leader, the client is told *unknown*, and the coordinator says nothing more to those that are prepared: they ask home.
-//!   The last agent itself is told to undo its branch, in case the request was lost: its locks are free as soon as that
-//!   arrives. What it has decided it does not undo.
-//! - Home tells participants the decision when they have not acknowledged it for a while: their coordinator tells them first.
+//!   leader, the client receives *unknown*, and the coordinator sends nothing more to those that are prepared: they ask home.
+//!   The coordinator has the last agent undo its branch, in case the request was lost: its locks are free as soon as that
+//!   arrives. A decision is not undone.
+//! - Home sends participants the decision when they have not acknowledged it for a while: their coordinator sends it first.
 
 use super::branch::{TwoPhaseCommitBranch, ended};
 use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress};
 use super::message::{DecisionHome, TwoPhaseCommitRequest};
-use super::open_decisions::Telling;
+use super::open_decisions::Delivery;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::execution::remote_branches::RemoteBranches;
@@ -84,8 +84,8 @@ impl TwoPhaseCommit {
     }
 
     /// The last agent does not answer the request to decide. If that was lost, its locks need not be held until it takes the
-    /// coordinator for silent: it is told to undo its branch, again and again like everything that is asked. Where it has
-    /// decided, that changes nothing.
+    /// coordinator for silent: it is asked to undo its branch, repeatedly like every request. Where it has decided, that
+    /// changes nothing.
     fn release_last_agent(
         &mut self,
         remote_branches: &RemoteBranches,
@@ -110,17 +110,18 @@ impl TwoPhaseCommit {
         !participants.is_empty() && participants.iter().all(can)
     }
 
-    /// A commit record of another node's transaction is durable at this place. If it is a decision, participants are told of
-    /// it until they have it (rule P9).
+    /// A commit record of another node's transaction is durable at this place. If it is a decision, it is sent to the
+    /// participants until they have it (rule P9).
     pub(super) fn keep_decision(&mut self, at: usize, transaction: TransactionId) {
         let Some(participants) = self.prepared_replays[at].participants(transaction) else {
             return;
         };
         let from = self.runtime.worker_context.now.get() + self.options().inquire_every;
-        let told: Vec<_> = participants.iter().map(|shard| (*shard, Telling::From(from))).collect();
+        let deliveries: Vec<_> =
+            participants.iter().map(|shard| (*shard, Delivery::RepeatedFrom(from))).collect();
         match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
             true => self.end_decision(at, transaction),
-            false => self.decisions[at].add(transaction, told.into_iter()),
+            false => self.decisions[at].add(transaction, deliveries.into_iter()),
         }
     }
 

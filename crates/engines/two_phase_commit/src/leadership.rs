@@ -5,6 +5,7 @@
 //! entry of the new leadership is durable in every stream, which no later leader can do without.
 
 use super::branch::ended;
+use super::in_doubt_keys::OwnInDoubtKeys;
 use super::leader_log::LeaderState;
 use super::prepared_replay::PreparedReplay;
 use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
@@ -125,6 +126,7 @@ impl TwoPhaseCommit {
         for (_, branch) in std::mem::take(&mut self.in_doubt[at]) {
             self.leader_logs[at].lead.end_in_flight(branch.clock);
         }
+        self.in_doubt_keys[at] = OwnInDoubtKeys::default();
         let place = self.runtime.worker_context.place;
         for transaction in std::mem::take(&mut self.decisions[at]).transactions() {
             if (transaction.node, transaction.worker) == (place.node, place.worker) {
@@ -139,6 +141,7 @@ impl TwoPhaseCommit {
     pub(super) fn recover_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
         (self.retries_locks, self.goes_on_locking) = (false, false);
         for at in 0..self.leader_logs.len() {
+            self.resolve_keys(at, effects);
             self.recover(at, effects);
         }
     }
@@ -200,7 +203,6 @@ impl TwoPhaseCommit {
         self.leader_logs[at].lead.begin(length, safe);
         self.find_decisions(at);
         self.find_in_doubt(at, effects);
-        self.runtime.nudge_others(effects);
     }
 
     /// What is prepared on the shard at this place, and not resolved, is locked before the shard is served, and an entry of
@@ -210,6 +212,10 @@ impl TwoPhaseCommit {
         assert!(
             self.is_sealed(at),
             "P7: {shard} is served before an entry of its leader is durable"
+        );
+        assert!(
+            self.shared.in_doubt[at].is_complete(self.leader_logs[at].since()),
+            "P7: {shard} is served before all workers have registered what is in doubt there"
         );
         let ignores =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);

@@ -9,7 +9,7 @@
 //!   validate ─Validate─►   check reads                                    …
 //!            ◄─Validated─  once the prepare record is durable
 //!   all are prepared and valid: the decision  ──────────────────────────► decision
-//!   it is durable: tell the client, install own
+//!   it is durable: answer the client, install own
 //!            ──Commit──►   install, release      install, release  ─────► outcomes
 //!            ◄─Resolved──  once the outcome is durable
 //!   all have it: the decision may be forgotten  ────────────────────────► end
@@ -20,7 +20,7 @@
 //! (*one phase*). One that touches only one shard, and that another node's, is handed to it whole. One
 //! that writes nothing is over when it is validated. Where the coordinator's node serves no shard, one participant keeps the
 //! decision, as the *last agent* (`last_agent.rs`): any node coordinates. With the decision durable, locks go at once;
-//! the outcome in a participant's own stream only tells its followers, and a new leader. A coordinator keeps its
+//! the outcome in a participant's own stream is only for its followers and a new leader. A coordinator keeps its
 //! decision until the participants have that, and keeps nothing of what it gives up: *presumed abort*
 //! (Mohan, Lindsay and Obermarck, TODS 1986).
 //!
@@ -44,18 +44,18 @@
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
 //! - Not decided, and home has another leader: once an entry of that leader is durable it can be decided no more, and every
-//!   participant that asks is told *aborted* (P8, argued in `decisions.rs`).
-//! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and tells them until
-//!   they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.
+//!   participant that asks is answered *aborted* (P8, argued in `decisions.rs`).
+//! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and sends it to them
+//!   until they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.
 //! - A participant has another leader: what is prepared and has no outcome is locked before the shard is served (P7), and
 //!   is asked for. Where several such have written one key, the former leader had resolved all but the last of them
 //!   (`in_doubt_keys.rs`).
 //! - What a participant has neither prepared nor committed is undone with its leader, and the coordinator gives the transaction
 //!   up as soon as it hears of the new leadership. Where that shard was to decide alone, the outcome is *unknown*.
-//! - The decision is on its way when home has another leader: the client is told *unknown*, and what the coordinator's node
+//! - The decision is on its way when home has another leader: the client receives *unknown*, and what the coordinator's node
 //!   has prepared on other shards is in doubt like any other branch.
-//! - The coordinator is gone, and home has the same leader as before: that is the last agent. Participants ask it, and are told
-//!   *aborted* once its branch is over without a decision.
+//! - The coordinator is gone, and home has the same leader as before: that is the last agent. Participants ask it, and are
+//!   answered *aborted* once its branch is over without a decision.
 //!
 //! Waits have a bound: what is asked of a shard without a leader ends after [`Limits::shard_wait_max`] with an error, and so
 //! does saying that a transaction is given up. A participant undoes what is not prepared when its coordinator has asked nothing
@@ -77,7 +77,7 @@
 //! - **P2** A clock is drawn under the locks. So on one key, install order and clock order agree.
 //! - **P3** The decision is appended when all that was read is valid, and all that was prepared on other
 //!   shards is durable.
-//! - **P4** Nothing is installed or told before the decision on it is durable.
+//! - **P4** Nothing is installed, and no client is answered, before the decision on it is durable.
 //! - **P5** The safe clock in a stream is below every clock of which the stream does not say what became
 //!   of it. Replicas keep tombstones until all streams of the shard have passed them.
 //! - **P6** A node reads, locks, draws clocks and validates as a leader only while it holds its lease, and only for requests
@@ -86,7 +86,7 @@
 //!   new leadership that is durable, and all that is prepared there without an outcome holds its locks.
 //! - **P8** A decision is appended only by the leadership that the prepare records name. *Aborted* is answered only if no
 //!   decision can appear any more, which a later leadership knows when an entry of its own is durable; no two answers differ.
-//! - **P9** A decision is kept, and told, until every participant has its outcome durable.
+//! - **P9** A decision is kept, and sent again, until every participant has its outcome durable.
 //! - **P10** A snapshot has all that the entries have committed for which it stands, deletes beyond its cut included, or what
 //!   came in its place, and what they have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
@@ -160,6 +160,7 @@ use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
 use commit_progress::Coordinator;
 use in_doubt_branch::InDoubt;
+use in_doubt_keys::OwnInDoubtKeys;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use open_decisions::Decisions;
@@ -207,10 +208,11 @@ pub struct TwoPhaseCommit {
     branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
     /// Requests to shards that are being recovered.
     deferred: DeferredRequests<TwoPhaseCommitRequest>,
-    /// In the order of the replicas, like the next three.
+    /// In the order of the replicas, like the next four.
     leader_logs: Vec<LeaderLog>,
     prepared_replays: Vec<PreparedReplay>,
     in_doubt: Vec<BTreeMap<TransactionId, InDoubt>>,
+    in_doubt_keys: Vec<OwnInDoubtKeys>,
     decisions: Vec<Decisions>,
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
@@ -218,13 +220,13 @@ pub struct TwoPhaseCommit {
     /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
     /// What waits for its turn otherwise is nudged.
     retries_locks: bool,
-    /// Something in doubt is locked in slices, and the next is for another step.
+    /// Something in doubt is registered, locked or resolved in slices, and the next is for another step.
     goes_on_locking: bool,
     /// Nothing is to be asked of home shards before.
     inquire_at: Time,
     /// No coordinator of a branch that is not prepared has been silent for too long before.
     branches_due: Time,
-    /// What the manager was told of epochs that are closed and not settled.
+    /// The reports to the manager of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
@@ -238,7 +240,7 @@ pub struct TwoPhaseCommit {
     installing: VecDeque<Installing>,
     /// How much may still be replayed in this step.
     budget: ReplayBudget,
-    /// When other workers were last told that clocks have moved.
+    /// When other workers were last notified that clocks have moved.
     nudged_at: Time,
 }
 
@@ -292,6 +294,7 @@ impl Engine for TwoPhaseCommit {
                 .collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
             in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
+            in_doubt_keys: replicas().map(|_| OwnInDoubtKeys::default()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
             configuration: None,
             lease_end: Time::ZERO,
@@ -365,7 +368,7 @@ impl Engine for TwoPhaseCommit {
         }
         self.expire_branches(now, effects);
         self.inquire(now, effects);
-        self.tell_decisions(now, effects);
+        self.send_decisions(now, effects);
         self.close_batches(now, effects);
         self.set_timer(now, effects);
         self.deferred.assert_invariants(&self.runtime.worker_context.limits);
@@ -387,7 +390,7 @@ impl Engine for TwoPhaseCommit {
 
     fn held(&self) -> usize {
         let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
-        let sliced = self.paused.len() + self.installing.len();
+        let sliced = self.sliced();
         self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
 
@@ -421,11 +424,14 @@ impl Engine for TwoPhaseCommit {
             ("transactions that commit", self.coordinator.len()),
             ("branches", self.branches.len()),
             ("requests that wait for recovery", self.deferred.len()),
-            ("what goes on in another step", self.paused.len() + self.installing.len()),
+            ("what goes on in another step", self.sliced()),
             ("coordinators", coordinators),
             ("branches that are over", over),
             ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
-            ("decisions to be told", self.decisions.iter().map(Decisions::len).sum()),
+            (
+                "decisions that are not acknowledged",
+                self.decisions.iter().map(Decisions::len).sum(),
+            ),
             ("prepared in streams", sum(|sizes| sizes[0])),
             ("decided in streams", sum(|sizes| sizes[1])),
             ("parts in streams", sum(|sizes| sizes[2])),
@@ -537,7 +543,7 @@ impl TwoPhaseCommit {
             TwoPhaseCommitMessage::Decision { transaction, home, participant, committed }
                 if self.is_leader(from, home) =>
             {
-                self.hear_decision(transaction, home, participant, committed, effects);
+                self.receive_decision(transaction, home, participant, committed, effects);
             }
             TwoPhaseCommitMessage::Acknowledgement { transaction, home: _, shard }
                 if self.is_leader(from, shard) =>
@@ -638,6 +644,12 @@ impl TwoPhaseCommit {
         }
     }
 
+    /// The number of transactions and branches that go on in another step.
+    fn sliced(&self) -> usize {
+        let keys: usize = self.in_doubt_keys.iter().map(OwnInDoubtKeys::len).sum();
+        self.paused.len() + self.installing.len() + keys
+    }
+
     /// Asks to come back when there will be something to do.
     fn set_timer(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let options = &self.shared.setup.options;
@@ -648,9 +660,11 @@ impl TwoPhaseCommit {
         let runs = self.holds_lease(now);
         let is_blocked =
             self.retries_locks || self.prepared_replays.iter().any(PreparedReplay::is_blocked);
-        let told = self.decisions.iter().map(|decisions| decisions.tell_at);
-        let asked =
-            told.chain([self.inquire_at, self.branches_due]).filter(|at| *at < Time::MAX).min();
+        let unacknowledged = self.decisions.iter().map(|decisions| decisions.due_at);
+        let asked = unacknowledged
+            .chain([self.inquire_at, self.branches_due])
+            .filter(|at| *at < Time::MAX)
+            .min();
         let others = [
             self.runtime.next_due().filter(|_| runs),
             self.runtime.next_expiry().filter(|_| runs),

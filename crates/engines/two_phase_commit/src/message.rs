@@ -47,22 +47,22 @@ pub enum TwoPhaseCommitMessage {
     /// there is a `Decision`. Nothing is answered while the transaction is undecided.
     #[coded(tag = 3)]
     Inquiry {
-        /// The transaction.
+        /// The prepared transaction.
         transaction: TransactionId,
         /// Where it is coordinated.
         home: DecisionHome,
-        /// The participant.
+        /// The participant that asks.
         participant: Participant,
     },
-    /// The leader of the home shard to a participant: the answer, or news that is told until it is acknowledged.
+    /// The leader of the home shard to a participant: the answer to an inquiry, or the decision, repeated until it is acknowledged.
     #[coded(tag = 4)]
     Decision {
-        /// The transaction.
+        /// The transaction that is decided.
         transaction: TransactionId,
         /// Where it was coordinated, as far as the participant has to name that again.
         #[coded(short)]
         home: ShardId,
-        /// The participant.
+        /// The participant that is meant.
         participant: Participant,
         /// Whether it is committed.
         committed: bool,
@@ -71,7 +71,7 @@ pub enum TwoPhaseCommitMessage {
     /// asked for again.
     #[coded(tag = 5)]
     Acknowledgement {
-        /// The transaction.
+        /// The committed transaction.
         transaction: TransactionId,
         /// Where its decision is.
         #[coded(short)]
@@ -86,7 +86,7 @@ pub enum TwoPhaseCommitMessage {
     /// The answer: how far the copy has come.
     #[coded(tag = 7)]
     PartTaken {
-        /// The shard.
+        /// The shard that is copied.
         #[coded(short)]
         shard: ShardId,
         /// Which copy.
@@ -99,7 +99,7 @@ pub enum TwoPhaseCommitMessage {
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct SnapshotPart {
-    /// The shard.
+    /// The shard that is copied.
     #[coded(short)]
     pub shard: ShardId,
     /// Which copy.
@@ -136,13 +136,13 @@ impl SnapshotWrite {
 /// A row of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct SnapshotRow {
-    /// Its table.
+    /// The table of the row.
     #[coded(short)]
     pub table: TableId,
     /// The clock of its version.
     #[coded(short)]
     pub clock: Clock,
-    /// Its key.
+    /// The key of the row.
     pub key: Bytes,
     /// The value; `None` for a tombstone beyond the cut.
     pub value: Option<Bytes>,
@@ -152,7 +152,7 @@ pub struct SnapshotRow {
 /// only that leadership can append the decision (rule P8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct DecisionHome {
-    /// The shard.
+    /// The home shard.
     #[coded(short)]
     pub shard: ShardId,
     /// The epoch in which the leadership began.
@@ -163,7 +163,7 @@ pub struct DecisionHome {
 /// A shard that a transaction writes, and the leadership of it that is spoken of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub struct Participant {
-    /// The shard.
+    /// The shard that is written.
     #[coded(short)]
     pub shard: ShardId,
     /// The epoch in which the leadership began.

@@ -10,7 +10,7 @@ use shoal_types::{Ballot, Clock, ShardId, Stamp, TableId};
 pub enum TwoPhaseCommitObservation {
     /// A transaction read a version here, present or a tombstone.
     Read {
-        /// The transaction.
+        /// The transaction that reads.
         transaction: TransactionId,
         /// The shard that keeps the version.
         shard: ShardId,
@@ -23,7 +23,7 @@ pub enum TwoPhaseCommitObservation {
     Drawn {
         /// The client or task that it is for.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard whose clock it is.
         shard: ShardId,
         /// What was drawn.
         clock: Clock,
@@ -32,7 +32,7 @@ pub enum TwoPhaseCommitObservation {
     Resolved {
         /// Whose it was.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard that drew it.
         shard: ShardId,
         /// The clock that was resolved.
         clock: Clock,
@@ -48,11 +48,11 @@ pub enum TwoPhaseCommitObservation {
     },
     /// The coordinator has decided to commit a transaction.
     Certified {
-        /// The transaction.
+        /// The transaction that is decided.
         transaction: TransactionId,
         /// The shard as which `stamp` is written.
         own: ShardId,
-        /// Its stamp.
+        /// The stamp of its writes.
         stamp: Stamp,
         /// Where it writes, with the clocks drawn there.
         writes: Vec<(ShardId, Clock)>,
@@ -61,13 +61,13 @@ pub enum TwoPhaseCommitObservation {
     Installed {
         /// The worker that did it.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard that the key belongs to.
         shard: ShardId,
         /// The version's stamp as this shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the key.
         table: TableId,
-        /// The key.
+        /// The key whose version it is.
         key: Vec<u8>,
         /// The value; `None` for a tombstone.
         value: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ pub enum TwoPhaseCommitObservation {
     /// This worker's stream of a shard is prepared under a ballot: what others had appended beyond
     /// `length` is lost.
     Led {
-        /// The shard.
+        /// The shard that the worker leads.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
@@ -84,30 +84,30 @@ pub enum TwoPhaseCommitObservation {
     },
     /// This worker has begun to serve a shard as its leader: all of it is recovered.
     Serves {
-        /// The shard.
+        /// The shard that is served.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
     },
     /// A new leader has found a transaction prepared in its stream, without an outcome: its clock is in flight again.
     Recovered {
-        /// The transaction.
+        /// The prepared transaction.
         transaction: TransactionId,
-        /// The shard.
+        /// The shard on which it is prepared.
         shard: ShardId,
         /// What was drawn for it.
         clock: Clock,
     },
     /// This worker has acted as the leader of a shard: served reads, taken locks, or validated (rule P6).
     Acted {
-        /// The shard.
+        /// The shard that is led.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
     },
     /// An entry was proposed to the stream that this worker leads.
     Appended {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
@@ -120,38 +120,38 @@ pub enum TwoPhaseCommitObservation {
     },
     /// A replica has looked at a row of a copy.
     Copied {
-        /// The shard.
+        /// The shard that is copied.
         shard: ShardId,
         /// The version's stamp as the shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the row.
         table: TableId,
-        /// The key.
+        /// The key of the row.
         key: Vec<u8>,
         /// It is the newest version now; otherwise a newer one was there.
         won: bool,
     },
     /// This worker's stream of a shard begins behind a snapshot.
     Restored {
-        /// The shard.
+        /// The shard of the stream.
         shard: ShardId,
     },
-    /// A client is told an outcome, or something that was read.
+    /// A client receives an outcome, or something that was read.
     Acknowledged {
-        /// The transaction.
+        /// The transaction of the client.
         transaction: TransactionId,
         /// How many shards it writes; 0 while it executes.
         shards: usize,
     },
     /// A follower has looked at one write of a transaction.
     Applied {
-        /// The shard.
+        /// The shard that is replayed.
         shard: ShardId,
         /// The version's stamp as the shard keeps it.
         stamp: Stamp,
-        /// The table.
+        /// The table of the key.
         table: TableId,
-        /// The key.
+        /// The key that is written.
         key: Vec<u8>,
         /// It is the newest version now; otherwise a newer one was there.
         won: bool,

@@ -34,7 +34,7 @@ pub struct TwoPhaseCommitOptions {
     /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
     /// tombstones until they know. Default 100 ms.
     pub heartbeat: Duration,
-    /// A participant asks again after this what became of a transaction whose coordinator is gone, and a decision is told
+    /// A participant asks again after this what became of a transaction whose coordinator is gone, and a decision is sent
     /// again after this until it is acknowledged. Default 100 ms.
     pub inquire_every: Duration,
     /// A participant asks what became of a transaction that has been prepared for so long, though its coordinator seems to

@@ -15,7 +15,7 @@ use shoal_types::{ShardId, Time};
 use std::collections::BTreeMap;
 
 impl TwoPhaseCommit {
-    /// Is the process gone that coordinated the transaction, as far as the configuration tells?
+    /// Whether the configuration shows that the process which coordinated the transaction is gone.
     pub(super) fn is_gone(&self, transaction: TransactionId) -> bool {
         let Some(configuration) = &self.configuration else { return false };
         let standing = configuration.nodes.get(transaction.node.0 as usize);

@@ -2,7 +2,7 @@
 
 use shoal_engine::planted_bugs::Plantable;
 
-/// One planted bug.
+/// A bug of this engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TwoPhaseCommitPlantedBug {
     /// A participant says yes to every validation (serializability).
@@ -17,13 +17,13 @@ pub enum TwoPhaseCommitPlantedBug {
     ServeWithoutRecoveredLocks,
     /// A new leader serves its shard, and calls transactions aborted, before an entry of its own is durable (P7, P8).
     ServeUnsealed,
-    /// A participant that asks is told that a transaction is aborted, though a decision can still appear (P8).
+    /// A participant that asks is answered that a transaction is aborted, though a decision can still appear (P8).
     PresumeAbortEarly,
-    /// A participant that asks is told that a transaction is aborted which its last agent can still decide (P8).
+    /// A participant that asks is answered that a transaction is aborted which its last agent can still decide (P8).
     PresumeAbortUnended,
     /// A coordinator whose last agent does not answer any more calls the transaction aborted (P8).
     AbortWhileDeciding,
-    /// A coordinator whose last agent does not answer tells it nothing more: its locks stay for long (M11).
+    /// A coordinator whose last agent does not answer sends it nothing more: its locks stay for long (M11).
     LeaveLastAgent,
     /// A decision is forgotten before all participants have its outcome durable (P9).
     EndUnacknowledged,

@@ -245,7 +245,7 @@ impl PreparedReplay {
         let after = transactions.max(CHECKPOINT_ENTRIES_MIN);
         if self.state.length >= self.stable.state.length + after {
             let mut state = self.state.clone();
-            // That writes are installed here tells nothing of another replica.
+            // Writes that are installed here may not be so on another replica.
             state.prepared.values_mut().for_each(|branch| branch.is_installed = false);
             let aborted = self.aborted.iter().copied().collect();
             self.candidate = Some(Checkpoint { state, aborted });
@@ -355,7 +355,7 @@ impl PreparedReplay {
         self.state.decided.contains_key(&transaction)
     }
 
-    /// The other shards that a transaction writes which is decided here, durably, while they have to be told.
+    /// The other shards that a transaction writes which is decided here, durably, while they have not acknowledged it.
     pub(super) fn participants(&self, transaction: TransactionId) -> Option<&[ShardId]> {
         self.state.decided.get(&transaction).map(|participants| &participants[..])
     }

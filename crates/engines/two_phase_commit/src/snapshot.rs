@@ -22,7 +22,7 @@
 //! A snapshot stands for the entries up to a **checkpoint** (`prepared_replay.rs`), all of whose commits are in the sender's
 //! store. It does not wait for the cut: a branch in doubt, whose home cannot be reached, has a clock that holds up what counts
 //! as applied for as long as that lasts, and streams are cut all the same. What the checkpoint has prepared
-//! without an outcome goes with it, and so do the decisions that are still to be told, and the first writes of transactions
+//! without an outcome goes with it, and so do the decisions that are not acknowledged, and the first writes of transactions
 //! whose last are to come. Such writes are not in the message of the stream, which is one frame: they are the last parts of
 //! the copy (`branch_writes.rs`).
 //!

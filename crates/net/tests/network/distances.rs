@@ -35,7 +35,7 @@ fn send(node: &Node, to: NodeId, count: u64) -> Vec<Time> {
         node.order(move |now, out| {
             let frame = out.encode(|to| to.put_u64(number));
             out.to_peer(to, frame);
-            tell.send(now).expect("somebody waits");
+            tell.send(now).expect("the test waits");
         });
     }
     sent.into_iter().take(count as usize).collect()

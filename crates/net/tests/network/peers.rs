@@ -40,7 +40,7 @@ impl Core for Counting {
     fn step(&mut self, _: Time, input: CoreInput<()>, out: &mut Outbox) {
         match input {
             CoreInput::Command(()) => self.send(out),
-            CoreInput::PeerUp { .. } => self.done.send(0).expect("somebody waits"),
+            CoreInput::PeerUp { .. } => self.done.send(0).expect("the test waits"),
             CoreInput::FromPeer { frame, .. } if frame.len() == 8 => {
                 let number = u64::from_be_bytes(frame[..].try_into().expect("8 bytes"));
                 assert_eq!(number, self.got, "lost, repeated or overtaken");
@@ -49,7 +49,7 @@ impl Core for Counting {
                     out.to_peer(self.peer, Bytes::from_static(b"a thousand"));
                 }
                 if self.got == FRAMES {
-                    self.done.send(self.got).expect("somebody waits");
+                    self.done.send(self.got).expect("the test waits");
                 }
             }
             CoreInput::FromPeer { .. } => {
@@ -57,7 +57,7 @@ impl Core for Counting {
                 self.send(out);
             }
             CoreInput::Started | CoreInput::PeerDown { .. } => {}
-            other => panic!("nobody asked for {other:?}"),
+            other => panic!("unexpected: {other:?}"),
         }
     }
 }
@@ -240,7 +240,7 @@ fn timers_go_off_and_not_early() {
     node.order(move |now, out| {
         out.timer(now + Duration::from_secs(3600));
         out.timer(now + Duration::from_millis(5));
-        asked.send(now + Duration::from_millis(5)).expect("somebody waits");
+        asked.send(now + Duration::from_millis(5)).expect("the test waits");
     });
     let wanted = at.recv_timeout(PATIENCE).expect("asked");
     let timer = |happened: &crate::common::Happened| {

@@ -143,5 +143,5 @@ fn certificates_are_read_from_files() {
     assert!(error.starts_with("/nowhere/node.key: "), "{error}");
     let name = NodeTls::new(&identity, &root, "not a name");
     assert!(matches!(name, Err(TlsError::Name(_))));
-    assert!(NodeTls::new(&identity, &[], NAME).is_err(), "nobody to trust");
+    assert!(NodeTls::new(&identity, &[], NAME).is_err(), "no authority");
 }

@@ -536,7 +536,7 @@ impl<E: Forge> Cluster<E> {
     /// Says something that makes no sense, in view of what is about to happen.
     fn disturb(&mut self, to: Place, event: &Cause<E>) {
         if self.random.chance(1, 12) {
-            let (from, to) = (ClientId(self.random.below(4)), self.anybody());
+            let (from, to) = (ClientId(self.random.below(4)), self.any_place());
             let request = request(&mut self.random, &self.registered);
             self.nonsense += 1;
             self.step(to, WorkerEvent::Client(RequestFromClient { from, request }));
@@ -548,7 +548,7 @@ impl<E: Forge> Cluster<E> {
         }
     }
 
-    fn anybody(&mut self) -> Place {
+    fn any_place(&mut self) -> Place {
         let at = self.random.below(self.workers.len() as u64) as usize;
         *self.workers.keys().nth(at).expect("so many")
     }
@@ -566,7 +566,7 @@ impl<E: Forge> Cluster<E> {
         let random = &mut self.random;
         let (from, to) = match random.chance(1, 3) {
             true => (node(random), to),
-            false => (real, if random.chance(1, 6) { self.anybody() } else { to }),
+            false => (real, if random.chance(1, 6) { self.any_place() } else { to }),
         };
         let random = &mut self.random;
         if from == to.0 {

@@ -124,7 +124,7 @@ async fn stays_out(
         server.handle().counters()
     };
     until_so("it is refused again and again", || counters(0).closes(why) >= 3).await;
-    assert_eq!(counters(impostor.0).connects, 0, "nobody speaks with it");
+    assert_eq!(counters(impostor.0).connects, 0, "no node connects to it");
     assert!(counters(0).connects > 0, "the others speak with each other");
 }
 

@@ -111,7 +111,7 @@ struct YcsbArgs {
     /// Rows to begin with
     #[arg(long, default_value_t = ycsb::KEYS, value_parser = value_parser!(u32).range(1..))]
     keys: u32,
-    /// Bytes of a value
+    /// Size of a value, in bytes
     #[arg(long, default_value_t = ycsb::VALUE_BYTES, value_parser = value_bytes)]
     value_bytes: usize,
     /// Which rows are hot: uniform, zipfian, or zipfian:SKEW

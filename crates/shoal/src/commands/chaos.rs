@@ -54,13 +54,13 @@ enum What {
     /// Kill the process of a shard's leader
     #[command(after_help = "Example:\n  shoal chaos kill-leader 0")]
     KillLeader {
-        /// The shard
+        /// Number of the shard
         shard: u32,
     },
     /// Stop the process of a shard's leader for a while
     #[command(after_help = "Example:\n  shoal chaos pause 0 --for 5s")]
     Pause {
-        /// The shard
+        /// Number of the shard
         shard: u32,
         /// How long
         #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
@@ -69,7 +69,7 @@ enum What {
     /// Cut a shard's leader off from all other nodes for a while; clients still reach it
     #[command(after_help = "Example:\n  shoal chaos partition 0 --for 5s")]
     Partition {
-        /// The shard
+        /// Number of the shard
         shard: u32,
         /// How long
         #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
@@ -79,7 +79,7 @@ enum What {
     /// clients still reach it. Needs a cluster of `shoal local --namespaces`
     #[command(after_help = "Example:\n  shoal chaos one-way 0 --lost in --for 5s")]
     OneWay {
-        /// The shard
+        /// Number of the shard
         shard: u32,
         /// Which packets are lost
         #[arg(long, value_enum, default_value_t)]

@@ -27,7 +27,7 @@ Examples:
 
 Exit codes: 0 no rule is broken, 1 a rule is broken, 2 the command line is wrong")]
 pub struct Explore {
-    /// The protocol
+    /// The protocol whose models are searched; without one, the protocols are listed
     protocol: Option<String>,
     /// One scenario instead of all
     #[arg(long, value_name = "NAME", requires = "protocol")]

@@ -52,8 +52,8 @@ pub fn over_clients() -> Experiment {
         plots: Plots::AlongAxis,
         curves: curves.into(),
         notes: vec![
-            "Relative: to 50 clients a warehouse, the paper's 12,000. Aborted: of all attempts; everybody \
-             tries again until he succeeds."
+            "Relative: to 50 clients a warehouse, the paper's 12,000. Aborted: of all attempts; each \
+             client tries again until it succeeds."
                 .to_owned(),
         ],
     };

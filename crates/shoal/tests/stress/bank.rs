@@ -37,7 +37,7 @@ fn violations(faults: StoreBugs, seed: u64) -> u64 {
     db.transact_blocking(|tx| {
         (0..ACCOUNTS).try_for_each(|account| tx.add(table, &account.to_be_bytes(), EACH).map(drop))
     })
-    .expect("nobody is in the way");
+    .expect("no conflict");
     let audit = || {
         let balances = db.transact_blocking(|tx| {
             let (low, high) = ((ACCOUNTS / 2).to_be_bytes(), (ACCOUNTS / 2).to_be_bytes());

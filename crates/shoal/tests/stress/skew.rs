@@ -32,12 +32,12 @@ fn deserted(faults: StoreBugs, seed: u64) -> u64 {
             (0..2u8).try_for_each(|member| tx.put(table, &[pair as u8, member], b"on"))
         })
     })
-    .expect("nobody is in the way");
+    .expect("no conflict");
     on_threads(seed, |number, random| {
         let mut round = || {
             let pair = random.below(PAIRS);
-            let somebody = db.transact_blocking(|tx| turn(tx, table, pair, number % 2));
-            u64::from(!somebody.expect("attempts enough"))
+            let is_any_on_duty = db.transact_blocking(|tx| turn(tx, table, pair, number % 2));
+            u64::from(!is_any_on_duty.expect("attempts enough"))
         };
         (0..ROUNDS).map(|_| round()).sum()
     })

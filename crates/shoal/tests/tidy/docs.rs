@@ -1,12 +1,6 @@
 //! Docs that say something: a sentence of its own, about more than the name of the item that it stands on.
 
-use super::{ENGINES, File};
-use std::collections::BTreeMap;
-
-/// Crates with docs that only repeat the names of their items, and how many of these they may have. Numbers only become
-/// smaller, and a crate without such docs is not named here.
-const EXCEPTIONS: &[(&str, usize)] =
-    &[("engine", 30), ("mako", 35), ("two_phase_commit", 35), ("node", 3), ("shoal", 6)];
+use super::File;
 
 /// Words that add nothing to a name.
 const ARTICLES: [&str; 9] = ["a", "an", "the", "this", "its", "all", "one", "of", "and"];
@@ -76,28 +70,12 @@ pub fn whole_docs(file: &File) -> Vec<String> {
     docs_of(&file.text).into_iter().filter_map(complain).collect()
 }
 
-/// A doc says what the name does not: a unit, a range, an error, when it is absent.
-pub fn repeated_names(files: &[File]) -> Vec<String> {
-    let mut crates: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.is_rust()) {
-        crates.entry(file.house().unwrap_or(ENGINES)).or_default().extend(repetitions(file));
+/// A doc says what the name does not, such as a unit, a range, an error, or when it is absent: it has a word besides those
+/// of the item's name.
+pub fn repeated_names(file: &File) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
     }
-    crates.into_iter().flat_map(|(house, found)| judge(house, found, EXCEPTIONS)).collect()
-}
-
-/// The complaints about one crate, in which these were found.
-fn judge(house: &str, found: Vec<String>, exceptions: &[(&str, usize)]) -> Vec<String> {
-    match exceptions.iter().find(|(name, _)| *name == house) {
-        Some(_) if found.is_empty() => {
-            vec![format!("`{house}` has no doc that repeats a name any more: it is no exception")]
-        }
-        Some((_, most)) if found.len() <= *most => Vec::new(),
-        Some(_) | None => found,
-    }
-}
-
-/// A complaint for each doc that has no word besides those of the item's name.
-fn repetitions(file: &File) -> Vec<String> {
     let repeats = |doc: &Doc| {
         let name = words_of(name_of(&doc.item));
         let words = doc.text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -169,16 +147,6 @@ fn docs_that_repeat_a_name_are_seen() {
         "/// The HTTP address.\npub http_address: String,\n",
         "/// The shape of its cluster.\nstruct ClusterShape {\n",
     ] {
-        super::sees(repetitions, "crates/types/src/a.rs", planted, innocent);
+        super::sees(repeated_names, "crates/types/src/a.rs", planted, innocent);
     }
-}
-
-#[test]
-fn exceptions_only_shrink() {
-    let found = |count| vec!["a doc".to_owned(); count];
-    assert_eq!(judge("a", found(0), &[]).len(), 0);
-    assert_eq!(judge("a", found(1), &[]).len(), 1);
-    assert_eq!(judge("a", found(2), &[("a", 2)]).len(), 0);
-    assert_eq!(judge("a", found(2), &[("a", 1)]).len(), 2);
-    assert_eq!(judge("a", found(0), &[("a", 2)]).len(), 1);
 }

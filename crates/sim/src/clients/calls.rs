@@ -113,7 +113,7 @@ impl Calls {
     ) {
         let mut random = Random::new(seed).fork(number as u64);
         let mut pauses = ClientPolicy::new(seed, number, &context);
-        let topology = self.topology.borrow().clone().expect("settled before anybody calls");
+        let topology = self.topology.borrow().clone().expect("settled before the first call");
         while pauses.next(&db).await {
             let counters = self.draw(&mut random);
             let home = ShardId(random.below(topology.shards().into()) as u32);

@@ -123,7 +123,7 @@ pub fn warnings(measurement: &Measurement) -> Vec<String> {
     let unknown = sum(|run| run.unknown);
     if unknown > 0 {
         warnings.push(format!(
-            "Nobody knows whether {} transactions committed, since leaders failed; checks that count what was \
+            "It is unknown whether {} transactions committed, since leaders failed; checks that count what was \
              committed may fail by them.",
             words::count(unknown)
         ));

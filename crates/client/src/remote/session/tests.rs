@@ -528,7 +528,7 @@ fn giving_up_leaves_out_what_was_not_sent() {
     let mut world = World::new(1, 1);
     world.here[0].write(put(1));
     world.act(0, ClientSession::roll_back);
-    assert!(world.here[0].is_over() && world.asks.is_empty(), "nobody there knows of it");
+    assert!(world.here[0].is_over() && world.asks.is_empty(), "no request was sent");
 
     let mut world = World::new(1, 1);
     let mut end = {
@@ -537,7 +537,7 @@ fn giving_up_leaves_out_what_was_not_sent() {
     };
     assert!(!world.here[0].is_committing(), "not before the read is answered");
     world.act(0, ClientSession::roll_back);
-    assert!(end.try_recv().is_err(), "nobody will tell");
+    assert!(end.try_recv().is_err(), "no outcome comes");
     world.settle();
     assert_eq!(world.done(0).ended, Some(SessionEnd::Rollback));
 }

@@ -310,7 +310,7 @@ impl Mako {
         }
     }
 
-    /// All locks are held, everywhere: checks what was read, everywhere.
+    /// All locks are held, everywhere: validates all reads, everywhere.
     fn validate_all(&mut self, mut it: Certification, effects: &mut MakoEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         if it.phase != CommitPhase::ValidatingOwn {
@@ -550,7 +550,7 @@ impl Mako {
         for sequence in asked {
             if let Some(it) = self.coordinator.transactions.take_commit(sequence) {
                 it.remote_branches.lose(shard, &error);
-                // It may have done all of it before it was gone.
+                // The participant may have done all of it before it was gone.
                 let error = unless_committed(&it, shard, error.clone());
                 self.abort(it, error, effects);
             }

@@ -1,5 +1,5 @@
-//! What a step goes on with, once it has taken its event: each part of a worker's state says whether there is something for it to
-//! do, and a part where nothing is due is not visited. The timer is set to the first time at which one has something to do.
+//! The work that is due after a step has handled its event: each part of a worker's state reports whether it has something
+//! due, and other parts are not visited. The timer is set to the first time at which a part has something due.
 
 use crate::follower_replays::FollowerReplays;
 use crate::live_epochs::LiveEpoch;
@@ -66,7 +66,7 @@ impl Mako {
         self.tell_watermark(now, effects);
     }
 
-    /// What each part of a worker's state asserts of itself after a step.
+    /// The invariants that each part of a worker's state asserts after a step.
     pub(crate) fn assert_invariants(&self) {
         self.epochs.assert_invariants(self.runtime.worker_context.epoch.get());
         self.waits.assert_invariants(self.epochs.iter().map(LiveEpoch::epoch));

@@ -15,7 +15,7 @@ use shoal_types::{
 };
 
 impl Mako {
-    /// Takes note of what has happened to epochs since the last time.
+    /// Handles the epochs that have opened, ended or been settled since the last step.
     pub(crate) fn follow_epochs(&mut self, effects: &mut MakoEffects) {
         let newest = self.runtime.worker_context.epoch.get();
         let Some(news) = self.epochs.news(&self.shared.epochs, newest) else { return };
@@ -51,7 +51,7 @@ impl Mako {
         self.follow_epochs(effects);
     }
 
-    /// An epoch has ended like this. What is covered may be told and replayed, and nothing else of it ever will be.
+    /// An epoch has ended: only transactions that its end covers are ever reported and replayed.
     fn settle(&mut self, last: VectorWatermark, effects: &mut MakoEffects) {
         let epoch = last.epoch();
         let shared = self.epochs.settle(epoch);
@@ -243,7 +243,7 @@ impl Mako {
     pub(crate) fn learn_ends(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
         self.epochs.allow_forgetting(configuration.forgotten);
         if self.epochs.first().epoch() <= configuration.forgotten {
-            // It begins: one that has something of such an epoch was not to live on (`Member`).
+            // A process that begins: one that has data of such an epoch has ended (`ManagerClient`).
             self.shared.epochs.begin_behind(configuration.forgotten);
             self.watermarks.borrow_mut().forget(configuration.forgotten);
         }

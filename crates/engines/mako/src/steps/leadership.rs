@@ -89,7 +89,7 @@ impl Mako {
     ) {
         let at = self.place_of(shard).expect("a stream that is held");
         let since = self.runtime.worker_context.leaderships.appointed_since(shard);
-        let Some(since) = since else { return }; // It was deposed since.
+        let Some(since) = since else { return }; // This node was deposed since.
         effects.observe(|| MakoObservation::Led { shard, ballot, length });
         let leader_state = self.leader_shards[at].begin_leading();
         match leader_state {
@@ -171,7 +171,7 @@ impl Mako {
             return;
         };
         let through = self.follower_replays.of(at).is_through();
-        // What a former lead left locked here is free.
+        // Locks of a former lead of this node are free.
         let is_free = self.runtime.worker_context.own[at].sessions.ending() == 0;
         if !leader_state.is_recovered()
             && leader_state.is_closed()
@@ -222,7 +222,7 @@ impl Mako {
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.follower_replays.of(at).extent();
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
-        // What is drawn from now on comes after all that the streams have.
+        // Clocks that are drawn from now on are above all in the streams.
         replica.store.raise_clock(extent.greatest.max(self.losses.greatest_end(shard)));
         let leader_state = self.leader_shards[at].leader_state.as_mut().expect("it leads");
         leader_state.close();

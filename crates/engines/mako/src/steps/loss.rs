@@ -1,4 +1,4 @@
-//! What a worker does about the loss of a majority: see [`losses`](crate::losses).
+//! The loss of a shard's majority, as a worker handles it: see [`losses`](crate::losses).
 
 use crate::epoch_ends::{clock_of, end_at};
 use crate::planted_bugs::MakoPlantedBug;
@@ -85,7 +85,7 @@ impl Mako {
     /// majority was accepted while this node was away.
     ///
     /// # Panics
-    /// If this node was not away: no end is forced below what it told (M9).
+    /// If this node was not away: no end is forced below what it reported (M9).
     pub(crate) fn exceeds_loss(&self, configuration: &Configuration) -> Option<ShardId> {
         let end = |epoch: Epoch, shard: ShardId| match configuration.ends.get(&epoch) {
             Some(ends) => ends.get(shard.0 as usize)?.as_ref().map(clock_of),

@@ -1,4 +1,4 @@
-//! What a worker does: each file adds to [`Mako`](crate::Mako) the methods of one responsibility.
+//! The steps of a worker: each file adds to [`Mako`](crate::Mako) the methods of one responsibility.
 //!
 //! A file here imports the types of the state beside this folder, whose fields are theirs alone, and nothing of its
 //! neighbours; no type of the state imports [`Mako`](crate::Mako). So there are no import circles, and what a step can change of a

@@ -359,7 +359,7 @@ impl Mako {
             effects.observations.iter_mut().for_each(|seen| seen.truncate(observed));
         }
         if gathered.is_err() {
-            // What was rolled back is dropped, now that it was met.
+            // Drops versions that were rolled back, now that a read has met them.
             branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
         }
         let gathered = gathered?;
@@ -398,7 +398,7 @@ impl Mako {
             self.drop_context(at, transaction, context, effects);
             return Err(error);
         }
-        // What was read here was drawn before: its clock is below the new one.
+        // The clocks of the versions that were read here were drawn before: they are below the new one.
         assert!(stamp.clock < clock, "M2: {shard} drew {clock} after {}", stamp.clock);
         stamp.clock = clock;
         self.bound(shard, &mut stamp, effects);
@@ -432,7 +432,7 @@ impl Mako {
         }
         let floor = stamp.as_ref().entry(own, ShardId::EVERY);
         if floor > Clock::ZERO {
-            // It waits for every shard now: for own ones, and for those that others lead.
+            // The transaction waits for every shard now: for own ones, and for those that others lead.
             self.gossip.raise_floor(floor);
             self.pass_floor(floor, effects);
         }
@@ -479,7 +479,7 @@ impl Mako {
         effects.observe(|| MakoObservation::Drawn { transaction, shard, clock });
     }
 
-    /// What a stamp that is kept here says of all shards, they have to hear.
+    /// Passes on the floor of a stamp that is kept here, which is about all shards.
     pub(crate) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut MakoEffects) {
         let floor = stamp.as_ref().entry(self.leader_shards[at].lead.shard, ShardId::EVERY);
         if let StampForm::Group { .. } = self.options().stamps {

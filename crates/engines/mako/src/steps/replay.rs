@@ -20,8 +20,8 @@ impl Mako {
     /// The stream of `shard` has decided an entry that this worker did not propose.
     pub(crate) fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
-        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
-        // would part this replica from the others for good.
+        // A decided entry is in the store of the leader that proposed it: a replica that skipped it would differ from the
+        // others for good.
         let entry = StreamEntry::decode(shard, entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let finals = entry.finals.clone();

@@ -1,4 +1,4 @@
-//! What waits for the watermark is told once it is covered (rule M5).
+//! Outcomes and reads that wait for the watermark are revealed once it covers them (rule M5).
 
 use crate::commit_waits::CommitWaiter;
 use crate::observation::MakoObservation;
@@ -6,7 +6,7 @@ use crate::{Mako, MakoEffects};
 use shoal_types::{ShardId, Stamp};
 
 impl Mako {
-    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
+    /// Has `waiter` answered as soon as the watermark covers `stamp`, kept by `own`.
     pub(crate) fn await_cover(
         &mut self,
         own: ShardId,
@@ -31,7 +31,7 @@ impl Mako {
         }
     }
 
-    /// The watermark covers `stamp`: what waited may be told (rule M5).
+    /// The watermark covers `stamp`: what waited may be revealed (rule M5).
     pub(crate) fn tell(
         &mut self,
         own: ShardId,

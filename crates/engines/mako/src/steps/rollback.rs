@@ -1,4 +1,4 @@
-//! What was rolled back leaves the stores: see [`rollback_collections`](crate::rollback_collections).
+//! Removes versions that were rolled back from the stores: see [`rollback_collections`](crate::rollback_collections).
 
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 const RECORDS_MAX: usize = 256;
 
 impl Mako {
-    /// An epoch has ended like this: what it lost is to be swept out.
+    /// An epoch has ended: its versions that were rolled back have to be removed.
     pub(crate) fn begin_sweeps(&mut self, last: &VectorWatermark, effects: &mut MakoEffects) {
         for at in 0..self.leader_shards.len() {
-            // What a leader that was deposed and has not learned it goes on to install would come behind the pass.
+            // A leader that was deposed and has not learned of it goes on to install: behind the pass.
             self.drop_installing(at, |epoch| epoch == last.epoch(), effects);
             if !last.is_whole() {
                 self.begin_sweep(at);
@@ -22,7 +22,7 @@ impl Mako {
         }
     }
 
-    /// A shard has ended an epoch that is not settled: what is lost of it by now is to be swept out of the
+    /// A shard has ended an epoch that is not settled: its versions that are rolled back by now have to be removed from the
     /// shards that have ended it themselves.
     pub(crate) fn begin_sweeps_of_live(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         if self.options().faults.has(MakoPlantedBug::CollectSettled) {

@@ -1,4 +1,4 @@
-//! What hangs since its coordinator is gone, and the end of the epoch that is asked for then (rule M3): see
+//! Transactions that hang since their coordinators are gone, and the request to end the epoch (rule M3): see
 //! [`failure_detector`](crate::failure_detector).
 
 use crate::observation::MakoObservation;
@@ -21,17 +21,17 @@ impl Mako {
         if transaction.node == worker_context.place.node || flight.resolved {
             return Time::MAX;
         }
-        // A node that leads nothing says nothing where there is nothing to say.
+        // A node that leads nothing sends nothing where it has nothing to send.
         let patience = match worker_context.leaderships.is_leader(transaction.node) {
             true => self.options().silent_after,
             false => self.options().hang_after,
         };
         let silent = self.failure_detector.gone_at(transaction, patience);
-        // We may hear one who does not hear us.
+        // Messages may arrive from a node that receives none of this node.
         silent.min(flight.since + STUCK * self.options().hang_after)
     }
 
-    /// Does it hang, since its coordinator is gone?
+    /// Whether a transaction in flight hangs, since its coordinator is gone.
     pub(crate) fn hangs(&self, flight: InFlight, now: Time) -> bool {
         self.gone_at(flight) <= now
     }
@@ -67,7 +67,7 @@ impl Mako {
         hangs.or_else(stalled).map(|(at, _)| at)
     }
 
-    /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
+    /// Records the nodes that count as gone: their transactions in flight, of this epoch or an earlier one, hang.
     pub(crate) fn suspect_hanging(&mut self, at: usize, last: Epoch, now: Time) {
         let hanging =
             self.leader_shards[at].lead.hanging(last).filter(|flight| self.hangs(*flight, now));

@@ -33,7 +33,7 @@ impl Mako {
         }
     }
 
-    /// What the next reads of a branch depend on, as many as a step may look at; `None` where all are gathered.
+    /// The dependencies of the next reads of a branch, as many as a step may look at; `None` where all are gathered.
     pub(crate) fn gather_some(
         &self,
         at: usize,
@@ -65,7 +65,7 @@ impl Mako {
         let dependencies = Stamp::local(header.epoch, Clock::ZERO);
         let mut staged = StagedCertification::reading(branch, gathered);
         if matches!(asked, BranchGoal::Validate { .. }) {
-            // Its coordinator was told with the reads.
+            // Its coordinator received that with the reads.
             staged.gathers = None;
         }
         self.paused.push_back(PausedCertification::Branch(header.transaction.node, *header));

@@ -80,7 +80,7 @@ use std::collections::BTreeSet;
 /// A snapshot that speaks of epochs so far beyond those that this node knows is malformed.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
-/// What stands for the entries of a stream up to an extent, together with the parts of a copy.
+/// The metadata of a snapshot, which stands for the entries of a stream up to an extent, together with the parts of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 struct SnapshotMetadata {
     copy: u64,
@@ -91,7 +91,7 @@ struct SnapshotMetadata {
 
 /// Sends snapshots of shards.
 impl Mako {
-    /// What the store has for good of this worker's stream of the shard at this place.
+    /// The extent of this worker's stream of the shard at this place that is stable in the store.
     fn stable_extent(&self, at: usize) -> &StreamExtent {
         match self.options().faults.has(MakoPlantedBug::CutUnstable) {
             true => self.follower_replays.of(at).extent(),
@@ -116,8 +116,8 @@ impl Mako {
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.stable_extent(at).clone();
         let faults = self.options().faults;
-        // What this worker's extent says may stand for a copy that this node took itself: then the other workers
-        // may not have stable streams up to there.
+        // The extent of this worker may come from a copy that this node has received: then the streams of other workers
+        // may not be stable up to there.
         let cut = match faults.has(MakoPlantedBug::CopyFromOneStream) {
             true => extent.greatest,
             false => replica.covered().max(replica.floor().whole()),
@@ -246,7 +246,7 @@ impl Mako {
         });
     }
 
-    /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
+    /// The watermarks that the receiver of these rows needs for their epochs: see [`SnapshotChunk::watermarks`].
     fn watermarks_of(
         &self,
         rows: &[ChunkRow],
@@ -296,10 +296,10 @@ impl Mako {
         while let Some(part) = self.snapshot_receivers.next(key) {
             if !self.learn_watermarks(&part, effects) {
                 self.runtime.counters.dropped += 1;
-                break; // It says what cannot be.
+                break; // The part is implausible.
             }
             let Ok(reached) = self.copy_part(key.at, &part, effects) else {
-                break; // It comes again.
+                break; // The part is sent again.
             };
             if !part.undecided.is_empty() {
                 self.follower_replays.leave_undecided();
@@ -432,7 +432,7 @@ impl Mako {
             aside.supersede(*table, key, (*epoch, *clock));
         }
         self.runtime.counters.operations += part.rows.len() as u64;
-        // What goes leaves no trace but the floor: so that follows as far as this gets.
+        // Rows that are removed leave no trace but the floor, which follows the copy.
         let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
             let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
             stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()

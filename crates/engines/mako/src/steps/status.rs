@@ -1,5 +1,4 @@
-//! What a worker tells of itself: how much each of its tables holds, for tests that show that none grows for ever; and its
-//! numbers of each shard.
+//! A worker's status: the sizes of its tables, for tests that show that none grows for ever, and its metrics of each shard.
 
 use crate::Mako;
 use crate::follower_replay::FollowerReplay;

@@ -1,4 +1,4 @@
-//! What is undecided is kept, decided, and installed by a new leader (rule M12): see
+//! Undecided versions: a replica keeps and decides them, and a new leader installs them (rule M12): see
 //! [`undecided_versions`](crate::undecided_versions).
 
 use crate::observation::MakoObservation;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 const TRIES: u32 = 1_000_000;
 
 impl Mako {
-    /// Decides what can be of what this node keeps.
+    /// Decides the versions that this node keeps and that can be decided.
     pub(crate) fn decide_undecided(&mut self, effects: &mut MakoEffects) {
         self.replay(|replays, target| replays.decide(target, &mut effects.observations));
     }
@@ -26,7 +26,7 @@ impl Mako {
         self.follower_replays.keep_before(at, since, &self.shared);
     }
 
-    /// All workers have: installs it as versions.
+    /// All workers have replayed what is covered: installs the undecided versions.
     ///
     /// Versions of a key stand in the order of their stamps, and replay takes what is in the store for committed. So all
     /// workers replay what is covered first, and then the last of them installs what is not. From then on the store has
@@ -57,11 +57,11 @@ impl Mako {
     }
 }
 
-/// Puts a version on top of its key's, unless there is one as new; or all the same, where that is planted. Says whether it
-/// did.
+/// Installs a version above those of its key, unless one is as new; with the planted bug in any case. Returns whether it is
+/// installed.
 ///
 /// # Errors
-/// Where another worker changes the key at the same time.
+/// If another worker changes the key at the same time.
 fn install(
     sessions: &Rc<SessionPool>,
     stamp: &Stamp,

@@ -29,7 +29,7 @@ impl Mako {
         let ends: Vec<_> = said.iter().flat_map(|said| said.ends.clone()).collect();
         said.into_iter().for_each(|said| self.follower_replays.note(at, said, settled));
         let replica = self.shared.replica(shard).expect("held");
-        // What a new leader has not replayed yet may be older than what it has.
+        // A new leader may still have to replay entries that are older than those that it has.
         let applied = self.follower_replays.of(at).applied();
         let clock = replica.progress(self.runtime.worker_context.place.worker, applied);
         assert!(

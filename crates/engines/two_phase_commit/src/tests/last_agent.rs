@@ -45,7 +45,7 @@ fn the_last_agent_keeps_the_decision_until_it_is_acknowledged() {
     assert!(matches!(only_reply(hand.durable()), Some(TwoPhaseCommitReply::Committed { .. })));
     assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
     assert_eq!(hand.hear(inquiry(7)), [answer(7, true)]);
-    assert_eq!(hand.step(EngineEvent::Timer), [], "its coordinator tells the participant");
+    assert_eq!(hand.step(EngineEvent::Timer), [], "its coordinator sends it to the participant");
     hand.now = hand.now + hand.worker.options().inquire_every;
     assert_eq!(hand.step(EngineEvent::Timer), [answer(7, true)]);
     let (transaction, home, shard) = (others(7), HERE, THERE);

@@ -192,15 +192,15 @@ impl Hand {
         self.step(EngineEvent::Received { from: self.other(), message })
     }
 
-    /// Runs a transaction. The cell has its outcome, once it is told.
+    /// Runs a transaction. The cell has its outcome, once the task has it.
     fn run(
         &mut self,
         body: impl AsyncFnMut(&shoal_engine::CoordinatorTransaction) -> Result<()> + 'static,
     ) -> (Outcome, Vec<TwoPhaseCommitMessage>) {
         let outcome = Outcome::default();
-        let (db, told) = (self.worker.local(), Rc::clone(&outcome));
+        let (db, reported) = (self.worker.local(), Rc::clone(&outcome));
         self.worker.spawn(Box::pin(async move {
-            told.set(Some(db.transact(body).await.is_ok()));
+            reported.set(Some(db.transact(body).await.is_ok()));
         }));
         let said = self.step(EngineEvent::Timer);
         (outcome, said)

@@ -73,7 +73,8 @@ fn what_is_in_doubt_is_locked_and_installed_in_slices() {
         slice(&mut hand);
         steps += 1;
     }
-    assert!((10..=20).contains(&steps), "locked in {steps} steps");
+    // Each key is registered, has its turn, is written and is locked.
+    assert!((60..=90).contains(&steps), "locked in {steps} steps");
     hand.hear(decided(7, true));
     let mut steps = 0;
     while !hand.worker.installing.is_empty() {
@@ -86,6 +87,87 @@ fn what_is_in_doubt_is_locked_and_installed_in_slices() {
         let found = session.begin().get(T, &[key]).expect("no lock is left").map(<[u8]>::to_vec);
         assert_eq!(found, Some(b"new".to_vec()), "{key}");
     }
+}
+
+/// The keys of many branches in doubt are registered, and those of one that is resolved are taken out again, in slices: no
+/// step handles more than it may, and nothing is served before all are locked.
+#[test]
+fn many_branches_in_doubt_are_taken_over_in_slices() {
+    const BRANCHES: u8 = 20;
+    const KEYS: u8 = 3;
+    let mut options = TwoPhaseCommitOptions::default();
+    options.limits.step_keys_max = 2;
+    let mut batch = record::OpenRecords::new(options.part());
+    let [mut hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
+    hand.configure(OTHER, 2);
+    for branch in 0..BRANCHES {
+        let sequence = u64::from(branch) + 7;
+        batch.prepare(others(sequence), Clock(sequence), THERE, |write| {
+            (0..KEYS).for_each(|key| write(T, &[branch, key], Some(b"new")));
+        });
+    }
+    let entry = batch.close(Epoch(2), Clock(4));
+    hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
+    hand.take_over(3);
+    hand.durable();
+    let mut steps = 0;
+    while !hand.worker.shared.in_doubt[0].is_complete(Epoch(3)) {
+        assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
+        assert!(!hand.serves(), "not all is registered");
+        hand.step(EngineEvent::Timer);
+        steps += 1;
+    }
+    assert!(steps >= usize::from(BRANCHES * KEYS) / 2, "registered in {steps} steps");
+    // A decision that comes meanwhile is kept.
+    hand.hear(decided(7, true));
+    while !hand.serves() {
+        assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
+        let locked = hand.worker.in_doubt[0].values().all(InDoubt::is_locked);
+        assert!(!locked, "all is locked, and the shard is not served");
+        hand.step(EngineEvent::Timer);
+    }
+    (8..7 + u64::from(BRANCHES)).for_each(|sequence| drop(hand.hear(decided(sequence, true))));
+    while !hand.worker.in_doubt_keys[0].to_resolve.is_empty() {
+        hand.step(EngineEvent::Timer);
+    }
+    let most = hand.worker.counters().runtime.step_keys_most;
+    assert!(most <= 6, "a step handled {most} keys");
+    for branch in 0..BRANCHES {
+        assert_eq!(hand.value(&[branch, 0]), Ok(Some(b"new".to_vec())), "{branch}");
+    }
+}
+
+/// A follower whose replay is held up by a lock is asked for a copy: how many entries that may stand for.
+fn copy_while_blocked(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) -> u64 {
+    let options = TwoPhaseCommitOptions { faults, ..TwoPhaseCommitOptions::default() };
+    let [mut hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
+    hand.configure(OTHER, 2);
+    let mut session = hand.worker.shared.replicas[0].store.session().expect("one more");
+    let writes = session.begin();
+    writes.put(T, b"a", b"mine").expect("it fits");
+    let locked = writes.lock().expect("no other lock");
+    for index in 0..10 {
+        let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
+        if index == 0 {
+            batch.commit(others(7), Clock(5), &[], |write| write(T, b"a", Some(b"new")));
+        }
+        let entry = batch.close(Epoch(2), Clock(5 + index));
+        hand.step(EngineEvent::Decided { shard: HERE, index, entry });
+    }
+    hand.step(EngineEvent::SnapshotWanted { shard: HERE, to: OTHER });
+    drop(locked);
+    hand.worker.cuttable(HERE)
+}
+
+#[test]
+fn a_copy_stands_only_for_what_is_in_the_store() {
+    assert_eq!(copy_while_blocked(PlantedBugs::NONE), 0);
+}
+
+#[test]
+#[should_panic(expected = "P10")]
+fn a_copy_that_stands_for_more_is_noticed() {
+    copy_while_blocked(PlantedBugs::only(TwoPhaseCommitPlantedBug::CopyUnreached));
 }
 
 #[test]

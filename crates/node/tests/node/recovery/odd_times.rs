@@ -221,7 +221,7 @@ fn a_lost_watermark_is_told_again_among_news() {
     cluster.run(cluster.now + 30 * MS);
     lost.set(false);
     cluster.run(cluster.now + 200 * MS);
-    assert!(done.get(), "somebody waits for what was said once and got lost");
+    assert!(done.get(), "a message that was sent once and got lost is still awaited");
     busy.set(false);
     cluster.run(cluster.now + 100 * MS);
     cluster.finish();
@@ -245,17 +245,13 @@ fn write_here_and_there(
     engine.spawn(Box::pin(async move {
         let notes = db.table("notes").expect("there");
         while busy.get() {
-            db.transact(async |tx| tx.put(notes, &keys[0], b"busy"))
-                .await
-                .expect("nobody is in its way");
+            db.transact(async |tx| tx.put(notes, &keys[0], b"busy")).await.expect("no conflict");
         }
     }));
     let (db, done) = (engine.local(), Rc::clone(done));
     engine.spawn(Box::pin(async move {
         let notes = db.table("notes").expect("there");
-        db.transact(async |tx| tx.put(notes, &keys[1], b"there"))
-            .await
-            .expect("nobody is in its way");
+        db.transact(async |tx| tx.put(notes, &keys[1], b"there")).await.expect("no conflict");
         done.set(true);
     }));
     let instance = cluster.incarnations[&here];
@@ -287,7 +283,7 @@ fn a_branch_has_one_epoch() {
         }))
     }));
     cluster.run(cluster.now + 20 * MS);
-    assert!(lies.get() > 0, "nobody installed anything");
+    assert!(lies.get() > 0, "no transaction was installed");
     cluster.filter = None;
     cluster.finish();
 }
