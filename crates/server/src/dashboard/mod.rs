@@ -14,7 +14,7 @@ use serde::Serialize;
 use shoal_cluster::topology::Topology;
 use shoal_engine::latency::Outcome;
 
-/// The page.
+/// The text of the page, which loads the other two.
 pub(crate) const PAGE: &str = include_str!("dashboard.html");
 
 /// The look of the page.
