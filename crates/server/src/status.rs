@@ -187,6 +187,9 @@ pub struct ShardStatus {
     /// caught up.
     #[serde(default)]
     pub empty: Vec<u32>,
+    /// The nodes that held a replica, and take none again before they have begun anew, by the configuration.
+    #[serde(default)]
+    pub left: Vec<u32>,
     /// Why it cannot be served, in a sentence, by the configuration.
     #[serde(default)]
     pub outage: Option<String>,
@@ -354,6 +357,7 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
         let voters = assignment.map(|it| numbers(&mut it.voters.iter().copied()));
         let learners = assignment.map(|it| numbers(&mut it.learners.iter().copied()));
         let empty = assignment.map(|it| numbers(&mut it.empty.keys().copied()));
+        let left = assignment.map(|it| numbers(&mut it.left.iter().copied()));
         let is_held = match assignment {
             Some(assignment) => assignment.holds(source.node),
             None => source.topology.replicas(shard).any(|node| node == source.node),
@@ -364,6 +368,7 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             voters: voters.unwrap_or_default(),
             learners: learners.unwrap_or_default(),
             empty: empty.unwrap_or_default(),
+            left: left.unwrap_or_default(),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
             lacking: lacking(source, shard),

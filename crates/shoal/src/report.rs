@@ -121,6 +121,14 @@ impl StatusReport {
         shards.filter(|it| it.shard == shard).flat_map(|it| it.voters.clone()).collect()
     }
 
+    /// The nodes that held a replica of a shard, and take none again before they have begun anew, by the node that knows the
+    /// latest configuration.
+    pub fn left(&self, shard: u32) -> Vec<u32> {
+        let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
+        let shards = latest.into_iter().flat_map(|node| &node.shards);
+        shards.filter(|it| it.shard == shard).flat_map(|it| it.left.clone()).collect()
+    }
+
     /// The node whose manager leads, by the manager that knows most.
     pub fn managers_leader(&self) -> Option<u32> {
         let managers = self.nodes.iter().flatten().filter_map(|status| status.manager.as_ref());

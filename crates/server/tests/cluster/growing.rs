@@ -64,6 +64,29 @@ async fn a_cluster_changes_its_nodes(protocol: Protocol) {
     count(&cluster, again, &keys, 4).await;
 }
 
+/// A node is added, and takes the manager and the replica of another one, which is removed. Then it is needed for a majority of
+/// the managers, whose log it has read from the beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_added_node_hosts_a_manager() {
+    let mut cluster = Cluster::start(1, 1, Protocol::Mako);
+    let keys: Vec<u8> = (0..4).collect();
+    count(&cluster, NodeId(0), &keys, 1).await;
+    let added = cluster.add_node("more", 1).await;
+    cluster.until("it joins", added, |status| status.admitted).await;
+    assert_eq!(cluster.replace(1, added.0, 2).await, DONE);
+    let managers = cluster.replace_manager(NodeId(1), added).await;
+    assert_eq!(managers, [0, 2, 3].map(NodeId));
+    cluster.until_managed([0, 2, 3]).await;
+    let votes = |status: &NodeStatus| status.manager.as_ref().is_some_and(|it| it.votes);
+    cluster.until("its manager votes", added, votes).await;
+    cluster.kill(NodeId(1));
+    let removed = ToOperator::NodeRemoved { is_known: true };
+    assert_eq!(cluster.remove_node(NodeId(1), 3).await, removed);
+    // It leads the shard, and had a manager from the beginning.
+    cluster.kill(NodeId(0));
+    count(&cluster, added, &keys, 2).await;
+}
+
 /// Adds one to each key, which is this one then.
 async fn count(cluster: &Cluster, via: NodeId, keys: &[u8], times: i64) {
     let mut client = cluster.client(times as u64);

@@ -40,6 +40,16 @@ pub struct Victim {
     cluster: LocalCluster,
 }
 
+impl Victim {
+    /// The node at this place.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn of(cluster: &LocalCluster, at: usize) -> Victim {
+        Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() }
+    }
+}
+
 impl InjectedFailure {
     /// How long it lasts by itself.
     pub fn span(&self) -> Duration {
@@ -72,7 +82,7 @@ impl InjectedFailure {
         let report = StatusReport::gather(&cluster.addresses(), &cluster.access).await?;
         let none = || format!("no node leads S{shard} at the moment, or there is none");
         let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
-        Ok(Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() })
+        Ok(Victim::of(cluster, at))
     }
 
     /// Lets it happen.

@@ -3,6 +3,7 @@
 use crate::nodes::NodeChange;
 use crate::operator::{ChangeError, Operator};
 use crate::report::StatusReport;
+use shoal_cluster::topology::Node;
 use shoal_net::client::Access;
 use shoal_types::{Random, ShardId};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct PlannedMove {
     incoming: String,
     after: Duration,
     number: u64,
+    /// The node that is to begin anew before it takes the replica, since it held one.
+    pub restarts: Option<String>,
 }
 
 impl ReplicaMoves {
@@ -44,8 +47,8 @@ impl ReplicaMoves {
         Ok(plan(&report, random))
     }
 
-    /// Moves the replica, and waits until the new one has its role. Returns false if that was refused, as where the node had held
-    /// a replica of the shard before, in the same process.
+    /// Moves the replica, and waits until the new one has its role. Returns false if that was refused, as where no other replica
+    /// can lead.
     ///
     /// # Errors
     /// A sentence, if it is not done in time.
@@ -78,13 +81,16 @@ fn plan(report: &StatusReport, random: &mut Random) -> Option<PlannedMove> {
     let shard = ShardId(random.below(report.topology.shards().into()) as u32);
     let voters = report.voters(shard.0);
     let others = report.topology.members().filter(|node| !voters.contains(&node.id.0));
-    let others: Vec<&str> = others.map(|node| &*node.name).collect();
+    let others: Vec<&Node> = others.collect();
     let holders = report.topology.members().filter(|node| voters.contains(&node.id.0));
     let holders: Vec<&str> = holders.map(|node| &*node.name).collect();
+    let (outgoing, incoming) = (*random.pick(&holders)?, *random.pick(&others)?);
+    let has_left = report.left(shard.0).contains(&incoming.id.0);
     Some(PlannedMove {
         shard,
-        outgoing: (*random.pick(&holders)?).to_owned(),
-        incoming: (*random.pick(&others)?).to_owned(),
+        outgoing: outgoing.to_owned(),
+        incoming: incoming.name.clone(),
+        restarts: has_left.then(|| incoming.name.clone()),
         after: Duration::from_millis(random.below(PAUSE_MS_MAX)),
         number: random.next_u64(),
     })
@@ -102,6 +108,7 @@ mod tests {
         let shards = (0..2).map(|shard| ShardStatus {
             shard,
             voters: vec![3 * shard, 3 * shard + 1, 3 * shard + 2],
+            left: vec![3],
             ..ShardStatus::default()
         });
         let status = NodeStatus { shards: shards.collect(), ..NodeStatus::default() };
@@ -111,6 +118,8 @@ mod tests {
             let own = format!("s{}v", planned.shard.0);
             assert!(planned.outgoing.starts_with(&own), "{planned:?}");
             assert!(!planned.incoming.starts_with(&own), "{planned:?}");
+            let has_left = planned.incoming == "s1v0";
+            assert_eq!(planned.restarts.is_some(), has_left, "{planned:?}");
         }
         let topology = Topology::compact(1, 1, 3, 0, 1);
         let report = StatusReport { topology, ..report };

@@ -4,7 +4,7 @@
 //! is that every node answers under the same configuration, every shard is led and every replica votes; every
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
-use super::failure::{InjectedFailure, PacketDirection};
+use super::failure::{InjectedFailure, PacketDirection, Victim};
 use super::moves::{PlannedMove, ReplicaMoves};
 use super::watch::{ChaosClients, ChaosObservations};
 use crate::clock::now;
@@ -165,10 +165,22 @@ impl Rounds {
             Some(moves) => moves.draw(&mut self.random).await?,
             None => None,
         };
+        if let Some(node) = planned.as_ref().and_then(|planned| planned.restarts.as_deref()) {
+            self.restart(node).await?;
+        }
         self.run = self.run.wrapping_add(1);
         let words = format!("{kind} of the leader of {}", Round::words(&shards));
         let played = self.play(shards, kind, failure, planned).await;
         played.map_err(|error| format!("{words}: {error}"))
+    }
+
+    /// Kills the process of a node, and waits until the next one has all its replicas.
+    async fn restart(&self, name: &str) -> Result<(), String> {
+        let state = self.folder.read()?;
+        let at = state.nodes.iter().position(|node| node.name == name);
+        let victim = Victim::of(&state, at.ok_or_else(|| format!("there is no {name}"))?);
+        InjectedFailure::Kill.begin(&victim).await?;
+        wait_whole(&self.folder, &[victim.node], PATIENCE).await
     }
 
     async fn play(

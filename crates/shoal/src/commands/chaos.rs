@@ -119,7 +119,7 @@ struct Loop {
     /// In each round, the leader of another shard fails in the same way so long after the first
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     second_after: Option<Duration>,
-    /// In each round, a replica of any shard moves to a node that has none of it
+    /// In each round, a replica of any shard moves to a node that has none of it. If that has had one, it begins anew first
     #[arg(long)]
     replacements: bool,
     /// Show no progress bar
