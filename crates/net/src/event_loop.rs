@@ -386,9 +386,9 @@ impl<C: Core> EventLoop<'_, C> {
                 }
                 connections.forget_peer(peer.node);
                 let link = PeerLink::start(loop_state, peer.clone());
-                connections.links.borrow_mut().insert(peer.node, link);
+                connections.set_peer(peer.node, link);
             }
-            NetworkControl::RemovePeer(node) => connections.forget_peer(node),
+            NetworkControl::RemovePeer(node) => connections.remove_peer(node),
             NetworkControl::SetLinkFaults(node, link_faults) => {
                 let links = connections.links.borrow();
                 let meant = |link: &&Rc<PeerLink>| node.is_none_or(|node| link.peer.node == node);

@@ -8,7 +8,7 @@ use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use shoal_types::{ClusterId, NodeId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::rc::Rc;
 use tokio::task::{AbortHandle, spawn_local};
@@ -27,6 +27,8 @@ pub(crate) struct LoopConnections {
     pub links: RefCell<BTreeMap<NodeId, Rc<PeerLink>>>,
     pub clients: RefCell<BTreeMap<ConnectedClient, Rc<ConnectionQueue>>>,
     incoming: RefCell<BTreeMap<NodeId, IncomingPeer>>,
+    /// Nodes that were removed from the cluster, and are told so.
+    removed: RefCell<BTreeSet<NodeId>>,
     unauthenticated: RefCell<VecDeque<(u64, AbortHandle)>>,
     unauthenticated_seen: Cell<u64>,
     clients_seen: Cell<u64>,
@@ -39,6 +41,7 @@ impl LoopConnections {
             links: RefCell::default(),
             clients: RefCell::default(),
             incoming: RefCell::default(),
+            removed: RefCell::default(),
             unauthenticated: RefCell::default(),
             unauthenticated_seen: Cell::new(0),
             clients_seen: Cell::new(0),
@@ -126,7 +129,19 @@ impl LoopConnections {
         self.loop_state.note_drop(DropReason::Lost, channel.queued_frames());
     }
 
-    /// A node is not a peer any more.
+    /// A node is a peer from now on, over this link.
+    pub fn set_peer(&self, node: NodeId, link: Rc<PeerLink>) {
+        self.removed.borrow_mut().remove(&node);
+        self.links.borrow_mut().insert(node, link);
+    }
+
+    /// A node was removed from the cluster.
+    pub fn remove_peer(&self, node: NodeId) {
+        self.removed.borrow_mut().insert(node);
+        self.forget_peer(node);
+    }
+
+    /// The connections to a node end.
     pub fn forget_peer(&self, node: NodeId) {
         if let Some(known) = self.incoming.borrow().get(&node) {
             known.channel.close(CloseReason::Removed);
@@ -141,6 +156,9 @@ impl LoopConnections {
 impl AdmissionPolicy for LoopConnections {
     fn knows(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
         match caller {
+            DialingEnd::Peer { node, .. } if self.removed.borrow().contains(node) => {
+                Err(CloseReason::RemovedNode)
+            }
             DialingEnd::Peer { node, .. } if !self.links.borrow().contains_key(node) => {
                 Err(CloseReason::UnknownNode)
             }

@@ -172,7 +172,7 @@ async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
     // Distinct from the source of the path's jitter.
     let mut random = loop_state.random.fork(u64::from(peer.node.0) | 1 << 32);
     let mut pause = limits.redial_min;
-    let mut is_first = true;
+    let (mut is_first, mut is_refused) = (true, false);
     loop {
         let told = loop_state.config.identity.get();
         match dial(&loop_state, peer, told).await {
@@ -188,6 +188,13 @@ async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
                 link.down(&loop_state, reason);
             }
             Err(failure) => {
+                if failure == HandshakeError::There(CloseReason::RemovedNode) && !is_refused {
+                    is_refused = true;
+                    tracing::error!(
+                        node = %loop_state.host.node, peer = %peer.node,
+                        "this node was removed from its cluster, and no other node of that connects to it: stop its process"
+                    );
+                }
                 let other_end = format!("{} ({failure})", peer.node);
                 loop_state.note_close(failure.reason(), &other_end, &peer.address);
             }

@@ -106,6 +106,8 @@ reasons! {
         BadAddress = "bad_address",
         /// The two ends speak no version of messages in common.
         NoCommonVersion = "no_common_version",
+        /// A node that was removed from the cluster.
+        RemovedNode = "removed_node",
     }
 }
 

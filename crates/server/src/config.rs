@@ -150,6 +150,9 @@ pub enum ValueError {
     /// It names a topology in which others cannot reach a node.
     #[error("names one in which '{0}' has no address; give it one, `address = \"HOST:PORT\"`")]
     NoAddress(String),
+    /// It names a node that was removed from the cluster.
+    #[error("names '{0}', which was removed from the cluster; add a node under another name")]
+    RemovedNode(String),
     /// The number of managers is invalid.
     #[error("names {0} nodes; name 1, 3 or 5 of them")]
     Managers(usize),
@@ -363,7 +366,10 @@ impl NodeConfig {
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
             return wrong("cluster", ValueError::Name(self.cluster.len()));
         }
-        let lost = self.topology.nodes().iter().find(|node| node.address.is_none());
+        if let Some(node) = self.topology.node(self.node).filter(|node| node.removed) {
+            return wrong("node", ValueError::RemovedNode(node.name.clone()));
+        }
+        let lost = self.topology.members().find(|node| node.address.is_none());
         if let Some(node) = lost {
             return wrong("topology", ValueError::NoAddress(node.name.clone()));
         }

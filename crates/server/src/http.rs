@@ -1,4 +1,4 @@
-//! Health and metrics over HTTP, for operators and their tools: `GET /health`, `GET /metrics`.
+//! Health, metrics and a page to look at, over HTTP, for operators and their tools: `GET /health`, `GET /metrics`, `GET /`.
 //!
 //! As much of HTTP/1.1 as that takes: a request is read up to the end of its head, answered, and the
 //! connection closed. It asks for no secret, so it should listen where only operators can reach it.
@@ -6,16 +6,18 @@
 //! What always holds:
 //!
 //! - It has a thread of its own. It queries workers by command, at most once in [`FRESH`], however many requests there
-//!   are, and waits for them no longer than [`PATIENCE`].
+//!   are, and waits for them no longer than [`PATIENCE`]. It looks at them every [`SAMPLE_EVERY`], also without requests.
 //! - A peer has at most [`OF_PEER_MAX`](crate::connections::OF_PEER_MAX) connections at once; one more closes its oldest.
 //!   A head that is not complete after [`HEAD_MAX`] is refused.
 //! - It serves at most [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes at a time, each for no longer than
 //!   [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
 use crate::connections::{Connections, Peer};
+use crate::dashboard::{self, History, SAMPLE_EVERY};
 use crate::status::NodeStatus;
 use crate::worker_command::WorkerCommand;
 use crate::{health, metrics};
+use shoal_cluster::topology::Topology;
 use shoal_engine::declarations::Declarations;
 use shoal_net::Handle;
 use shoal_types::WorkerId;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, oneshot};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 
 /// Connections that are served at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -62,7 +64,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts the service of a node with so many workers.
+    /// Starts the service of a node of this topology.
     ///
     /// # Errors
     /// If the system has no thread or socket for it.
@@ -70,7 +72,7 @@ impl Http {
         name: String,
         listener: TcpListener,
         worker_hosts: Handle<WorkerCommand>,
-        workers: u32,
+        topology: Arc<Topology>,
         declarations: Declarations,
     ) -> io::Result<Http> {
         let address = listener.local_addr()?;
@@ -80,17 +82,19 @@ impl Http {
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let queries = Arc::new(WorkerQueries {
                 worker_hosts,
-                workers,
+                topology,
                 declarations,
                 last: Mutex::default(),
+                history: Mutex::default(),
             });
             runtime.block_on(async {
                 tokio::select! {
-                    result = serve(listener, queries) => {
+                    result = serve(listener, Arc::clone(&queries)) => {
                         if let Err(error) = result {
                             tracing::error!(%error, "health and metrics are not served any more");
                         }
                     }
+                    () = queries.remember() => {}
                     // The owner drops the sender.
                     _ = ended => {}
                 }
@@ -184,11 +188,13 @@ type WorkerStatuses = Arc<[Option<NodeStatus>]>;
 /// Asks the workers for their statuses, and caches them.
 struct WorkerQueries {
     worker_hosts: Handle<WorkerCommand>,
-    workers: u32,
+    topology: Arc<Topology>,
     /// What their engine measures.
     declarations: Declarations,
     /// The last statuses, and when they were received.
     last: Mutex<Option<(Instant, WorkerStatuses)>>,
+    /// What the page shows of the past.
+    history: Mutex<History>,
 }
 
 impl WorkerQueries {
@@ -210,16 +216,35 @@ impl WorkerQueries {
                 None => HttpResponse::new(200, "ok\n"),
                 Some(reason) => HttpResponse::new(503, format!("{reason}\n")),
             },
-            "/metrics" => HttpResponse {
-                kind: metrics::CONTENT_TYPE,
-                ..HttpResponse::new(
-                    200,
-                    metrics::page(&self.look().await, &self.worker_hosts, &self.declarations),
-                )
-            },
-            _ => HttpResponse::new(404, "there are /health and /metrics\n"),
+            "/metrics" => HttpResponse::of(
+                metrics::CONTENT_TYPE,
+                metrics::page(&self.look().await, &self.worker_hosts, &self.declarations),
+            ),
+            "/" => HttpResponse::of("text/html; charset=utf-8", dashboard::PAGE),
+            "/dashboard.css" => HttpResponse::of("text/css; charset=utf-8", dashboard::STYLE),
+            "/dashboard.js" => {
+                HttpResponse::of("text/javascript; charset=utf-8", dashboard::SCRIPT)
+            }
+            "/dashboard.json" => {
+                let statuses = self.look().await;
+                let history = self.history.lock().await;
+                let view = dashboard::json(&statuses, &history, &self.topology);
+                HttpResponse::of("application/json", view)
+            }
+            _ => HttpResponse::new(404, "there are /, /health and /metrics\n"),
         };
         HttpResponse { has_body: method == "GET", ..answer }
+    }
+
+    /// Looks at the workers again and again, for the page.
+    async fn remember(&self) {
+        let mut ticks = interval(SAMPLE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let statuses = self.look().await;
+            self.history.lock().await.add(&statuses);
+        }
     }
 
     /// The statuses of the workers, cached for [`FRESH`].
@@ -230,7 +255,7 @@ impl WorkerQueries {
         {
             return Arc::clone(statuses);
         }
-        let asked: Vec<_> = (0..self.workers)
+        let asked: Vec<_> = (0..self.topology.workers())
             .map(|worker| {
                 let (asker, answer) = oneshot::channel();
                 let sent = self.worker_hosts.command(WorkerId(worker), WorkerCommand::Look(asker));
@@ -264,6 +289,11 @@ impl HttpResponse {
         HttpResponse { code, kind: "text/plain; charset=utf-8", body: body.into(), has_body: true }
     }
 
+    /// Content of this media type.
+    fn of(kind: &'static str, body: impl Into<String>) -> HttpResponse {
+        HttpResponse { kind, ..HttpResponse::new(200, body) }
+    }
+
     fn malformed() -> HttpResponse {
         HttpResponse::new(400, "this is no request of HTTP/1.1\n")
     }
@@ -281,8 +311,10 @@ impl HttpResponse {
         };
         let length = body.len();
         let body = if *has_body { body } else { "" };
+        let policy = dashboard::POLICY;
         format!(
             "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+             Content-Security-Policy: {policy}\r\nX-Content-Type-Options: nosniff\r\n\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
         )
         .into_bytes()

@@ -31,6 +31,7 @@
 mod builder;
 mod config;
 mod connections;
+mod dashboard;
 mod engines;
 mod envelope;
 mod health;

@@ -4,11 +4,10 @@ use crate::config::NodeConfig;
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_command::{HOST, WorkerCommand};
-use crate::worker_host::{Isolation, WorkerHost};
+use crate::worker_host::WorkerHost;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{LearnerLeads, ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::Directory;
 use shoal_engine::declarations::Declarations;
 use shoal_engine::engine::{self, Setup};
 use shoal_engine::execution::Limits;
@@ -154,7 +153,6 @@ where
         };
         let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
         let manager_inputs = manager_inputs.clone().filter(|_| worker == HOST);
-        let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
         let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
@@ -162,18 +160,16 @@ where
             WorkerPlace { node: here, worker },
             core,
             manager_inputs,
-            directory,
+            Arc::clone(&setup.topology),
+            worker_hosts.clone(),
             stores,
         );
-        let others = setup.topology.nodes().iter().map(|node| node.id);
-        let others = others.filter(|node| *node != here).collect();
         worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
             let clock = || NodeTransactionClock::new(worker_hosts.clock());
             transaction_clock.get_or_init(clock).clone()
         });
         worker_host.identity = joins.clone();
-        worker_host.isolation =
-            may_isolate.then(|| Isolation { worker_hosts: worker_hosts.clone(), others });
+        worker_host.may_isolate = may_isolate;
         worker_host
     };
     let network = Network::start(network_config(config, identity), listener, build)?;
@@ -194,7 +190,8 @@ where
         let system = |error| ServerStartError::System { what: "serve metrics".into(), error };
         let (name, worker_hosts) = (format!("{node}-http"), network.handle().clone());
         let declarations = Declarations::of::<E>();
-        Http::start(name, listener, worker_hosts, topology.workers(), declarations).map_err(system)
+        Http::start(name, listener, worker_hosts, Arc::clone(topology), declarations)
+            .map_err(system)
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })
@@ -232,7 +229,7 @@ fn chance() -> Result<u64, ServerStartError> {
 
 fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::NetworkConfig {
     let NodeConfig { node, topology, .. } = config;
-    let others = topology.nodes().iter().filter(|other| other.id != *node);
+    let others = topology.members().filter(|other| other.id != *node);
     let peers = others.map(|other| PeerConfig {
         node: other.id,
         address: other.address.clone().expect("configurations are checked"),

@@ -10,11 +10,14 @@ use crate::status::{self, StatusSource};
 use crate::worker_command::WorkerCommand;
 use bytes::Bytes;
 use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
+use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
     ClientId, ClientReply, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient,
 };
 use shoal_engine::{Engine, WorkerPlace};
-use shoal_net::{CoreInput, NetworkLimits, NodeTransactionClock, Outbox, SharedClusterId};
+use shoal_net::{
+    CoreInput, NetworkLimits, NodeTransactionClock, Outbox, PeerConfig, SharedClusterId,
+};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
 use shoal_store::Store;
@@ -22,26 +25,6 @@ use shoal_types::wire::{self, Coded, MessageVersion};
 use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Cuts a node off from all others, for tests.
-pub(crate) struct Isolation {
-    pub(crate) worker_hosts: shoal_net::Handle<WorkerCommand>,
-    pub(crate) others: Vec<NodeId>,
-}
-
-impl Isolation {
-    /// Sets it, and returns the new state.
-    fn set(&self, isolated: bool) -> bool {
-        if isolated {
-            self.others.iter().for_each(|node| {
-                self.worker_hosts.set_link_faults(*node, shoal_net::LinkFaults::CUT);
-            });
-        } else {
-            self.worker_hosts.heal();
-        }
-        isolated
-    }
-}
 
 /// Runs one worker on its event loop: frames become events of the worker, and its effects become frames.
 pub(crate) struct WorkerHost<E: Engine> {
@@ -57,14 +40,18 @@ pub(crate) struct WorkerHost<E: Engine> {
     /// The identity of the cluster, as soon as the node knows it. `None` without managers.
     pub(crate) identity: Option<SharedClusterId>,
     directory: Directory,
+    /// The network of the node.
+    worker_hosts: shoal_net::Handle<WorkerCommand>,
+    /// The nodes with which the network is set up.
+    followed: Arc<Topology>,
     /// The node's copies of shards.
     stores: Vec<(ShardId, Arc<Store>)>,
     /// The outages that were logged last, of shards with a replica here.
     outages: BTreeMap<ShardId, String>,
     /// The nodes that this worker reaches, and the version of messages that it speaks with each.
     peers: BTreeMap<NodeId, MessageVersion>,
-    /// Set if clients may cut the node off.
-    pub(crate) isolation: Option<Isolation>,
+    /// Whether clients may cut the node off, for tests.
+    pub(crate) may_isolate: bool,
     malformed: u64,
     /// The node's transaction clock, for an engine that uses it.
     pub(crate) transaction_clock: Option<NodeTransactionClock>,
@@ -79,10 +66,12 @@ impl<E: Engine> WorkerHost<E> {
         place: WorkerPlace,
         worker: Worker<E>,
         manager_inputs: Option<InputSender>,
-        directory: Directory,
+        topology: Arc<Topology>,
+        worker_hosts: shoal_net::Handle<WorkerCommand>,
         stores: Vec<(ShardId, Arc<Store>)>,
     ) -> WorkerHost<E> {
         let WorkerPlace { node, worker: worker_id } = place;
+        let directory = Directory { topology: Arc::clone(&topology), configuration: None };
         WorkerHost {
             node,
             worker_id,
@@ -93,9 +82,11 @@ impl<E: Engine> WorkerHost<E> {
             identity: None,
             outages: BTreeMap::new(),
             directory,
+            worker_hosts,
+            followed: topology,
             stores,
             peers: BTreeMap::new(),
-            isolation: None,
+            may_isolate: false,
             malformed: 0,
             transaction_clock: None,
             arrived: Time::ZERO,
@@ -110,7 +101,7 @@ impl<E: Engine> WorkerHost<E> {
             node: self.node,
             worker_id: self.worker_id,
             worker: &self.worker,
-            topology: &self.directory.topology,
+            topology: self.topology(),
             identity: self.identity.as_ref(),
             manager_inputs: self.manager_inputs.as_ref(),
             stores: &self.stores,
@@ -185,9 +176,10 @@ impl<E: Engine> WorkerHost<E> {
         }
         if lease_left.is_zero() {
             // The managers may have changed; some node knows the new ones.
-            let nodes = self.directory.topology.nodes();
+            let topology = self.topology();
+            let nodes: Vec<NodeId> = topology.members().map(|node| node.id).collect();
             self.asked = (self.asked + 1) % nodes.len();
-            managers.extend(Some(nodes[self.asked].id).filter(|node| !managers.contains(node)));
+            managers.extend(Some(nodes[self.asked]).filter(|node| !managers.contains(node)));
         }
         for manager in managers {
             let message = message.clone();
@@ -210,6 +202,61 @@ impl<E: Engine> WorkerHost<E> {
             self.granter = Some(from);
         }
         self.log_outages();
+        self.follow_nodes(out);
+    }
+
+    /// The nodes, shards and tables of the configuration; before there is one, those of the node's file.
+    fn topology(&self) -> &Arc<Topology> {
+        let configuration = self.worker.configuration();
+        configuration.map_or(&self.directory.topology, |configuration| &configuration.topology)
+    }
+
+    /// Sets the network up for the nodes that were added, and without those that were removed.
+    fn follow_nodes(&mut self, out: &mut Outbox) {
+        let topology = Arc::clone(self.topology());
+        if Arc::ptr_eq(&topology, &self.followed) {
+            return;
+        }
+        let own = |topology: &Topology| topology.node(self.node).map(|node| node.name.clone());
+        let (told, file) = (own(&topology), own(&self.directory.topology));
+        if told != file {
+            tracing::error!(
+                node = %self.node, ?told, ?file,
+                "the cluster gives another name to this node's number than its topology file does: it ends; write the file                  anew, with `shoal nodes topology`"
+            );
+            return out.stop();
+        }
+        let known = self.followed.nodes().len();
+        for node in topology.nodes() {
+            let was_removed = self.followed.node(node.id).is_some_and(|node| node.removed);
+            match &node.address {
+                _ if node.removed && !was_removed => {
+                    tracing::info!(here = %self.node, node = %node.id, name = node.name, "a node is removed");
+                    self.worker_hosts.remove_peer(node.id);
+                }
+                Some(address) if node.id.0 as usize >= known => {
+                    tracing::info!(here = %self.node, node = %node.id, name = node.name, address, "a node is added");
+                    let (node, address) = (node.id, address.clone());
+                    let datacenter = topology.nodes()[node.0 as usize].datacenter;
+                    self.worker_hosts.set_peer(&PeerConfig { node, address, datacenter });
+                }
+                Some(_) | None => {}
+            }
+        }
+        self.followed = Arc::clone(&topology);
+        self.post(ManagerInput::Topology(topology));
+    }
+
+    /// Cuts the node off from all others, or ends that. Returns the new state.
+    fn isolate(&self, isolated: bool) -> bool {
+        let others = self.topology().members().filter(|other| other.id != self.node);
+        match isolated {
+            true => others.for_each(|other| {
+                self.worker_hosts.set_link_faults(other.id, shoal_net::LinkFaults::CUT);
+            }),
+            false => self.worker_hosts.heal(),
+        }
+        isolated
     }
 
     /// Asks the manager inbox to send the list of managers to a node that was a manager and may not know that
@@ -361,7 +408,7 @@ impl<E: Engine> WorkerHost<E> {
                 answer(out, from, &ToClient::Status(status::json(&self.status_source(), now)));
             }
             Ok(FromClient::Isolate(isolated)) => {
-                let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
+                let isolated = self.may_isolate && self.isolate(isolated);
                 answer(out, from, &ToClient::Isolated(isolated));
             }
             Err(_) => {

@@ -50,7 +50,7 @@ pub async fn status(address: &str, access: &Access, worker: u32) -> Result<NodeS
     }
 }
 
-/// The topology, from the first of these addresses that answers.
+/// The topology, from the first of these addresses that answers: that of its configuration, if it has one.
 ///
 /// # Errors
 /// The error of the last one, if none answers.
@@ -58,7 +58,10 @@ pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology,
     let mut last = "no address was given".to_owned();
     for address in addresses {
         match ask(address, access, 0, &FromClient::Directory).await {
-            Ok(ToClient::Directory(Directory { topology, .. })) => return Ok((*topology).clone()),
+            Ok(ToClient::Directory(Directory { topology, configuration })) => {
+                let configured = configuration.map(|configuration| configuration.topology.clone());
+                return Ok((*configured.unwrap_or(topology)).clone());
+            }
             Ok(_) => {
                 last = format!("{address} was asked for the directory, and sent another reply");
             }

@@ -67,7 +67,7 @@ impl Acceptance {
             return Err(unexpected());
         };
         let mut workers = Vec::new();
-        for node in topology.nodes() {
+        for node in topology.members() {
             let Some(address) = &node.address else { continue };
             for worker in 0..topology.workers() {
                 workers.extend(ask::status(address, &self.operator.access, worker).await);

@@ -11,6 +11,7 @@ mod local;
 mod loss_sentence;
 mod losses;
 mod managers;
+mod membership;
 mod nodes;
 mod operator;
 mod procedures;

@@ -54,28 +54,20 @@ impl ManagersOverview {
         let version = latest.map_or(0, |status| status.managers_version);
         let members = latest.map(|status| status.managers.clone()).unwrap_or_default();
         let leader = report.managers_leader();
-        let rows =
-            report.topology.nodes().iter().zip(&report.nodes).filter_map(|(node, status)| {
-                let is_member = members.contains(&node.id.0);
-                let manager = status.as_ref().ok().and_then(|status| status.manager.clone());
-                let role = match &manager {
-                    Some(it) if it.votes && leader == Some(node.id.0) => ManagerRole::Leads,
-                    Some(it) if it.votes => ManagerRole::Votes,
-                    // A node with an older list does not know which volume votes.
-                    Some(_) | None if is_member && is_up_to_date(status, version) => {
-                        ManagerRole::Lost
-                    }
-                    Some(_) => ManagerRole::Learns,
-                    None if is_member => ManagerRole::Silent,
-                    None => return None,
-                };
-                Some(ManagerRow {
-                    name: node.name.clone(),
-                    place: report.place(node),
-                    role,
-                    manager,
-                })
-            });
+        let rows = report.topology.members().zip(&report.nodes).filter_map(|(node, status)| {
+            let is_member = members.contains(&node.id.0);
+            let manager = status.as_ref().ok().and_then(|status| status.manager.clone());
+            let role = match &manager {
+                Some(it) if it.votes && leader == Some(node.id.0) => ManagerRole::Leads,
+                Some(it) if it.votes => ManagerRole::Votes,
+                // A node with an older list does not know which volume votes.
+                Some(_) | None if is_member && is_up_to_date(status, version) => ManagerRole::Lost,
+                Some(_) => ManagerRole::Learns,
+                None if is_member => ManagerRole::Silent,
+                None => return None,
+            };
+            Some(ManagerRow { name: node.name.clone(), place: report.place(node), role, manager })
+        });
         let old = answered().filter(|status| status.managers_version < version);
         ManagersOverview {
             version,
@@ -227,7 +219,7 @@ impl<'t> ManagersRequest<'t> {
                 let (has, of) = (words::count(has), words::count(of));
                 format!("{incoming} learns the log: it has {has} of {of} entries")
             }
-            RecoveryStage::Accepting | RecoveryStage::Asking { .. } => {
+            RecoveryStage::Accepting | RecoveryStage::Asking { .. } | RecoveryStage::Living => {
                 "the managers write into their log".to_owned()
             }
             RecoveryStage::Voting => match self.outgoing.is_empty() {
@@ -267,7 +259,9 @@ impl<'t> ManagersRequest<'t> {
             OperatorRefusal::Failed(why) => {
                 ChangeError::Refused(format!("the managers refuse: {why}"))
             }
-            OperatorRefusal::MajorityLives | OperatorRefusal::LosesMore { .. } => {
+            OperatorRefusal::MajorityLives
+            | OperatorRefusal::LosesMore { .. }
+            | OperatorRefusal::HostsManager(_) => {
                 ChangeError::Refused("a majority of the managers is alive".to_owned())
             }
         }

@@ -1,5 +1,6 @@
-//! The replicas of a node, as an operator moves them to other nodes.
+//! The replicas and the manager of a node, as an operator moves them to other nodes.
 
+use crate::managers::{self, WantedManagers};
 use crate::operator::{ChangeError, Operator, Stage, find, name, refused, unexpected};
 use crate::report::StatusReport;
 use crate::terminal::{listed, table};
@@ -37,12 +38,15 @@ pub struct MovedReplica {
 pub struct NodeChangeEnd {
     moved: Vec<MovedReplica>,
     from: String,
+    /// The node that hosts a manager in place of this one, if it did.
+    manager: Option<String>,
     /// The shards of which the node still holds a replica.
     left: Vec<String>,
 }
 
 impl NodeChange {
-    /// Moves the replicas, one after the other, and reports the progress.
+    /// Moves the node's manager, if it hosts one and the change is not about one shard, and then the replicas, one after the
+    /// other. Reports the progress.
     ///
     /// # Errors
     /// Why not all are moved, or not for certain. Repeated, it goes on where it stopped.
@@ -52,6 +56,10 @@ impl NodeChange {
         let wanted = self.incoming.as_ref();
         let wanted = wanted.map(|name| find(&topology, name)).transpose()?;
         let mut moved = Vec::new();
+        let manager = match self.shard {
+            Some(_) => None,
+            None => self.move_manager(&topology, outgoing, wanted, &mut say).await?,
+        };
         let shards = Placement::of(&self.operator.report().await?).shards_of(outgoing);
         let shards = shards.into_iter().filter(|shard| self.shard.is_none_or(|it| it == *shard));
         for (shard, number) in shards.zip(self.number..) {
@@ -82,19 +90,55 @@ impl NodeChange {
         }
         let left = Placement::of(&self.operator.report().await?).shards_of(outgoing);
         let left = left.into_iter().map(|shard| format!("S{}", shard.0)).collect();
-        Ok(NodeChangeEnd { moved, from: self.outgoing.clone(), left })
+        Ok(NodeChangeEnd { moved, from: self.outgoing.clone(), manager, left })
+    }
+
+    /// Has another node host a manager in place of the outgoing one, if that does. Returns its name.
+    async fn move_manager(
+        &self,
+        topology: &Topology,
+        outgoing: NodeId,
+        wanted: Option<NodeId>,
+        mut say: impl FnMut(&str),
+    ) -> Result<Option<String>, ChangeError> {
+        let placement = Placement::of(&self.operator.report().await?);
+        if !placement.managers.contains(&outgoing) {
+            return Ok(None);
+        }
+        let wanted = wanted.filter(|node| !placement.managers.contains(node));
+        let incoming = wanted.or_else(|| placement.manager_host(topology, outgoing));
+        let incoming = incoming.ok_or_else(|| {
+            let why = "all other live nodes host one; add a node";
+            ChangeError::Cannot(format!("the manager cannot leave {}: {why}", self.outgoing))
+        })?;
+        let incoming = name(topology, incoming);
+        let change =
+            WantedManagers::Replace { outgoing: self.outgoing.clone(), incoming: incoming.clone() };
+        let say = |stage: &str| say(&format!("manager, {} → {incoming}: {stage}", self.outgoing));
+        managers::replace(&self.operator, &change, say).await?;
+        Ok(Some(incoming))
     }
 }
 
 impl NodeChangeEnd {
+    /// Whether a replica has moved.
+    pub fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
     /// The result, in words.
     pub fn text(&self) -> String {
-        let NodeChangeEnd { moved, from, left } = self;
+        let NodeChangeEnd { moved, from, manager, left } = self;
         let rows = moved.iter().map(|it| [it.shard.clone(), it.from.clone(), it.to.clone()]);
         let mut text = match moved.is_empty() {
             true => String::new(),
             false => table(["shard", "from", "to"], rows) + "\n",
         };
+        if let Some(host) = manager {
+            text += &format!(
+                "{host} hosts a manager in its place: write that into `managers` of the nodes' files.\n"
+            );
+        }
         text += &match left.is_empty() {
             true => format!("{from} holds no replica; it can be stopped.\n"),
             false => format!("{from} still holds {}.\n", listed(left)),
@@ -121,6 +165,8 @@ fn stage_of(reply: ToOperator) -> Result<Stage, ChangeError> {
 struct Placement {
     /// The nodes that answer.
     alive: Vec<NodeId>,
+    /// The nodes that host managers, by the latest list that one of them knows.
+    managers: Vec<NodeId>,
     shards: Vec<(ShardId, Vec<NodeId>)>,
 }
 
@@ -132,7 +178,10 @@ impl Placement {
             let holders = shard.voters.iter().chain(&shard.learners).copied().map(NodeId);
             (ShardId(shard.shard), holders.collect())
         };
+        let managers = answered().max_by_key(|status| status.managers_version);
+        let managers = managers.into_iter().flat_map(|status| &status.managers);
         Placement {
+            managers: managers.copied().map(NodeId).collect(),
             alive: answered().map(|status: &NodeStatus| NodeId(status.node)).collect(),
             shards: latest.into_iter().flat_map(|status| &status.shards).map(holders).collect(),
         }
@@ -155,6 +204,13 @@ impl Placement {
             (is_far, self.shards_of(*node).len(), *node)
         })
     }
+
+    /// The live node without a manager that is to host one in place of another: in the same datacenter if there is one.
+    fn manager_host(&self, topology: &Topology, outgoing: NodeId) -> Option<NodeId> {
+        let datacenter = |node: NodeId| topology.node(node).map(|node| node.datacenter);
+        let others = self.alive.iter().copied().filter(|node| !self.managers.contains(node));
+        others.min_by_key(|node| (datacenter(*node) != datacenter(outgoing), *node))
+    }
 }
 
 #[cfg(test)]
@@ -168,7 +224,10 @@ mod tests {
         let near = (1..3).find(|node| datacenter(*node) == datacenter(0)).expect("one of them");
         let shards = vec![(ShardId(0), vec![NodeId(0)])];
         let alive = [0, 1, 2].map(NodeId).to_vec();
-        let placement = Placement { alive, shards };
+        let managers = vec![NodeId(0), NodeId(near)];
+        let placement = Placement { alive, managers, shards };
+        let other = NodeId(3 - near);
+        assert_eq!(placement.manager_host(&topology, NodeId(0)), Some(other));
         assert_eq!(placement.receiver(&topology, ShardId(0), NodeId(0)), Some(NodeId(near)));
         let shards = vec![(ShardId(0), [0, 1, 2].map(NodeId).to_vec())];
         let placement = Placement { shards, ..placement };

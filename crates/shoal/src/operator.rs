@@ -173,13 +173,12 @@ impl Operator {
 /// The node of this name.
 ///
 /// # Errors
-/// If there is none.
+/// If there is none, or it was removed.
 pub fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
-    let nodes = topology.nodes();
-    if let Some(node) = nodes.iter().find(|node| node.name == name) {
+    if let Some(node) = topology.members().find(|node| node.name == name) {
         return Ok(node.id);
     }
-    let known: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    let known: Vec<&str> = topology.members().map(|node| &*node.name).collect();
     Err(ChangeError::NoNode { name: name.to_owned(), known: known.join(", ") })
 }
 

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub struct StatusReport {
     pub topology: Topology,
+    /// In the order of the topology's members.
     pub nodes: Vec<Result<NodeStatus, String>>,
     /// The skew of each node's clock from that of this machine, if it is known.
     pub skews: Vec<Option<ClockSkew>>,
@@ -54,7 +55,7 @@ impl StatusReport {
         let topology = ask::topology(addresses, access).await?;
         let (mut nodes, mut skews) = (Vec::new(), Vec::new());
         let clock = SystemClock::new();
-        for node in topology.nodes() {
+        for node in topology.members() {
             let unknown = || format!("{} has no address", node.name);
             let asked = clock.now();
             let status = match &node.address {
@@ -270,7 +271,7 @@ impl StatusReport {
             let streams = self.nodes.iter().flatten().flat_map(|node| &node.streams);
             streams.filter(|stream| stream.shard == shard).map(|stream| stream.decided).max()
         };
-        let known = self.topology.nodes().iter().zip(&self.nodes).zip(&self.skews);
+        let known = self.topology.members().zip(&self.nodes).zip(&self.skews);
         let rows = known.map(|((node, status), skew)| -> Vec<String> {
             let place = self.place(node);
             let Ok(status) = status else {
@@ -330,7 +331,7 @@ impl StatusReport {
 pub async fn counted(addresses: &[String], access: &Access) -> Counted {
     let Ok(topology) = ask::topology(addresses, access).await else { return Counted::default() };
     let mut told = Vec::new();
-    for address in topology.nodes().iter().filter_map(|node| node.address.as_deref()) {
+    for address in topology.members().filter_map(|node| node.address.as_deref()) {
         for worker in 0..topology.workers() {
             let Ok(status) = ask::status(address, access, worker).await else {
                 return Counted::default();

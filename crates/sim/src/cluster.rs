@@ -5,6 +5,7 @@ use crate::clock::NodeClock;
 use crate::metrics::Engines;
 use crate::transaction_clocks::{EventInstant, TransactionClocks};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
+use shoal_cluster::topology::Topology;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_log::MemoryStorage;
@@ -64,6 +65,8 @@ pub(crate) struct SimulatedCluster<E: Engine> {
     pub instances: Vec<u32>,
     pub workers: usize,
     setup: Setup<E::Options>,
+    /// The topology with which each node's next process begins; `None` for a node that is not added yet, or was removed.
+    files: Vec<Option<Arc<Topology>>>,
     /// Whether changes of streams become durable later than they are made.
     is_late: bool,
     /// The managers' options; `None` if the configuration never changes.
@@ -85,8 +88,11 @@ impl<E: Engine> SimulatedCluster<E> {
         seed: u64,
     ) -> SimulatedCluster<E> {
         let topology = &setup.topology;
-        let nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
-        assert_eq!(nodes.len(), clocks.len(), "every node has a clock");
+        let nodes: Vec<NodeId> = (0..clocks.len() as u32).map(NodeId).collect();
+        let founders = topology.nodes().len();
+        assert!(founders <= nodes.len(), "every node has a clock");
+        let file = |node: &NodeId| topology.node(*node).map(|_| Arc::clone(topology));
+        let files = nodes.iter().map(file).collect();
         let workers = topology.workers();
         let places = nodes
             .iter()
@@ -119,14 +125,30 @@ impl<E: Engine> SimulatedCluster<E> {
             instances: vec![0; nodes.len()],
             workers: workers as usize,
             setup: setup.clone(),
+            files,
             is_late,
             options,
             shared: nodes.iter().map(|_| None).collect(),
             random: Random::new(seed),
             gone: Engines::default(),
         };
-        nodes.into_iter().for_each(|node| cluster.begin_instance(node, false));
+        nodes.into_iter().take(founders).for_each(|node| cluster.begin_instance(node, false));
         cluster
+    }
+
+    /// The topology with which the cluster began.
+    pub fn first_topology(&self) -> &Arc<Topology> {
+        &self.setup.topology
+    }
+
+    /// Whether the node is one of the cluster: it was there from the beginning, or is added, and was not removed.
+    pub fn is_member(&self, node: NodeId) -> bool {
+        self.files[node.0 as usize].is_some()
+    }
+
+    /// The node's next process begins with this topology.
+    pub fn set_file(&mut self, node: NodeId, file: Option<Arc<Topology>>) {
+        self.files[node.0 as usize] = file;
     }
 
     /// The transaction times of an event that a node takes at the true time `now`, and that arrived at
@@ -174,7 +196,9 @@ impl<E: Engine> SimulatedCluster<E> {
     pub fn begin_instance(&mut self, node: NodeId, lost: bool) {
         let at = node.0 as usize;
         assert!(self.shared[at].is_none(), "{node} is alive");
-        let shared = E::share(&self.setup, node);
+        let file = self.files[at].as_ref().unwrap_or_else(|| panic!("{node} is no member"));
+        let setup = Setup { topology: Arc::clone(file), ..self.setup.clone() };
+        let shared = E::share(&setup, node);
         self.shared[at] = Some(Arc::clone(&shared));
         self.instances[at] += 1;
         let workers = self.workers as u32;
@@ -189,7 +213,7 @@ impl<E: Engine> SimulatedCluster<E> {
             let new_storage = if self.is_late { MemoryStorage::late } else { MemoryStorage::new };
             let origin = match &self.options {
                 None => {
-                    let fixed = WorkerOrigin::fixed(&self.setup.topology, seed);
+                    let fixed = WorkerOrigin::fixed(&setup.topology, seed);
                     WorkerOrigin { storages, new_storage, ..fixed }
                 }
                 Some(_) => WorkerOrigin {
@@ -201,7 +225,7 @@ impl<E: Engine> SimulatedCluster<E> {
                 },
             };
             let worker = self.simulated_workers[simulated_worker].place.worker;
-            let worker = Worker::new(worker, node, &self.setup, Arc::clone(&shared), origin);
+            let worker = Worker::new(worker, node, &setup, Arc::clone(&shared), origin);
             self.simulated_workers[simulated_worker].worker = Some(worker);
         }
     }

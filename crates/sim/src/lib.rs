@@ -12,7 +12,7 @@
 //! simulated environment |
 //! | [`simulation`] | the event loop that runs a cluster in it |
 //! | [`clients`] | the clients, on workers and outside |
-//! | [`managers`], [`recovery`], `replacements` | the configuration managers, the progress of each recovery, and replicas that move |
+//! | [`managers`], [`recovery`], `replacements`, `node_changes` | the configuration managers, the progress of each recovery, replicas that move, and nodes that are added and removed |
 //! | [`checks`], [`observed`] | the rules, each judged at every step; what else is done with observations |
 //! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw` | what is drawn from a seed, and how |
 //! | [`run`](mod@run) | one seed from beginning to end |
@@ -37,6 +37,7 @@ pub mod majority_loss;
 pub mod managers;
 pub mod metrics;
 pub mod network;
+mod node_changes;
 pub mod observed;
 mod panics;
 pub mod planted;

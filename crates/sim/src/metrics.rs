@@ -80,6 +80,10 @@ counts! {
         outages,
         /// Replacements of replicas that were asked for, or taken back.
         replacements,
+        /// Nodes that were added to the cluster.
+        nodes_added,
+        /// Nodes that were removed from the cluster.
+        nodes_removed,
         /// How often a manager was stopped.
         managers_lost,
         /// Clocks that exceeded their bounds.

@@ -3,7 +3,9 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
-use crate::run::{COMMIT_IDS_FROM, COORDINATORS_FROM, FULL_SEEDS, REPLACEMENTS_FROM, TABLES_FROM};
+use crate::run::{
+    COMMIT_IDS_FROM, COORDINATORS_FROM, FULL_SEEDS, NODES_FROM, REPLACEMENTS_FROM, TABLES_FROM,
+};
 use crate::subject::AnyPlantedBug;
 
 /// Whether this build has planted bugs: only with the feature `planted`, which released binaries do not have.
@@ -111,6 +113,8 @@ const BOUNDS: &[CatchBound] = &[
     // Replicas are replaced in the seeds from 2^26 on.
     ("mako", "keep-former-voters", "M4", STREAMS, 300),
     ("mako", "count-incoming", "M4", STREAMS, 300),
+    // Nodes are added and removed in the seeds from 2^28 on.
+    ("mako", "admit-removed", "membership", &["assertion"], 300),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 100),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 100),
@@ -146,6 +150,7 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("serve-dropped-tables", TABLES_FROM),
     ("keep-former-voters", REPLACEMENTS_FROM),
     ("count-incoming", REPLACEMENTS_FROM),
+    ("admit-removed", NODES_FROM),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.

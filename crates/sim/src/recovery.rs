@@ -112,6 +112,8 @@ impl Recoveries {
             | Applied::Answered { .. }
             | Applied::TableCreated { .. }
             | Applied::TableDropped { .. }
+            | Applied::NodeAdded { .. }
+            | Applied::NodeRemoved { .. }
             | Applied::Changed(_) => {}
         }
         steps

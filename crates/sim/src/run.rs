@@ -73,6 +73,9 @@ pub(crate) const REPLACEMENTS_FROM: u64 = 1 << 26;
 pub(crate) const COMMIT_IDS_FROM: u64 = 1 << 27;
 const COMMIT_IDS_ONE_IN: u64 = 2;
 
+/// From this seed on, nodes are added and removed while clients run. Lower seeds keep the meaning that they had before.
+pub(crate) const NODES_FROM: u64 = 1 << 28;
+
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
 
@@ -242,6 +245,13 @@ impl<E: Subject> PreparedRun<E> {
             scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
             scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
+        let mut lot = root.fork(20);
+        if seed >= NODES_FROM && scenario.replacements_every_ns > 0 {
+            let datacenters = u64::from(scenario.shape.datacenters);
+            let latecomers = 0..lot.range_inclusive(1, 3);
+            scenario.latecomers = latecomers.map(|_| lot.below(datacenters) as usize).collect();
+            scenario.node_changes_every_ns = scenario.span_ns / lot.range_inclusive(3, 20);
+        }
         scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
         let catalog = Catalog::new();
         let all_scenario_clients =
@@ -278,12 +288,13 @@ impl<E: Subject> PreparedRun<E> {
             streams.trim_entries = u64::MAX;
         }
         let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
-        let nodes = topology.nodes().len();
+        let nodes = topology.nodes().len() + scenario.latecomers.len();
         let datacenters = topology.datacenters().len() as u64;
         let clients = (0..scenario.outsiders()).map(|_| random.below(datacenters) as usize);
         let mut world = SimulationWorld {
             clients: clients.collect(),
             clocks: scenario.clocks(nodes, &mut random),
+            latecomers: scenario.latecomers.clone(),
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
             persistence_ns: scenario.persistence_ns,
@@ -342,11 +353,13 @@ impl<E: Subject> PreparedRun<E> {
         self.simulation.break_connections(scenario.broken_percent);
         self.simulation.set_changes(scenario.changes);
         self.simulation.set_replacements(scenario.replacements_every_ns);
+        self.simulation.set_node_changes(scenario.node_changes_every_ns);
         self.scenario_clients(scenario)?;
         self.context.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(EpochChanges::default());
         self.simulation.set_replacements(0);
+        self.simulation.set_node_changes(0);
         self.finish()?;
         self.simulation.deliver_late();
         self.finish()?;
@@ -366,7 +379,7 @@ impl<E: Subject> PreparedRun<E> {
         if let Some(loss) = scenario.loss {
             self.simulation.plan_loss(loss);
         }
-        let nodes = self.simulation.topology().nodes().len() as u32;
+        let nodes = self.simulation.node_count();
         let mut instances: Vec<u32> =
             (0..nodes).map(|id| self.simulation.instance(NodeId(id))).collect();
         let mut spares = vec![0; scenario.groups.len()];

@@ -137,6 +137,10 @@ pub struct Scenario {
     pub loss: Option<MajorityLoss>,
     /// The mean time between two replacements of replicas in nanoseconds; 0 for never.
     pub replacements_every_ns: u64,
+    /// The datacenters of nodes that can be added while clients run.
+    pub latecomers: Vec<usize>,
+    /// The mean time between two additions or removals of nodes in nanoseconds; 0 for never.
+    pub node_changes_every_ns: u64,
 }
 
 impl Scenario {
@@ -172,6 +176,8 @@ impl Scenario {
             commit_ids: false,
             loss: None,
             replacements_every_ns: 0,
+            latecomers: Vec::new(),
+            node_changes_every_ns: 0,
             shape,
             delays,
             round_trip_ns,
@@ -276,6 +282,10 @@ impl fmt::Display for Scenario {
         }
         if self.replacements_every_ns > 0 {
             write!(f, "a replacement every {} µs; ", self.replacements_every_ns / 1000)?;
+        }
+        if self.node_changes_every_ns > 0 {
+            let (every_us, more) = (self.node_changes_every_ns / 1000, self.latecomers.len());
+            write!(f, "nodes added, up to {more}, or removed every {every_us} µs; ")?;
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
         write!(f, "connections broken by {} % of losses; ", self.broken_percent)?;

@@ -57,6 +57,8 @@ pub enum AnyPlantedBug {
     KeepFormerVoters,
     /// A replica that takes the place of a voter votes before it has what was decided (M4).
     CountIncoming,
+    /// A process of a node that was removed is admitted.
+    AdmitRemoved,
     /// A request that has created a table creates another one when it comes again (exactly once).
     CreateAgain,
     /// Changes of tables are answered before all nodes have learned of them.
@@ -97,6 +99,7 @@ impl AnyPlantedBug {
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
         ("count-incoming", AnyPlantedBug::CountIncoming),
+        ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
         ("answer-untold", AnyPlantedBug::AnswerUntold),
     ];
@@ -188,6 +191,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
         AnyPlantedBug::CountIncoming => manager.count_incoming = true,
+        AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,
         AnyPlantedBug::AnswerUntold => manager.answer_untold = true,
     }

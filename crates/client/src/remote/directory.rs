@@ -112,10 +112,10 @@ impl DirectoryView {
         self.trusted_of(all)
     }
 
-    /// All nodes, first those that are alive and not suspected.
+    /// All nodes that were not removed, first those that are alive and not suspected.
     pub(super) fn nodes(&self) -> Vec<NodeId> {
         let topology = self.topology();
-        let mut nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
+        let mut nodes: Vec<NodeId> = topology.members().map(|node| node.id).collect();
         nodes.sort_by_key(|node| (self.is_suspect(*node), self.is_dead(*node)));
         nodes
     }

@@ -333,6 +333,7 @@ fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
             | CloseReason::WrongCluster
             | CloseReason::WrongNode
             | CloseReason::UnknownNode
+            | CloseReason::RemovedNode
             | CloseReason::WrongWorker
             | CloseReason::WrongSecret
             | CloseReason::FormerProcess

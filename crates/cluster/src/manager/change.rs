@@ -1,4 +1,5 @@
-//! Changes of the cluster: replacements of replicas, and the shard map. Those of tables are in `tables.rs`.
+//! Changes of the cluster: replacements of replicas, and the shard map. Those of tables are in `tables.rs`, those of nodes in
+//! `nodes.rs`.
 //!
 //! ```text
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
@@ -64,6 +65,10 @@ impl StateMachine {
                 self.on_accept_loss(*shard, *number, *at_s, effects)
             }
             ClusterChange::Table(change) => self.on_table_change(ask, change, effects),
+            ClusterChange::AddNode { name, datacenter, address } => {
+                self.on_add_node(name, datacenter, address.as_deref(), effects)
+            }
+            ClusterChange::RemoveNode { node } => self.on_remove_node(*node, effects),
             ClusterChange::BeginMove { table, partitioning } => {
                 self.on_begin_move(*table, partitioning, effects)
             }
@@ -88,6 +93,9 @@ impl StateMachine {
             if node.0 as usize >= self.nodes.len() {
                 return Err(ChangeRefusal::NoNode(node));
             }
+        }
+        if self.is_removed(incoming) {
+            return Err(ChangeRefusal::NodeRemoved(incoming));
         }
         let others_lead = self.candidates(shard).any(|node| node != outgoing);
         let shard = &mut self.shards[id.0 as usize];

@@ -3,17 +3,18 @@
 use super::epoch_end::EpochEnd;
 use super::ids::{Ask, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Knowledge;
-use crate::topology::{Partitioning, TableMap, TableStanding};
+use crate::topology::{Partitioning, TableMap, TableStanding, Topology};
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A command, with the term and the time of its proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Command {
     /// The term of the manager that proposed it. Void if a later term has begun.
     pub term: Term,
-    /// That manager's clock, read when it proposed; except for [`Action::Take`], after its own `Take`
+    /// That manager's clock, read when it proposed; except for [`Action::Take`] and [`Action::Found`], after its own one
     /// was applied to its own machine.
     pub at: Time,
     /// The change of the state machine.
@@ -49,7 +50,7 @@ pub struct LeadershipClaim {
     pub ballot: Ballot,
 }
 
-/// What a command does. All but `Take` are harmless when repeated.
+/// What a command does. All but `Take` and `Found` are harmless when repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 // Retired tags: 0 (founding), 1 and 2 (ticks and joins of another form), 3, 10 and 11 (ends of epochs as
 // numbers).
@@ -60,6 +61,15 @@ pub enum Action {
     Take {
         /// The identity that the proposing manager has drawn. Ignored once the cluster has one.
         drawn: ClusterId,
+    },
+    /// The same, by a manager that knows of no `Take`: the first one in the log founds the cluster, of this shape. A manager
+    /// that reads the log later may have been started with the file of a cluster that has other nodes by then.
+    #[coded(tag = 15)]
+    Found {
+        /// The identity that the proposing manager has drawn.
+        drawn: ClusterId,
+        /// The topology that the file of the proposing manager has.
+        topology: Arc<Topology>,
     },
     /// A time, by which leases run out and leaders are appointed.
     #[coded(tag = 7)]
@@ -212,6 +222,23 @@ pub enum ClusterChange {
     /// A table is to come, or to go.
     #[coded(tag = 7)]
     Table(TableChange),
+    /// A node joins the cluster's topology, with the next number and without replicas. A repeat is one of a node with the same
+    /// name, datacenter and address.
+    #[coded(tag = 8)]
+    AddNode {
+        /// The name of the node, which no other has or had.
+        name: String,
+        /// The name of its datacenter.
+        datacenter: String,
+        /// The address at which it listens, which no other node has.
+        address: Option<String>,
+    },
+    /// A node leaves the cluster's topology for good. It must be dead, and hold no replica.
+    #[coded(tag = 9)]
+    RemoveNode {
+        /// The node, whose number is never given again.
+        node: NodeId,
+    },
     /// Begin to repartition a table. Begins an epoch; the shards copy, and hold writes to what moves.
     #[coded(tag = 3)]
     BeginMove {

@@ -244,7 +244,11 @@ impl<L: ManagerLog> Manager<L> {
         if self.taking.is_none_or(is_due) {
             self.taking = Some((term, now));
             let drawn = self.drawn;
-            self.log.propose(Command { term, at: now, action: Action::Take { drawn } });
+            let action = match self.machine.cluster() {
+                Some(_) => Action::Take { drawn },
+                None => Action::Found { drawn, topology: self.machine.topology() },
+            };
+            self.log.propose(Command { term, at: now, action });
         }
     }
 
@@ -292,6 +296,8 @@ impl<L: ManagerLog> Manager<L> {
             | Applied::Final(_)
             | Applied::TableCreated { .. }
             | Applied::TableDropped { .. }
+            | Applied::NodeAdded { .. }
+            | Applied::NodeRemoved { .. }
             | Applied::CaughtUp { .. } => {}
         }
     }
@@ -316,12 +322,17 @@ impl<L: ManagerLog> Manager<L> {
         message: &ToManager,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        if self.machine.node(from).is_none() || !message.is_within_limits() {
+        if !message.is_within_limits() {
             self.counters.bad_messages += 1;
             return;
         }
         if self.term.is_none() {
             self.counters.not_leading += 1;
+            return;
+        }
+        // One that is not known may have been added, which is not applied here yet; or was started before it is added.
+        if self.machine.node(from).is_none() || self.machine.is_removed(from) {
+            self.counters.late_messages += 1;
             return;
         }
         match message.clone() {

@@ -31,7 +31,7 @@
 //!    clock than the last heartbeat in it: at least L of true time after the sending. Only then is another node
 //!    appointed, and knows of it only after that tick was applied.
 //! 4. Times of different managers are never compared. A manager in a new term first proposes
-//!    [`Action::Take`] and, once that is applied *to its own machine*, commands with times. The first
+//!    [`Action::Take`], or the first one [`Action::Found`], and, once that is applied *to its own machine*, commands with times. The first
 //!    of those begins all leases anew. Every heartbeat that a former manager granted came when that one led for
 //!    certain, so before this one was elected, and before that time was read: no lease is counted from too early.
 //!    Commands of former terms that come after `Take` are void. Of the log is asked one order, no two leaders of one
@@ -79,7 +79,7 @@
 //! voters.
 //!
 //! Read in this order: `ids.rs`, `command.rs`, `epoch_end.rs`, `loss.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with
-//! `appoint.rs`, `closing.rs`, `change.rs` (refused for the reasons in `refusal.rs`), `accept_loss.rs`, `recovery.rs` and
+//! `appoint.rs`, `closing.rs`, `nodes.rs`, `change.rs` (refused for the reasons in `refusal.rs`), `accept_loss.rs`, `recovery.rs` and
 //! `state_machine/image.rs` (the machine as bytes); `request.rs`, `message.rs`, `core.rs` with
 //! `lease_tracker.rs`, `client.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
@@ -101,6 +101,7 @@ mod lease_tracker;
 mod log;
 mod loss;
 mod message;
+mod nodes;
 mod options;
 mod outage;
 mod recovery;

@@ -181,6 +181,8 @@ planted! {
         pub appoint_learner: bool,
         /// A replica that takes the place of a voter votes at once, before it has anything (breaks rule M4).
         pub count_incoming: bool,
+        /// A process of a node that was removed is admitted.
+        pub admit_removed: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.
         pub create_again: bool,
         /// Changes of tables are answered before all nodes have learned of them.

@@ -13,6 +13,20 @@ pub enum ChangeRefusal {
     /// No node has this number.
     #[error("there is no node {0}; name one of the topology")]
     NoNode(NodeId),
+    /// The node was removed.
+    #[error("{0} was removed from the cluster; name another node, or add one")]
+    NodeRemoved(NodeId),
+    /// The node cannot be removed while it is alive.
+    #[error("{0} is alive; stop its process first, and ask again when its lease has run out")]
+    NodeLives(NodeId),
+    /// The node cannot be removed while it holds replicas.
+    #[error("{node} holds a replica of {shard}; drain it first")]
+    NodeHolds {
+        /// The node that was to be removed.
+        node: NodeId,
+        /// The first shard of which it holds a replica.
+        shard: ShardId,
+    },
     /// No table has this number.
     #[error("there is no table {0}; create it first")]
     NoTable(TableId),

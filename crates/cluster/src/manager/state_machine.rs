@@ -9,6 +9,7 @@
 
 mod final_ends;
 mod image;
+mod invariants;
 mod memberships;
 mod shard_leader;
 
@@ -115,6 +116,16 @@ pub enum Applied {
         /// The name of the table.
         name: String,
     },
+    /// A node is added. Its process may join.
+    NodeAdded {
+        /// The number of the node, which no other has or had.
+        node: NodeId,
+    },
+    /// A node is removed. None of its processes joins again.
+    NodeRemoved {
+        /// The node that is no more.
+        node: NodeId,
+    },
     /// A table is dropped, with all its rows.
     TableDropped {
         /// The table that is no more.
@@ -206,6 +217,8 @@ pub struct StateMachine {
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
     pub(super) table_changes: TableChanges,
+    /// The first configuration with all nodes that were added, and without all that were removed.
+    pub(super) nodes_changed: Revision,
     void: u64,
     configuration: Arc<Configuration>,
 }
@@ -249,18 +262,10 @@ impl StateMachine {
             let (vacant, replacement, handover) = (None, None, None);
             ShardState { assignment, vacant, replacement, handover, ready: BTreeSet::new() }
         };
-        let node = NodeState {
-            instance: ProcessInstance::default(),
-            incarnation: Incarnation(0),
-            // Assumed alive: a node that does not join in time is dead.
-            alive: true,
-            since: FIRST_EPOCH,
-            last_heartbeat: Time::ZERO,
-            round: 0,
-            known: Revision(0),
-        };
         let shards: Vec<ShardState> = topology.shard_ids().map(first).collect();
-        let nodes = vec![node; topology.nodes().len()];
+        // Assumed alive: a node that does not join in time is dead.
+        let node = |removed: bool| NodeState { alive: !removed, ..NodeState::to_join(FIRST_EPOCH) };
+        let nodes = topology.nodes().iter().map(|it| node(it.removed)).collect();
         let settled = Epoch(FIRST_EPOCH.0 - 1);
         let configuration = Configuration {
             cluster: None,
@@ -298,6 +303,7 @@ impl StateMachine {
             finals: Vec::new(),
             moving: None,
             table_changes: TableChanges::default(),
+            nodes_changed: Revision(0),
             void: 0,
             configuration: Arc::new(configuration),
         };
@@ -327,6 +333,11 @@ impl StateMachine {
     #[must_use]
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration
+    }
+
+    /// The nodes, shards and tables of the cluster, as of the commands applied so far.
+    pub(super) fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology)
     }
 
     /// The identity of the cluster; `None` before it is founded.
@@ -413,12 +424,17 @@ impl StateMachine {
 
     /// Accepts commands of the current term, and returns the time of its manager.
     fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
-        if let Action::Take { drawn } = command.action {
+        let taken = match &command.action {
+            Action::Take { drawn } => Some((*drawn, None)),
+            Action::Found { drawn, topology } => Some((*drawn, Some(topology))),
+            _ => None,
+        };
+        if let Some((drawn, topology)) = taken {
             if command.term <= self.term {
                 self.void += 1;
                 return None;
             }
-            self.found(drawn, effects);
+            self.found(drawn, topology, effects);
             self.term = command.term;
             self.forget_time();
             if self.options.faults.rebase_at_take {
@@ -441,8 +457,19 @@ impl StateMachine {
     }
 
     /// The first manager that leads founds the cluster, whose identity never changes.
-    fn found(&mut self, drawn: ClusterId, effects: &mut Vec<Applied>) {
+    fn found(
+        &mut self,
+        drawn: ClusterId,
+        topology: Option<&Arc<Topology>>,
+        effects: &mut Vec<Applied>,
+    ) {
         if self.cluster.is_none() {
+            // Nothing has changed before it, since no correct manager proposes anything else first.
+            let is_first = self.revision == Revision(1);
+            if let Some(topology) = topology.filter(|it| is_first && **it != self.topology) {
+                let (options, void) = (self.options.clone(), self.void);
+                *self = StateMachine { void, ..StateMachine::new(Arc::clone(topology), options) };
+            }
             // Nodes receive it with the next revision: none of them has joined before that.
             self.cluster = Some(drawn);
             effects.push(Applied::Founded(drawn));
@@ -479,7 +506,9 @@ impl StateMachine {
 
     fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
         let counts = match &command.action {
-            Action::Take { .. } => unreachable!("a term has begun: {command:?}"),
+            Action::Take { .. } | Action::Found { .. } => {
+                unreachable!("a term has begun: {command:?}")
+            }
             Action::Tick { heartbeats } => {
                 self.on_tick(now, command.at, heartbeats, effects);
                 true
@@ -553,11 +582,13 @@ impl StateMachine {
         let HeartbeatRecord { node: id, incarnation, round, at, known } = *heartbeat;
         let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
         let (at, since) = (at.min(ticked_at), self.next_membership());
+        let is_removed = self.is_removed(id);
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
         };
-        if incarnation == Incarnation(0) || node.incarnation != incarnation || round < node.round {
+        let is_former = node.incarnation != incarnation || is_removed;
+        if incarnation == Incarnation(0) || is_former || round < node.round {
             self.void += 1; // Of a former process, or overtaken.
             return;
         }
@@ -591,8 +622,9 @@ impl StateMachine {
     ) -> bool {
         let JoiningProcess { instance, after, lost, last_heartbeat } = joining;
         let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
-        if node.incarnation != after {
-            return false; // Another process was admitted since.
+        let is_over = self.is_removed(id) && !self.options.faults.admit_removed;
+        if node.incarnation != after || is_over {
+            return false; // Another process was admitted since, or none is any more.
         }
         let incarnation = Incarnation(after.0 + 1);
         // The former process may act until then, if it still runs.
@@ -698,12 +730,13 @@ impl StateMachine {
         self.assert_invariants();
     }
 
-    /// Whether the configuration has the same numbers of nodes and shards, and is complete.
+    /// Whether the configuration may be an earlier or a later one of the same cluster, and is complete.
     pub(super) fn is_alike(&self, configuration: &Configuration) -> bool {
-        let (nodes, shards) = (self.nodes.len(), self.shards.len());
-        let fits = configuration.topology.nodes().len() == nodes
+        let (nodes, shards) = (configuration.nodes.len(), self.shards.len());
+        let mut names = self.topology.nodes().iter().zip(configuration.topology.nodes());
+        let fits = names.all(|(own, other)| own.name == other.name)
             && configuration.topology.shards() as usize == shards
-            && configuration.nodes.len() == nodes
+            && configuration.topology.nodes().len() == nodes
             && configuration.shards.len() == shards
             && configuration.finals.iter().all(|last| last.shards() == shards);
         fits && {
@@ -720,6 +753,8 @@ impl StateMachine {
         self.cluster = configuration.cluster;
         self.generation = configuration.generation;
         (self.revision, self.epoch) = (configuration.revision, configuration.epoch);
+        self.nodes_changed = self.revision;
+        self.nodes.resize(configuration.nodes.len(), NodeState::to_join(self.epoch));
         for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
             (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
             node.since = standing.since;
@@ -742,49 +777,22 @@ impl StateMachine {
     pub(super) fn next_revision(&self) -> Revision {
         Revision(self.revision.0 + 1)
     }
-
-    fn assert_invariants(&self) {
-        if let Some(fault) = self.fault() {
-            panic!("{fault}: {self:?}");
-        }
-    }
-
-    /// The first invariant that does not hold, if there is one.
-    fn fault(&self) -> Option<&'static str> {
-        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
-        let last = self.closing.keys().next_back().copied();
-        let early = |last: &FinalEnds| {
-            last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
-        };
-        let rules = [
-            (self.cluster.is_some() || self.term == Term(0), "not founded"),
-            (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
-            (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
-            (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
-            (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
-            (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
-            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
-        ];
-        let of_shards = self.shards.iter().flat_map(|shard| {
-            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
-            [
-                (ballot.epoch <= self.epoch, "appointed in the future"),
-                (ballot.node == *leader, "the ballot of another"),
-                (shard.assignment.holds(*leader), "leads without a replica"),
-                (!voters.iter().any(|node| learners.contains(node)), "two roles"),
-                (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
-                (
-                    !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),
-                    "is back",
-                ),
-                (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
-            ]
-        });
-        rules.into_iter().chain(of_shards).find(|(holds, _)| !holds).map(|(_, fault)| fault)
-    }
 }
 
 impl NodeState {
+    /// A node of which no process was admitted yet, and that is not alive.
+    pub(super) fn to_join(since: Epoch) -> NodeState {
+        NodeState {
+            instance: ProcessInstance::default(),
+            incarnation: Incarnation(0),
+            alive: false,
+            since,
+            last_heartbeat: Time::ZERO,
+            round: 0,
+            known: Revision(0),
+        }
+    }
+
     /// Accepts the node's heartbeats from number 0 on.
     pub(super) fn restart_rounds(&mut self) {
         self.round = 0;

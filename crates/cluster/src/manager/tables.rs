@@ -19,7 +19,7 @@
 //!    everywhere once its creation is answered, and nowhere once its drop is.
 
 use super::command::TableChange;
-use super::ids::{Ask, Revision};
+use super::ids::Ask;
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, StateMachine};
 use crate::topology::{Partitioning, TableStanding, TopologyError};
@@ -132,10 +132,6 @@ impl StateMachine {
         let revision = self.table_changes.unpublished.get(&table);
         revision.is_none_or(|revision| self.is_known_by_living(*revision))
             || self.options.faults.answer_untold
-    }
-
-    fn is_known_by_living(&self, revision: Revision) -> bool {
-        self.nodes.iter().filter(|node| node.alive).all(|node| node.known >= revision)
     }
 
     /// Forgets changes of which all nodes that live have learned.

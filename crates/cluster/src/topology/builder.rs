@@ -51,7 +51,7 @@ impl Builder {
     /// Adds a node without an address.
     pub fn node(mut self, name: impl Into<String>, datacenter: impl Into<String>) -> Builder {
         let (name, datacenter) = (unplaced(name.into()), unplaced(datacenter.into()));
-        self.draft.nodes.push(NodeDraft { name, datacenter, address: None });
+        self.draft.nodes.push(NodeDraft { name, datacenter, address: None, removed: false });
         self
     }
 
@@ -64,7 +64,7 @@ impl Builder {
     ) -> Builder {
         let (name, datacenter) = (unplaced(name.into()), unplaced(datacenter.into()));
         let address = Some(unplaced(address.into()));
-        self.draft.nodes.push(NodeDraft { name, datacenter, address });
+        self.draft.nodes.push(NodeDraft { name, datacenter, address, removed: false });
         self
     }
 

@@ -26,6 +26,8 @@ pub struct Node {
     pub datacenter: DatacenterId,
     /// The address at which it listens, if the topology has one; no other node does there.
     pub address: Option<String>,
+    /// Whether it was taken out of the cluster for good. Its number and its name are not given again.
+    pub removed: bool,
 }
 
 /// What a node does for a shard. A leader is one or the other as well.
@@ -46,7 +48,8 @@ pub(super) struct Shard {
     pub(super) learners: Vec<NodeId>,
 }
 
-/// A cluster's shape. It has been validated and does not change: share it in an `Arc`.
+/// A cluster's shape. It has been validated and does not change: share it in an `Arc`. Where nodes are added or removed, a
+/// later configuration has another one.
 ///
 /// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
 /// method that takes a node or a shard panics if there is no such one: those that get an id from
@@ -84,10 +87,22 @@ impl Topology {
 
     /// The same cluster with one more node, which holds no replica. It can coordinate transactions.
     #[must_use]
-    pub fn with_node(mut self, name: impl Into<String>, datacenter: DatacenterId) -> Topology {
+    pub fn with_node(self, name: impl Into<String>, datacenter: DatacenterId) -> Topology {
         let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Node { id, name: name.into(), datacenter, address: None });
-        self.hosted.push(Vec::new());
+        self.set_node(Node { id, name: name.into(), datacenter, address: None, removed: false })
+    }
+
+    /// The same cluster with this node, which was validated, in the place of its number: a new one holds no replica.
+    pub(super) fn set_node(mut self, node: Node) -> Topology {
+        let place = node.id.0 as usize;
+        match self.nodes.get_mut(place) {
+            Some(known) => *known = node,
+            None => {
+                assert_eq!(place, self.nodes.len(), "numbers of nodes have no gaps: {node:?}");
+                self.nodes.push(node);
+                self.hosted.push(Vec::new());
+            }
+        }
         self
     }
 
@@ -125,6 +140,11 @@ impl Topology {
     /// The nodes; a node's id is its place.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The nodes that were not removed.
+    pub fn members(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| !node.removed)
     }
 
     /// The node with this id, which may come from outside.

@@ -48,6 +48,8 @@ pub(super) struct NodeDraft {
     pub(super) name: Spanned<String>,
     pub(super) datacenter: Spanned<String>,
     pub(super) address: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) removed: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -53,7 +53,7 @@
 //! shard map of one table, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
 //! each other, `regions.rs` has well-known sets of them. `draft.rs` is what a file says,
 //! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` tells how a complaint
-//! finds its line; `write.rs` is the way back. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
+//! finds its line; `write.rs` is the way back. `nodes.rs` adds and removes nodes. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
 
 mod builder;
 mod cluster;
@@ -63,6 +63,7 @@ mod error;
 mod hash;
 mod key;
 mod names;
+mod nodes;
 mod parse;
 mod partitioning;
 mod regions;

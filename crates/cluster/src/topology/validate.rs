@@ -2,7 +2,7 @@
 
 use super::cluster::{Datacenter, Node, Shard, Topology};
 use super::distances;
-use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan};
+use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan, unplaced};
 use super::error::{Complaint, NOWHERE};
 use super::names::Names;
 use super::partitioning::Partitioning;
@@ -86,6 +86,10 @@ fn nodes(
         let datacenter = DatacenterId(datacenters.find(&draft.datacenter)?);
         let name = draft.name.into_inner();
         if let Some(address) = &draft.address {
+            if draft.removed {
+                let what = "a removed node has no address; take the address away";
+                return Complaint::about(address.span(), what);
+            }
             if address.get_ref().is_empty() {
                 let what = "an address has a host and a port; write one, or leave it out";
                 return Complaint::about(address.span(), what);
@@ -95,9 +99,24 @@ fn nodes(
                 return Complaint::about(address.span(), what);
             }
         }
-        nodes.push(Node { id, name, datacenter, address: draft.address.map(Spanned::into_inner) });
+        let (address, removed) = (draft.address.map(Spanned::into_inner), draft.removed);
+        nodes.push(Node { id, name, datacenter, address, removed });
     }
     Ok(nodes)
+}
+
+/// The last of these nodes, of which all others are those of a topology.
+pub(super) fn added_node(
+    nodes: Vec<NodeDraft>,
+    datacenters: &[Datacenter],
+) -> Result<Node, Complaint> {
+    check_count("node", nodes.len(), "NODES_MAX", NODES_MAX)?;
+    let mut names = Names::new("datacenter");
+    for datacenter in datacenters {
+        names.add(&unplaced(datacenter.name.clone()))?;
+    }
+    let nodes = self::nodes(nodes, &names, &mut Names::new("node"))?;
+    Ok(nodes.into_iter().next_back().expect("they were counted"))
 }
 
 fn shard(id: u32, draft: &ShardDraft, names: &Names) -> Result<Shard, Complaint> {

@@ -26,6 +26,8 @@ struct TopologyParts {
     /// The id that the next table gets.
     next_table: TableId,
     ways: Vec<Way>,
+    /// The nodes that were removed.
+    removed: Vec<NodeId>,
 }
 
 impl From<&Topology> for TopologyParts {
@@ -50,6 +52,7 @@ impl From<&Topology> for TopologyParts {
                 .collect(),
             next_table: topology.tables().next(),
             ways: topology.distances().ways().collect(),
+            removed: topology.nodes().iter().filter(|it| it.removed).map(|it| it.id).collect(),
         }
     }
 }
@@ -58,7 +61,8 @@ impl TryFrom<TopologyParts> for Topology {
     type Error = &'static str;
 
     fn try_from(parts: TopologyParts) -> Result<Topology, &'static str> {
-        let TopologyParts { workers, datacenters, nodes, shards, tables, next_table, ways } = parts;
+        let TopologyParts { workers, datacenters, nodes, shards, tables, .. } = parts;
+        let TopologyParts { next_table, ways, removed, .. } = parts;
         // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
         let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
         let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
@@ -66,7 +70,13 @@ impl TryFrom<TopologyParts> for Topology {
             && nodes.len() <= NODES_MAX
             && shards.len() <= SHARDS_MAX
             && shards.iter().all(|it| it.voters.len().max(it.learners.len()) <= REPLICAS_MAX);
-        let draft = if short && few { draft(workers, datacenters, nodes, &shards) } else { None };
+        let are_nodes = removed.iter().all(|node| (node.0 as usize) < nodes.len());
+        let is_possible = short && few && are_nodes && removed.is_sorted_by(|one, two| one < two);
+        let draft = is_possible.then(|| draft(workers, datacenters, nodes, &shards)).flatten();
+        let draft = draft.map(|mut draft| {
+            removed.iter().for_each(|node| draft.nodes[node.0 as usize].removed = true);
+            draft
+        });
         draft
             .and_then(|draft| validate::cluster(draft).ok())
             .and_then(|topology| topology.with_numbered_tables(tables, next_table).ok())
@@ -120,6 +130,7 @@ fn draft(
             name: unplaced(name),
             datacenter: unplaced(datacenters.get(datacenter.0 as usize)?.clone()),
             address: address.map(unplaced),
+            removed: false,
         });
     }
     let named = |name| DatacenterDraft { name: unplaced(name) };
@@ -148,6 +159,7 @@ mod tests {
             .datacenter("b")
             .node_at("n", "b", "10.0.0.1:7000")
             .node("m", "a")
+            .node_at("o", "a", "10.0.0.2:7000")
             .shard("n", ["m"], ["n"])
             .shard("n", ["n"], [])
             .table("hash", Partitioning::Hash { prefix_bytes: 2 })
@@ -157,6 +169,7 @@ mod tests {
             .expect("a valid topology")
             .with_distances(&distances)
             .expect("valid distances")
+            .without_node(NodeId(2))
     }
 
     #[test]
@@ -174,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_no_text_may_say_no_bytes_may_either() {
-        type Tables = ((Vec<NumberedTable>, TableId), Vec<Way>);
+        type Tables = ((Vec<NumberedTable>, TableId), (Vec<Way>, Vec<NodeId>));
         type Parts = ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Tables));
         let bytes = encode(&rich());
         let refused = |spoil: fn(&mut Parts)| {
@@ -198,9 +211,12 @@ mod tests {
         refused(|it| it.1.1.0.0[0].0 = TableId(1));
         refused(|it| it.1.1.0.1 = TableId(2));
         refused(|it| it.1.1.0.1 = TableId(u32::MAX));
-        refused(|it| it.1.1.1[0].to = DatacenterId(2));
-        refused(|it| it.1.1.1[0].to = DatacenterId(0));
-        refused(|it| it.1.1.1[1] = it.1.1.1[0]);
-        refused(|it| it.1.1.1[1].distance.jitter = ONE_WAY_MAX + Duration::from_nanos(1));
+        refused(|it| it.1.1.1.0[0].to = DatacenterId(2));
+        refused(|it| it.1.1.1.0[0].to = DatacenterId(0));
+        refused(|it| it.1.1.1.0[1] = it.1.1.1.0[0]);
+        refused(|it| it.1.1.1.1[0] = NodeId(3));
+        refused(|it| it.1.1.1.1[0] = NodeId(0));
+        refused(|it| it.1.1.1.1.push(NodeId(1)));
+        refused(|it| it.1.1.1.0[1].distance.jitter = ONE_WAY_MAX + Duration::from_nanos(1));
     }
 }

@@ -63,6 +63,7 @@ fn write_node(topology: &Topology, node: &Node, text: &mut String) -> fmt::Resul
     writeln!(text, "datacenter = {}", quoted(&datacenter.name))?;
     match &node.address {
         Some(address) => writeln!(text, "address = {}", quoted(address)),
+        None if node.removed => writeln!(text, "removed = true"),
         None => Ok(()),
     }
 }

@@ -131,6 +131,26 @@ impl Judge<'_> {
                     _ => Err(format!("{table} was {was:?}, is dropped, and is {is:?}")),
                 }
             }
+            Applied::NodeAdded { node } => {
+                self.reach("node added");
+                let (before, after) = (self.before.nodes.len(), self.after.nodes.len());
+                let standing = self.after.nodes[node.0 as usize];
+                let holds = self.after.shards.iter().any(|shard| shard.holds(*node));
+                match node.0 as usize == before && after == before + 1 && !standing.alive && !holds
+                {
+                    true => Ok(()),
+                    false => Err(format!("{node} is not the next node, or not a new one")),
+                }
+            }
+            Applied::NodeRemoved { node } => {
+                self.reach("node removed");
+                let was = self.before.nodes[node.0 as usize];
+                let held = self.before.shards.iter().any(|shard| shard.holds(*node));
+                match was.alive || held {
+                    true => Err(format!("{node} lives or holds a replica, and is removed")),
+                    false => Ok(()),
+                }
+            }
             Applied::Answered { .. } | Applied::Loss { .. } | Applied::Changed(_) => Ok(()),
         }
     }

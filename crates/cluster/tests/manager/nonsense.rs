@@ -43,7 +43,13 @@ fn partitioning(random: &mut Random) -> Partitioning {
 
 fn change(random: &mut Random) -> ClusterChange {
     let (shard, table) = (ShardId(number(random) as u32), TableId(number(random) as u32));
-    match random.below(8) {
+    match random.below(10) {
+        8 => ClusterChange::AddNode {
+            name: "x".repeat(random.below(200) as usize),
+            datacenter: format!("dc{}", random.below(4)),
+            address: random.chance(1, 2).then(|| "y".repeat(random.below(3) as usize)),
+        },
+        9 => ClusterChange::RemoveNode { node: node(random) },
         0 => {
             ClusterChange::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) }
         }
@@ -133,6 +139,10 @@ fn requested(
 fn action(random: &mut Random) -> Action {
     match to_manager(random) {
         _ if random.chance(1, 20) => Action::Take { drawn: DRAWN },
+        _ if random.chance(1, 20) => {
+            let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
+            Action::Found { drawn: DRAWN, topology }
+        }
         _ if random.chance(1, 4) => {
             Action::Tick { heartbeats: (0..random.below(6)).map(|_| heartbeat(random)).collect() }
         }

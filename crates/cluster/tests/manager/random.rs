@@ -25,6 +25,10 @@ const ACTS: u64 = 120;
 struct Run {
     world: World,
     random: Random,
+    /// The source of changes of nodes.
+    lot: Random,
+    /// The nodes that were started, or are for the acts to start.
+    started: usize,
     /// How often nodes crash and managers change, from 0 to 3.
     crashes: u64,
     changes: u64,
@@ -95,7 +99,9 @@ impl Run {
             random: random.fork(1),
         };
         let (crashes, changes) = (random.below(4), random.below(4));
-        Run { world: World::new(setup), random, crashes, changes }
+        let (world, lot) = (World::new(setup), random.fork(3));
+        let started = world.nodes.len();
+        Run { world, random, lot, started, crashes, changes }
     }
 
     fn any_node(&mut self) -> NodeId {
@@ -149,7 +155,33 @@ impl Run {
         }
     }
 
+    /// A node is added, or some node is to be removed, which is refused for most.
+    fn change_nodes(&mut self) -> Result<(), String> {
+        let count = self.world.nodes.len();
+        let change = match self.lot.chance(1, 3) {
+            true => ClusterChange::RemoveNode { node: NodeId(self.lot.below(count as u64) as u32) },
+            false => ClusterChange::AddNode {
+                name: format!("more{}", self.lot.below(4)),
+                datacenter: format!("dc{}", self.lot.below(2)),
+                address: None,
+            },
+        };
+        self.world.ask(&change)
+    }
+
+    /// Nodes that were added begin their first processes.
+    fn start_added(&mut self) -> Result<(), String> {
+        for node in self.started..self.world.nodes.len() {
+            self.world.start(NodeId(node as u32), true)?;
+        }
+        self.started = self.world.nodes.len();
+        Ok(())
+    }
+
     fn change(&mut self) -> Result<(), String> {
+        if self.lot.chance(1, 4) {
+            return self.change_nodes();
+        }
         let shards = u64::from(self.world.topology.shards());
         let shard = ShardId(self.random.below(shards + 1) as u32);
         let (outgoing, incoming) = (self.any_node(), self.any_node());
@@ -183,6 +215,7 @@ impl Run {
     }
 
     fn act(&mut self) -> Result<(), String> {
+        self.start_added()?;
         let node = self.any_node();
         match self.random.below(20) {
             0..3 if self.random.below(4) < self.crashes => self.crash_or_start(node)?,
@@ -292,6 +325,9 @@ impl Run {
             return Err("a shard is out in the end".to_owned());
         }
         for (id, node) in (0..).map(NodeId).zip(&world.nodes) {
+            if newest.topology.node(id).is_some_and(|node| node.removed) {
+                continue;
+            }
             let member = node.member.as_ref();
             if member.and_then(ManagerClient::configuration) != Some(newest) {
                 return Err(format!("{id} does not know in the end"));
@@ -396,6 +432,8 @@ fn random_runs_keep_the_rules() {
         "in again",
         "caught up",
         "replaced a voter",
+        "node added",
+        "node removed",
         "handed over",
     ] {
         coverage.insert(reach, 0);
@@ -594,6 +632,12 @@ fn ends_that_an_appointment_erases_are_caught() {
 #[test]
 fn a_shard_that_is_out_and_taken_for_ended_is_caught() {
     let faults = ManagerPlantedBugs { out_ends_former: true, ..ManagerPlantedBugs::default() };
+    assert!(seeds_until_caught(faults) <= 200);
+}
+
+#[test]
+fn a_process_of_a_removed_node_that_is_admitted_is_caught() {
+    let faults = ManagerPlantedBugs { admit_removed: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 200);
 }
 

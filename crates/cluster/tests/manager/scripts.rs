@@ -14,6 +14,7 @@
 //! rate node=N|manager=N ppm=±N                       delay MS              (for messages)
 //! report NODE SHARD EPOCH CLOCK|inf                  caught NODE SHARD REPLICA
 //! replace SHARD NODE NODE   keep SHARD               table NAME [SHARD]
+//! add NAME DATACENTER [ADDRESS]                      remove NODE
 //! move TABLE SHARD          end TABLE                cancel TABLE          show
 //! ```
 //! With `memberships`, each death and each return of a node begins an epoch; with `voters-lead`, no learner leads. Without `owners`, nothing is reported, and no
@@ -132,6 +133,12 @@ fn change(words: &Words<'_>) -> ClusterChange {
             let partitioning = to_shard(words.number(2));
             ClusterChange::BeginMove { table: TableId(words.number(1)), partitioning }
         }
+        "add" => {
+            let (name, datacenter) = (words.plain[1].to_owned(), words.plain[2].to_owned());
+            let address = words.plain.get(3).map(|address| (*address).to_owned());
+            ClusterChange::AddNode { name, datacenter, address }
+        }
+        "remove" => ClusterChange::RemoveNode { node: words.node(1) },
         "end" => ClusterChange::EndMove { table: TableId(words.number(1)) },
         "cancel" => ClusterChange::CancelMove { table: TableId(words.number(1)) },
         other => panic!("no such command: {other}"),

@@ -93,6 +93,13 @@ pub struct Node {
     done: BTreeSet<Task>,
 }
 
+impl Node {
+    fn down(dial: Dial) -> Node {
+        let (delivered, done) = (Delivered::default(), BTreeSet::new());
+        Node { dial, member: None, survivors: 0, paused: None, delivered, done }
+    }
+}
+
 /// What was delivered to an owner, to see that it grows.
 #[derive(Default)]
 struct Delivered {
@@ -213,15 +220,7 @@ impl World {
         let mut random = setup.random;
         let log = SimulatedLog::new(setup.managers, setup.pace, random.fork(1));
         let mut dial = || Dial::new(random.below(1 << 40), 0);
-        let nodes = topology.nodes().iter().map(|_| Node {
-            dial: dial(),
-            member: None,
-            survivors: 0,
-            paused: None,
-            delivered: Delivered::default(),
-            done: BTreeSet::new(),
-        });
-        let nodes = nodes.collect();
+        let nodes = topology.nodes().iter().map(|_| Node::down(dial())).collect();
         let servers = (0..setup.managers)
             .map(|_| Server { dial: dial(), manager: None, survivors: 0, applied: 0 })
             .collect();
@@ -496,6 +495,11 @@ impl World {
             self.trace.push(line);
         }
         match &applied {
+            Applied::NodeAdded { node } => {
+                assert_eq!(node.0 as usize, self.nodes.len(), "numbers have no gaps");
+                let dial = Dial::new(self.random.fork(1).below(1 << 40), 0);
+                self.nodes.push(Node::down(dial));
+            }
             Applied::Final(last) => self.check_final(last)?,
             Applied::Appointed { shard, ballot } => {
                 let machine =
@@ -693,6 +697,8 @@ fn show_applied(applied: &Applied) -> Option<String> {
         | Applied::TableDropped { .. }
         | Applied::Loss { .. }
         | Applied::Ended { .. } => return None,
+        Applied::NodeAdded { node } => format!("{node} is added"),
+        Applied::NodeRemoved { node } => format!("{node} is removed"),
         Applied::Took(term) => format!("term {term} begins"),
         Applied::Joined { node, incarnation, .. } => {
             format!("{node} joins, incarnation {incarnation}")

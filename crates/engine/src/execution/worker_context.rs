@@ -30,8 +30,10 @@ use std::time::Duration;
 pub struct WorkerContext {
     /// Where this worker is.
     pub place: WorkerPlace,
-    /// Nodes and shards, and the tables with which the cluster began.
+    /// The shards, and the nodes and tables with which this process began.
     pub topology: Arc<Topology>,
+    /// How many nodes there are, or were, by the last configuration.
+    nodes: Cell<usize>,
     /// The tables that this worker serves, and those that were dropped.
     pub(crate) tables: KnownTables,
     /// The procedures that clients can call by name.
@@ -234,6 +236,7 @@ impl WorkerContext {
             asks: RefCell::default(),
             local_commands: RefCell::default(),
             tables,
+            nodes: Cell::new(topology.nodes().len()),
             topology,
             procedures,
             limits,
@@ -309,7 +312,13 @@ impl WorkerContext {
         let stores = self.own.iter().enumerate().filter(|(_, own)| held(own));
         let stores = stores.map(|(at, own)| (at, own.sessions.store(), news.given.contains(&at)));
         self.tables.follow(configuration.topology.tables(), stores);
+        self.nodes.set(self.nodes.get().max(configuration.nodes.len()));
         news
+    }
+
+    /// Whether the cluster has, or had, a node of this number, as far as this worker knows.
+    pub fn is_node(&self, node: NodeId) -> bool {
+        (node.0 as usize) < self.nodes.get()
     }
 
     /// The node has no replica of the shard at this place any more, and no worker of it uses one: its rows go.

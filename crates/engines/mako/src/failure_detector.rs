@@ -41,6 +41,17 @@ struct MonitoredPeer {
     suspected: bool,
 }
 
+impl MonitoredPeer {
+    /// One from which nothing has arrived.
+    const NEW: MonitoredPeer = MonitoredPeer {
+        last_message: Time::ZERO,
+        first: 0,
+        patience: 1,
+        wronged_at: Time::ZERO,
+        suspected: false,
+    };
+}
+
 /// Most that a slow peer is given, and how long it is remembered to be slow.
 const PATIENCE_MAX: u32 = 16;
 const WRONG_FOR: Duration = Duration::from_secs(60);
@@ -48,16 +59,7 @@ const WRONG_FOR: Duration = Duration::from_secs(60);
 impl FailureDetector {
     pub(super) fn new(nodes: usize) -> FailureDetector {
         FailureDetector {
-            peers: vec![
-                MonitoredPeer {
-                    last_message: Time::ZERO,
-                    first: 0,
-                    patience: 1,
-                    wronged_at: Time::ZERO,
-                    suspected: false
-                };
-                nodes
-            ],
+            peers: vec![MonitoredPeer::NEW; nodes],
             awake_since: Time::ZERO,
             stepped_at: Time::ZERO,
             asked: Epoch(0),
@@ -165,6 +167,9 @@ impl FailureDetector {
     }
 
     pub(super) fn configured(&mut self, configuration: &Configuration) {
+        // Nodes may have been added; the number of nodes never decreases.
+        let nodes = self.peers.len().max(configuration.nodes.len());
+        self.peers.resize(nodes, MonitoredPeer::NEW);
         for (peer, standing) in self.peers.iter_mut().zip(&configuration.nodes) {
             let first = match standing.alive {
                 true => sequences::first(standing.incarnation),

@@ -133,7 +133,7 @@ impl TwoPhaseCommit {
         if coordinator == worker_context.place {
             return !self.coordinator.knows(transaction.sequence);
         }
-        let is_known = worker_context.topology.node(coordinator.node).is_some();
+        let is_known = worker_context.is_node(coordinator.node);
         if !is_known || !self.runtime.is_peer(coordinator) {
             return false;
         }

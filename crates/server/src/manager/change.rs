@@ -56,11 +56,6 @@ impl RequestedChange {
         }
     }
 
-    /// The nodes that the request names.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.outgoing().into_iter().chain(self.incoming().iter().copied())
-    }
-
     /// The answer if it is done already or impossible; `None` if there is something to do.
     pub(super) fn foregone(&self, members: &LogMembers) -> Option<ToOperator> {
         let nodes = members.nodes();

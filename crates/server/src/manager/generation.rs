@@ -37,7 +37,7 @@ impl ManagerInbox {
             let managers = self.shared_status.known().nodes().into_iter().collect();
             return Ok(ToOperator::Refused(OperatorRefusal::NotManager { managers }));
         };
-        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
+        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.topology.nodes().len());
         let has_majority = manager_host.has_majority();
         if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
             let version = manager_host.log.status().entries.max(self.shared_status.version());
@@ -114,7 +114,7 @@ impl ManagerInbox {
         self.close().await;
         self.open(storage).await?;
         self.follow().await;
-        for other in self.plan.topology.nodes().iter().filter(|other| other.id != node) {
+        for other in self.topology.members().filter(|other| other.id != node) {
             self.rpc.send(other.id, &Envelope::Members(members.clone()));
         }
         let managers: Vec<NodeId> = members.nodes().into_iter().collect();

@@ -12,8 +12,8 @@ use super::shared_status::SharedStatus;
 use crate::envelope::{Envelope, Hosting, RpcReply, RpcRequest};
 use crate::worker_command::WorkerCommand;
 use shoal_cluster::manager::{
-    self, Ask, Assignment, CarriedLog, Manager, ManagerEvent, ManagerOptions, StateMachine,
-    ToManager,
+    self, Ask, Assignment, CarriedLog, ChangeRefusal, Manager, ManagerEvent, ManagerOptions,
+    StateMachine, ToManager,
 };
 use shoal_cluster::topology::Topology;
 use shoal_net::SystemClock;
@@ -41,6 +41,8 @@ pub(crate) struct ManagerPlan {
 /// Handles what a node's workers and other nodes send to managers, whether this node hosts one or not.
 pub(super) struct ManagerInbox {
     pub(super) plan: ManagerPlan,
+    /// The latest topology of a configuration that this node knows; before there is one, that of its file.
+    pub(super) topology: Arc<Topology>,
     pub(super) folder: ManagerFolder,
     pub(super) shared_status: Arc<SharedStatus>,
     pub(super) rpc: Rpc,
@@ -66,6 +68,7 @@ impl ManagerInbox {
         let rpc = Rpc::new(worker_hosts, clock, plan.random.next_u64());
         let folder = ManagerFolder(plan.data.clone());
         ManagerInbox {
+            topology: Arc::clone(&plan.topology),
             plan,
             folder,
             shared_status,
@@ -157,7 +160,7 @@ impl ManagerInbox {
         if self.shared_status.named.iter().min() != Some(&node) {
             return;
         }
-        let nodes = self.plan.topology.nodes().iter().map(|other| other.id);
+        let nodes = self.topology.members().map(|other| other.id);
         let bootstrap = Bootstrap {
             log: manager_host.log.clone(),
             rpc: self.rpc.clone(),
@@ -243,6 +246,7 @@ impl ManagerInbox {
                     tracing::warn!(node = %self.plan.node, %error, "the identity of the cluster is not stored");
                 }
             }
+            ManagerInput::Topology(topology) => self.topology = topology,
             ManagerInput::Operator { client, wanted } => {
                 let reply = match wanted.clone() {
                     FromOperator::ReplaceManager { outgoing, incoming } => {
@@ -262,6 +266,11 @@ impl ManagerInbox {
                     FromOperator::ReplaceReplica { shard, outgoing, incoming, number } => {
                         self.replace_replica(shard, outgoing, incoming, number)?
                     }
+                    FromOperator::AddNode { name, datacenter, address, number } => {
+                        let place = AddedNode { name, datacenter, address };
+                        self.add_node(place, number)?
+                    }
+                    FromOperator::RemoveNode { node, number } => self.remove_node(node, number)?,
                 };
                 tracing::info!(node = %self.plan.node, ?wanted, ?reply, "an operator asks");
                 self.rpc.command(WorkerCommand::Answer { client, frame: encode(&reply) });
@@ -425,15 +434,64 @@ impl ManagerInbox {
         Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
     }
 
+    /// Has a node added, or returns the progress.
+    fn add_node(&mut self, place: AddedNode, number: u64) -> Result<ToOperator, Stopped> {
+        let manager_host = match self.leading() {
+            Ok(manager_host) => manager_host,
+            Err(told) => return Ok(told),
+        };
+        let AddedNode { name, datacenter, address } = place;
+        let machine = manager_host.machine();
+        if let Some(node) = machine.added_node(&name, &datacenter, Some(&address)) {
+            return Ok(ToOperator::NodeAdded { node, is_known: machine.are_nodes_known() });
+        }
+        if let Err(why) = machine.check_addition(&name, &datacenter, Some(&address)) {
+            return Ok(ToOperator::Refused(OperatorRefusal::Failed(why.to_string())));
+        }
+        let change = manager::ClusterChange::AddNode { name, datacenter, address: Some(address) };
+        manager_host.step(ManagerEvent::Asked { ask: Ask(number), change })?;
+        Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
+    }
+
+    /// Has a node removed, or returns the progress.
+    fn remove_node(&mut self, node: NodeId, number: u64) -> Result<ToOperator, Stopped> {
+        let manager_host = match self.leading() {
+            Ok(manager_host) => manager_host,
+            Err(told) => return Ok(told),
+        };
+        let machine = manager_host.machine();
+        if machine.is_removed(node) {
+            return Ok(ToOperator::NodeRemoved { is_known: machine.are_nodes_known() });
+        }
+        let members = manager_host.log.status().members;
+        if members.nodes().contains(&node) {
+            return Ok(ToOperator::Refused(OperatorRefusal::HostsManager(node)));
+        }
+        match machine.check_removal(node) {
+            Ok(()) => {}
+            Err(ChangeRefusal::NodeLives(_)) => {
+                return Ok(ToOperator::UnderWay(RecoveryStage::Living));
+            }
+            Err(why) => {
+                return Ok(ToOperator::Refused(OperatorRefusal::Failed(why.to_string())));
+            }
+        }
+        let change = manager::ClusterChange::RemoveNode { node };
+        manager_host.step(ManagerEvent::Asked { ask: Ask(number), change })?;
+        Ok(ToOperator::UnderWay(RecoveryStage::Accepting))
+    }
+
     /// Goes on with a change of the managers, if this manager leads.
     async fn change(&mut self, wanted: RequestedChange) -> ToOperator {
-        let unknown = wanted.nodes().find(|node| self.plan.topology.node(*node).is_none());
-        if let Some(node) = unknown {
-            return ToOperator::Refused(OperatorRefusal::NoNode(node));
-        }
         let Some(manager_host) = &self.manager_host else {
             return ToOperator::NotLeading { leader: None };
         };
+        let topology = &manager_host.machine().configuration().topology;
+        let is_there = |node: &NodeId| topology.node(*node).is_some_and(|node| !node.removed);
+        let unknown = wanted.incoming().iter().find(|node| !is_there(node));
+        if let Some(node) = unknown {
+            return ToOperator::Refused(OperatorRefusal::NoNode(*node));
+        }
         let (log, now) = (&manager_host.log, self.clock.now());
         let status = log.status();
         if status.leader != Some(self.plan.node) {
@@ -462,6 +520,13 @@ impl ManagerInbox {
         self.change = Some(PendingChange::begin(way, wanted, now));
         ToOperator::UnderWay(RecoveryStage::Reaching)
     }
+}
+
+/// A node that an operator wants to be added.
+struct AddedNode {
+    name: String,
+    datacenter: String,
+    address: String,
 }
 
 /// Waits for news of the manager, if there is one.

@@ -4,6 +4,7 @@ use super::operator::FromOperator;
 use super::shared_status::SharedStatus;
 use crate::envelope::{RpcReply, RpcRequest};
 use shoal_cluster::manager::ToManager;
+use shoal_cluster::topology::Topology;
 use shoal_raft::LogMembers;
 use shoal_types::{ClusterId, NodeId};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) enum ManagerInput {
     Members { from: NodeId, members: LogMembers },
     /// The node has joined this cluster, and belongs to it for good.
     Joined(ClusterId),
+    /// The configuration has other nodes than before.
+    Topology(Arc<Topology>),
     /// A request of an operator.
     Operator { client: shoal_net::ConnectedClient, wanted: FromOperator },
 }

@@ -72,6 +72,28 @@ pub enum FromOperator {
         /// Drawn by the operator; a repeat has the same number.
         number: u64,
     },
+    /// Add a node to the cluster's topology, with the next number and without replicas. To be repeated to the manager that
+    /// leads until all nodes that live know of it. Harmless if repeated.
+    #[coded(tag = 7)]
+    AddNode {
+        /// The name of the node, which no other has or had.
+        name: String,
+        /// The name of its datacenter.
+        datacenter: String,
+        /// The address at which it listens, which no other node has.
+        address: String,
+        /// Drawn by the operator; a repeat has the same number.
+        number: u64,
+    },
+    /// Remove a node from the cluster's topology for good, when its process has ended. It holds no replica and hosts no
+    /// manager. To be repeated to the manager that leads until all nodes that live know of it. Harmless if repeated.
+    #[coded(tag = 8)]
+    RemoveNode {
+        /// The node, whose number is never given again.
+        node: NodeId,
+        /// Drawn by the operator; a repeat has the same number.
+        number: u64,
+    },
 }
 
 /// A reply to an operator.
@@ -111,6 +133,20 @@ pub enum ToOperator {
     /// To `ReplaceReplica`: it is accepted, with this progress.
     #[coded(tag = 7)]
     Replacing(ReplacementStage),
+    /// To `AddNode`: it is added.
+    #[coded(tag = 8)]
+    NodeAdded {
+        /// The number of the node.
+        node: NodeId,
+        /// Whether all nodes that live know of it.
+        is_known: bool,
+    },
+    /// To `RemoveNode`: it is removed.
+    #[coded(tag = 9)]
+    NodeRemoved {
+        /// Whether all nodes that live know of it.
+        is_known: bool,
+    },
     /// To `CheckRecovery`: the managers can be recovered.
     #[coded(tag = 6)]
     MayRecover(RememberedManagers),
@@ -163,6 +199,9 @@ pub enum RecoveryStage {
         /// The total number.
         of: u64,
     },
+    /// The node that is to be removed is alive.
+    #[coded(tag = 5)]
+    Living,
 }
 
 /// Why a request is refused.
@@ -195,6 +234,9 @@ pub enum OperatorRefusal {
     /// A majority of the managers is alive.
     #[coded(tag = 7)]
     MajorityLives,
+    /// The node that is to be removed hosts a manager.
+    #[coded(tag = 9)]
+    HostsManager(NodeId),
     /// The recovery of the managers would cost more than the operator was shown.
     #[coded(tag = 8)]
     LosesMore {
@@ -244,12 +286,19 @@ mod tests {
             OperatorRefusal::CannotHost("no room".to_owned()),
             OperatorRefusal::Failed("it has stopped".to_owned()),
             OperatorRefusal::MajorityLives,
+            OperatorRefusal::HostsManager(NodeId(2)),
             OperatorRefusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(2)] },
         ];
         assert_eq!(encode(&FromOperator::CheckRecovery)[..], [3]);
         let shard = ShardId(3);
         let replace = FromOperator::ReplaceReplica { shard, outgoing, incoming, number: 5 };
         assert_eq!(encode(&replace)[..10], [6, 3, 0, 0, 0, 1, 0, 0, 0, 4]);
+        let address = "a:1".to_owned();
+        let (name, datacenter) = ("n".to_owned(), "d".to_owned());
+        let add = encode(&FromOperator::AddNode { name, datacenter, address, number: 5 });
+        assert_eq!(add[..11], [7, 1, 0, 0, 0, b'n', 1, 0, 0, 0, b'd']);
+        let remove = encode(&FromOperator::RemoveNode { node: outgoing, number: 5 });
+        assert_eq!(remove[..6], [8, 1, 0, 0, 0, 5]);
         let (silent, lost) = (vec![NodeId(7)], Vec::new());
         let wanted = encode(&FromOperator::RecoverManagers { number: 1, silent, lost });
         assert_eq!(wanted[..2], [4, 1]);
@@ -281,6 +330,7 @@ mod tests {
             RecoveryStage::Voting,
             RecoveryStage::Accepting,
             RecoveryStage::Asking { answered: 1, of: 6 },
+            RecoveryStage::Living,
         ];
         let replies = stages.map(ToOperator::UnderWay).into_iter();
         let replies = replies.chain(refusals.map(ToOperator::Refused)).chain([
@@ -289,6 +339,8 @@ mod tests {
             ToOperator::MayRecover(remembered),
             ToOperator::Lost(loss),
             ToOperator::Replacing(ReplacementStage::Copying),
+            ToOperator::NodeAdded { node: NodeId(6), is_known: false },
+            ToOperator::NodeRemoved { is_known: true },
             ToOperator::NotLeading { leader: None },
             ToOperator::NotLeading { leader: Some(NodeId(2)) },
         ]);

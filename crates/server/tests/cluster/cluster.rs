@@ -112,6 +112,36 @@ impl Cluster {
         Server::start(&self.configs[node], procedures(), listener).expect("a node")
     }
 
+    /// Has a node added to the cluster, and starts its process.
+    pub async fn add_node(&mut self, name: &str, number: u64) -> NodeId {
+        let listener = listen("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let wanted = FromOperator::AddNode {
+            name: name.to_owned(),
+            datacenter: "here".to_owned(),
+            address: address.clone(),
+            number,
+        };
+        let added = self.decide(wanted, is_over).await;
+        let ToOperator::NodeAdded { node, .. } = added else {
+            panic!("it is not added: {added:?}")
+        };
+        let last = self.configs.last().expect("there are nodes");
+        let topology = (*last.topology).clone().with_added_node(name, "here", Some(&address));
+        let topology = Arc::new(topology.expect("another node"));
+        let config = NodeConfig { node, topology, ..last.clone() };
+        assert_eq!(node.0 as usize, self.configs.len(), "it has the next number");
+        self.configs.push(config);
+        let server = self.begin(node.0 as usize, Some(listener));
+        self.servers.push(Some(server));
+        node
+    }
+
+    /// Has a node removed from the cluster.
+    pub async fn remove_node(&self, node: NodeId, number: u64) -> ToOperator {
+        self.decide(FromOperator::RemoveNode { node, number }, is_over).await
+    }
+
     /// A node ends, as in a crash.
     pub fn kill(&mut self, node: NodeId) {
         let server = self.servers[node.0 as usize].take().expect("it runs");
@@ -131,7 +161,7 @@ impl Cluster {
     }
 
     pub fn address(&self, node: NodeId) -> String {
-        let node = self.configs[0].topology.node(node).expect("a node");
+        let node = self.configs[node.0 as usize].topology.node(node).expect("a node");
         node.address.clone().expect("an address")
     }
 
@@ -257,6 +287,16 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// Whether a change of nodes is done, or refused.
+fn is_over(told: &ToOperator) -> bool {
+    matches!(
+        told,
+        ToOperator::NodeAdded { is_known: true, .. }
+            | ToOperator::NodeRemoved { is_known: true }
+            | ToOperator::Refused(_)
+    )
 }
 
 /// A client that has one call under way at a time.

@@ -15,14 +15,20 @@ fn address(cluster: &Cluster, node: usize) -> SocketAddr {
 
 /// Sends this, and returns the code and what follows the head.
 async fn ask(address: SocketAddr, request: &[u8]) -> (u16, String) {
+    let (head, body) = exchange(address, request).await;
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (code.expect("a code"), body)
+}
+
+/// Sends this, and returns the head of the answer and what follows it.
+async fn exchange(address: SocketAddr, request: &[u8]) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     stream.write_all(request).await.expect("it is read");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("an answer, and the end");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     assert!(head.contains("Connection: close"), "{head}");
-    (code.expect("a code"), body.to_owned())
+    (head.to_owned(), body.to_owned())
 }
 
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -105,6 +111,45 @@ async fn metrics_say_what_status_says() {
         let followers = samples.iter().filter(|it| it.0.starts_with("shoal_stream_behind_entries"));
         assert_eq!(followers.count(), 2 * workers as usize, "{page}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_loads_nothing_from_elsewhere_and_shows_what_the_node_did() {
+    let cluster = Cluster::start(2, 2, Protocol::Mako);
+    let address = address(&cluster, 0);
+    until_health(&cluster, 0, 200, "ok").await;
+    for (path, kind) in
+        [("/", "text/html"), ("/dashboard.css", "text/css"), ("/dashboard.js", "text/javascript")]
+    {
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        let (head, body) = exchange(address, request.as_bytes()).await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+        assert!(head.contains(&format!("\r\nContent-Type: {kind}; charset=utf-8\r\n")), "{head}");
+        assert!(head.contains("\r\nContent-Security-Policy: default-src 'self'\r\n"), "{head}");
+        // The name space of drawings is no address.
+        let named = body.replace("http://www.w3.org/2000/svg", "");
+        assert!(!named.contains("://") && !named.contains("innerHTML"), "{path}");
+    }
+    // There are two samples at least, and one of them has what was called.
+    let mut client = cluster.client(1);
+    let shown = async {
+        loop {
+            client.call(NodeId(0), ShardId(0), "count", &[1]).await.expect("counted");
+            let (code, body) = get(address, "/dashboard.json").await;
+            assert_eq!(code, 200);
+            let view: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+            assert_eq!((&view["workers"], &view["answering"]), (&2.into(), &2.into()), "{view}");
+            assert_eq!(view["outcomes"][0], "committed");
+            assert_eq!(view["nodes"].as_array().expect("nodes").len(), 6, "{view}");
+            let samples = view["samples"].as_array().expect("samples");
+            let committed = |it: &serde_json::Value| it["per_second"][0].as_f64() > Some(0.0);
+            if samples.len() > 1 && samples.iter().any(committed) {
+                return samples.iter().all(|it| it["p99_s"].is_null() != committed(it));
+            }
+        }
+    };
+    let patience = std::time::Duration::from_secs(60);
+    assert!(tokio::time::timeout(patience, shown).await.expect("samples are taken"));
 }
 
 /// The labels of a histogram, its buckets in order, and its count.

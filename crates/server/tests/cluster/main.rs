@@ -3,11 +3,13 @@
 mod cluster;
 mod failures;
 mod founding;
+mod growing;
 mod http;
 mod losses;
 mod managers;
 mod outages;
 mod recovery;
+mod replacing;
 mod secured;
 mod serving;
 mod sizes;

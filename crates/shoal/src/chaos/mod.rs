@@ -6,16 +6,19 @@
 //! | `writers.rs`, `tally.rs` | counters of which every acknowledged addition has to be there; how long none was |
 //! | `histories.rs` | transactions that are recorded and judged |
 //! | `watch.rs` | both at once, while something fails |
+//! | `moves.rs` | a replica that moves to another node meanwhile |
 //! | `rounds.rs` | one failure after the other |
 
 mod failure;
 mod histories;
+mod moves;
 mod rounds;
 mod tally;
 mod watch;
 mod writers;
 
 pub use failure::{InjectedFailure, PacketDirection};
+pub use moves::ReplicaMoves;
 pub use rounds::{FailureKind, Round, Rounds, RoundsSummary};
 pub use watch::ChaosClients;
 

@@ -5,6 +5,7 @@
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
 use super::failure::{InjectedFailure, PacketDirection};
+use super::moves::{PlannedMove, ReplicaMoves};
 use super::watch::{ChaosClients, ChaosObservations};
 use crate::clock::now;
 use crate::local::{ClusterFolder, wait_whole};
@@ -49,6 +50,8 @@ pub struct Round {
     pub seen: ChaosObservations,
     /// From the failure until the cluster was whole again.
     pub whole: Duration,
+    /// Whether a replica has moved meanwhile; `None` if none was to.
+    pub moved: Option<bool>,
 }
 
 /// Runs rounds of failures against a cluster, one after the other.
@@ -58,6 +61,8 @@ pub struct Rounds {
     kinds: Vec<FailureKind>,
     /// The leader of another shard fails so long after the first, if any does.
     second_after: Option<Duration>,
+    /// Moves a replica in each round, if one is to.
+    moves: Option<ReplicaMoves>,
     random: Random,
     /// Of the first of them; every round has a number of its own, for what clients write.
     run: u32,
@@ -78,7 +83,12 @@ struct KindSummary {
 
 /// The results of all rounds.
 #[derive(Debug, Default)]
-pub struct RoundsSummary(BTreeMap<FailureKind, KindSummary>);
+pub struct RoundsSummary {
+    kinds: BTreeMap<FailureKind, KindSummary>,
+    /// Replicas that have moved, and moves that were refused.
+    moved: u64,
+    refused: u64,
+}
 
 impl FailureKind {
     fn name(self) -> &'static str {
@@ -124,7 +134,12 @@ impl Rounds {
     ) -> Rounds {
         assert!(!kinds.is_empty(), "something has to fail");
         let random = Random::new(seed);
-        Rounds { folder, cluster, kinds, second_after: None, random, run }
+        Rounds { folder, cluster, kinds, second_after: None, moves: None, random, run }
+    }
+
+    /// In each round, a replica moves to another node.
+    pub fn moving(self, moves: ReplicaMoves) -> Rounds {
+        Rounds { moves: Some(moves), ..self }
     }
 
     /// In each round, the leader of another shard fails so long after the first.
@@ -146,9 +161,13 @@ impl Rounds {
         shards.truncate(1 + usize::from(self.second_after.is_some()));
         let kind = *self.random.pick(&self.kinds).expect("there are some");
         let failure = kind.draw(&mut self.random);
+        let planned = match &self.moves {
+            Some(moves) => moves.draw(&mut self.random).await?,
+            None => None,
+        };
         self.run = self.run.wrapping_add(1);
         let words = format!("{kind} of the leader of {}", Round::words(&shards));
-        let played = self.play(shards, kind, failure).await;
+        let played = self.play(shards, kind, failure, planned).await;
         played.map_err(|error| format!("{words}: {error}"))
     }
 
@@ -157,6 +176,7 @@ impl Rounds {
         shards: Vec<u32>,
         kind: FailureKind,
         failure: InjectedFailure,
+        planned: Option<PlannedMove>,
     ) -> Result<Round, String> {
         let expected = EXPECTED + failure.span() + self.second_after.unwrap_or_default();
         let watch = ChaosClients::start(&self.cluster, self.run, PAUSE, expected)?;
@@ -176,13 +196,20 @@ impl Rounds {
                 _ => Ok(None),
             }
         };
-        let (first, second) = tokio::join!(strike(shards[0], Duration::ZERO), second);
+        let moved = async {
+            match (&self.moves, &planned) {
+                (Some(moves), Some(planned)) => moves.carry_out(planned).await.map(Some),
+                _ => Ok(None),
+            }
+        };
+        let (first, second, moved) = tokio::join!(strike(shards[0], Duration::ZERO), second, moved);
+        let moved = moved?;
         let killed: Vec<_> = first?.into_iter().chain(second?).collect();
         wait_whole(&self.folder, &killed, PATIENCE).await?;
         let whole = began.elapsed();
         watch.until_served(PATIENCE).await?;
         let seen = watch.finish(struck).await?;
-        Ok(Round { kind, shards, seen, whole })
+        Ok(Round { kind, shards, seen, whole, moved })
     }
 }
 
@@ -196,7 +223,9 @@ impl Round {
 impl RoundsSummary {
     /// Adds a round.
     pub fn add(&mut self, round: &Round) {
-        let row = self.0.entry(round.kind).or_default();
+        self.moved += u64::from(round.moved == Some(true));
+        self.refused += u64::from(round.moved == Some(false));
+        let row = self.kinds.entry(round.kind).or_default();
         let tally = &round.seen.tally;
         for shard in &tally.shards {
             let outage = shard.outage(tally.struck, tally.ended);
@@ -217,18 +246,18 @@ impl RoundsSummary {
 
     /// Lost writes, and those that were done twice, and anomalies.
     pub fn wrongs(&self) -> u64 {
-        self.0.values().map(|row| row.lost + row.anomalies).sum()
+        self.kinds.values().map(|row| row.lost + row.anomalies).sum()
     }
 
     /// Rounds whose history the checker could not decide within its bounds.
     pub fn undecided(&self) -> u64 {
-        self.0.values().map(|row| row.undecided).sum()
+        self.kinds.values().map(|row| row.undecided).sum()
     }
 
     /// As people read it.
     pub fn text(&self) -> String {
         let ms = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1000.0);
-        let rows = self.0.iter().map(|(kind, row)| {
+        let rows = self.kinds.iter().map(|(kind, row)| {
             let mut outages = row.outages.clone();
             outages.sort_unstable();
             let median = outages.get(outages.len() / 2).copied().unwrap_or_default();
@@ -258,7 +287,14 @@ impl RoundsSummary {
             "lost",
             "anomalies",
         ];
-        tables(&heads, rows) + "\n"
+        let mut text = tables(&heads, rows) + "\n";
+        if self.moved + self.refused > 0 {
+            let (moved, refused) = (words::count(self.moved), words::count(self.refused));
+            text += &format!(
+                "{moved} replicas moved to other nodes meanwhile; {refused} moves were refused.\n"
+            );
+        }
+        text
     }
 }
 
@@ -290,7 +326,8 @@ mod tests {
         recorder.read("r", if stale { Found::Absent } else { Found::Value(1) });
         recorder.committed(4);
         let judged = judge([recorder].into_iter(), |_| Some(ShardId(0))).expect("a history");
-        Round { kind, shards: vec![1], seen: ChaosObservations { tally, judged }, whole: 3000 * MS }
+        let (seen, moved) = (ChaosObservations { tally, judged }, Some(stale));
+        Round { kind, shards: vec![1], seen, whole: 3000 * MS, moved }
     }
 
     #[test]
@@ -313,6 +350,7 @@ mod tests {
         summary.add(&round(FailureKind::Partition, 500, 0, true));
         assert_eq!(summary.wrongs(), 3);
         assert_eq!(summary.text().lines().filter(|line| line.contains("500 ms")).count(), 2);
+        assert!(summary.text().contains("1 replicas moved to other nodes meanwhile; 4 moves"));
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 use super::{CommandError, CommandOutcome, print};
 use crate::chaos::{
-    ChaosClients, FailureKind, InjectedFailure, PacketDirection, Round, Rounds, RoundsSummary, draw,
+    ChaosClients, FailureKind, InjectedFailure, PacketDirection, ReplicaMoves, Round, Rounds,
+    RoundsSummary, draw,
 };
 use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use shoal_client::{Cluster, ClusterOptions};
+use shoal_net::Secret;
+use shoal_net::client::{Access, Role};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::LocalSet;
@@ -94,7 +97,8 @@ enum What {
 Examples:
   shoal chaos loop --rounds 200
   shoal chaos loop --rounds 50 --fault partition --seed 7
-  shoal chaos loop --rounds 50 --fault kill --second-after 2s")]
+  shoal chaos loop --rounds 50 --fault kill --second-after 2s
+  shoal chaos loop --rounds 200 --replacements")]
     Loop(Loop),
     /// Let all go on that was paused or cut off
     #[command(after_help = "Example:\n  shoal chaos heal")]
@@ -115,6 +119,9 @@ struct Loop {
     /// In each round, the leader of another shard fails in the same way so long after the first
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     second_after: Option<Duration>,
+    /// In each round, a replica of any shard moves to a node that has none of it
+    #[arg(long)]
+    replacements: bool,
     /// Show no progress bar
     #[arg(long)]
     no_progress: bool,
@@ -209,6 +216,15 @@ async fn client(cluster: &LocalCluster) -> Result<Cluster, CommandError> {
     db.map_err(|error| CommandError::Database(error.to_string()))
 }
 
+/// What moves replicas of the cluster in this folder.
+fn moves(folder: &ClusterFolder, cluster: &LocalCluster) -> Result<ReplicaMoves, CommandError> {
+    let secret = Secret::read(&folder.file("secret"));
+    let secret = secret.map_err(|error| CommandError::Usage(error.to_string()))?;
+    let access = cluster.access.clone();
+    let operator = Access { role: Role::Operator, secret, ..access.clone() };
+    Ok(ReplicaMoves { addresses: cluster.addresses(), access, operator, within: 2 * PATIENCE })
+}
+
 async fn strike(
     folder: &ClusterFolder,
     cluster: &LocalCluster,
@@ -261,6 +277,9 @@ impl Loop {
                 return Err(CommandError::Usage(one.to_owned()));
             }
             rounds = rounds.second_after(distance);
+        }
+        if self.replacements {
+            rounds = rounds.moving(moves(folder, cluster)?);
         }
         let mut summary = RoundsSummary::default();
         let bar = RoundsBar::new(self.rounds, !self.no_progress);

@@ -339,7 +339,7 @@ impl LocalCommand {
         took: Duration,
     ) -> String {
         let leaders = report.leaders();
-        let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
+        let rows = cluster.nodes.iter().zip(report.topology.members()).map(|(node, known)| {
             let (name, address) = (node.name.clone(), node.address.clone());
             let leads = led_by(&leaders, known.id);
             let http = node.http.clone().unwrap_or_else(|| "–".to_owned());

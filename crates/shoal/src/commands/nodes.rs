@@ -1,18 +1,22 @@
-//! `shoal nodes`: moves the replicas of a node to others.
+//! `shoal nodes`: adds nodes, moves the replicas of a node to others, and removes nodes.
 
 use super::asking::Asking;
+use super::target::Target;
 use super::{CommandError, CommandOutcome, print, print_json};
 use crate::ask;
+use crate::membership::{self, NodeAddition, NodeRemoval};
 use crate::nodes::NodeChange;
 use clap::{Args, Subcommand};
 use shoal_types::ShardId;
 
-/// Move the replicas of a node, which may be lost, to other nodes
+/// Add nodes, move the replicas of a node, which may be lost, to other nodes, and remove nodes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  shoal nodes add n7 --at 10.0.0.7:7000 --connect 10.0.0.1:7000 --secret secret
+  shoal nodes replace s0v2 n7 --connect 10.0.0.1:7000 --secret secret
   shoal nodes drain s0v2
-  shoal nodes replace s0v2 spare --connect 10.0.0.1:7000 --secret secret")]
+  shoal nodes remove s0v2")]
 pub struct Nodes {
     #[command(subcommand)]
     what: What,
@@ -20,11 +24,71 @@ pub struct Nodes {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Add(Add),
+    Topology(TopologyFile),
     Drain(Drain),
     Replace(Replace),
+    Remove(Remove),
 }
 
-/// Move all replicas of a node to those nodes that hold least, so that it can be stopped
+/// Add a node to the cluster, without replicas
+///
+/// All nodes and clients learn of it. Its process is started with the topology file that `shoal nodes topology` writes then;
+/// replicas come by `shoal nodes replace` and `shoal nodes drain`. Repeating the command is harmless.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal nodes add n7 --at 10.0.0.7:7000
+  shoal nodes add n7 --at 10.0.0.7:7000 --datacenter iowa --connect 10.0.0.1:7000 --secret secret
+
+Exit codes: 0 it is added, 1 it is not, 2 it cannot be, or there is no cluster")]
+struct Add {
+    /// The name of the node, which no other has or had
+    #[arg(value_name = "NODE")]
+    name: String,
+    /// Where it will listen, and where other nodes and clients find it
+    #[arg(long, value_name = "HOST:PORT")]
+    at: String,
+    /// Where it is; may be left out where there is one datacenter
+    #[arg(long, value_name = "NAME")]
+    datacenter: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Write the topology file of a node that was added: all nodes as they are now, and no tables, which the managers know
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal nodes topology > topology.toml
+  shoal nodes topology --connect 10.0.0.1:7000 > topology.toml
+
+Exit codes: 0 it is written, 2 there is no cluster")]
+struct TopologyFile {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Remove a node that holds no replica and whose process has ended, for good
+///
+/// Its number and its name are not given again; its address is free. A process of it is refused from then on. Drain the node
+/// first, and stop it. Repeating the command is harmless.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal nodes remove s0v2
+  shoal nodes remove s0v2 --connect 10.0.0.1:7000 --secret secret
+
+Exit codes: 0 it is removed, 1 it is not, 2 it cannot be, or there is no cluster")]
+struct Remove {
+    /// The node that leaves the cluster
+    #[arg(value_name = "NODE")]
+    name: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Move all replicas of a node to those nodes that hold least, and its manager, so that it can be stopped
 ///
 /// Of each shard that it leads another node takes the lead first. A new replica takes a copy, and votes when it has all
 /// of it; only then does the old one leave. Repeating the command after a failure goes on where it stopped.
@@ -44,7 +108,7 @@ struct Drain {
     asking: Asking,
 }
 
-/// Move the replicas of a node, which may be lost for good, to another one
+/// Move the replicas of a node, which may be lost for good, and its manager to another one
 ///
 /// The new one takes copies, and votes when it has all of them; only then does the old one leave. Repeating the command
 /// after a failure goes on where it stopped.
@@ -75,6 +139,13 @@ impl Nodes {
         let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
         runtime.block_on(async {
             match &self.what {
+                What::Add(add) => add.run().await,
+                What::Topology(TopologyFile { target }) => {
+                    let (addresses, access) = (target.addresses()?, target.access()?);
+                    print(&membership::topology_file(&addresses, &access).await?)?;
+                    Ok(CommandOutcome::Holds)
+                }
+                What::Remove(remove) => remove.run().await,
                 What::Drain(Drain { outgoing, asking }) => {
                     change(asking, outgoing, None, None).await
                 }
@@ -83,6 +154,39 @@ impl Nodes {
                 }
             }
         })
+    }
+}
+
+/// No two operators ask within the same nanosecond.
+fn draw_number() -> u64 {
+    shoal_net::SystemClock::new().now().0
+}
+
+impl Add {
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let addition = NodeAddition {
+            operator: self.asking.operator()?,
+            name: self.name.clone(),
+            datacenter: self.datacenter.clone(),
+            address: self.at.clone(),
+            number: draw_number(),
+        };
+        let added = addition.run(|stage| self.asking.say(&format!("{stage}\n"))).await?;
+        match self.asking.json {
+            true => print_json(&added)?,
+            false => print(&added.text())?,
+        }
+        Ok(CommandOutcome::Holds)
+    }
+}
+
+impl Remove {
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let (operator, name) = (self.asking.operator()?, self.name.clone());
+        let removal = NodeRemoval { operator, name, number: draw_number() };
+        removal.run(|stage| self.asking.say(&format!("{stage}\n"))).await?;
+        self.asking.say(&format!("{} is removed.\n", self.name));
+        Ok(CommandOutcome::Holds)
     }
 }
 
@@ -97,8 +201,7 @@ async fn change(
         outgoing: outgoing.to_owned(),
         incoming: incoming.cloned(),
         shard,
-        // No two operators ask within the same nanosecond.
-        number: shoal_net::SystemClock::new().now().0,
+        number: draw_number(),
     };
     let end = change.run(|stage| asking.say(&format!("{stage}\n"))).await?;
     match asking.json {

@@ -113,11 +113,7 @@ impl Local {
 
     /// The processes of its nodes.
     pub fn processes(&self) -> impl Iterator<Item = i32> + use<> {
-        let path = self.folder.path().join("cluster.json");
-        let json = std::fs::read_to_string(path).expect("it runs");
-        let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
-        nodes.into_iter().map(|node| {
+        self.nodes().into_iter().map(|node| {
             let process = node["process"].as_i64().expect("a number");
             i32::try_from(process).expect("a process")
         })
@@ -125,10 +121,20 @@ impl Local {
 
     /// The addresses of its nodes.
     pub fn addresses(&self) -> impl Iterator<Item = String> + use<> {
+        let address = |node: serde_json::Value| node["address"].as_str().expect("one").to_owned();
+        self.nodes().into_iter().map(address)
+    }
+
+    /// Where its first node answers over HTTP.
+    pub fn http(&self) -> String {
+        self.nodes()[0]["http"].as_str().expect("an address").to_owned()
+    }
+
+    /// Its nodes, as its folder describes them.
+    fn nodes(&self) -> Vec<serde_json::Value> {
         let json = std::fs::read_to_string(self.file("cluster.json")).expect("it runs");
         let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
-        nodes.into_iter().map(|node| node["address"].as_str().expect("an address").to_owned())
+        cluster["nodes"].as_array().expect("nodes").clone()
     }
 
     /// A file in its folder.
@@ -220,8 +226,9 @@ pub struct Background {
 impl Background {
     /// Starts one command of a shell, in the place of the shell.
     pub fn start(folder: &Path, command: &str) -> Background {
-        let arguments = command.trim().strip_prefix("shoal ").expect("the command");
-        let mut child = shell(folder, &format!("exec \"$SHOAL\" {arguments}"))
+        let (program, arguments) = command.trim().split_once(' ').expect("arguments");
+        let program = if program == "shoal" { "\"$SHOAL\"" } else { program };
+        let mut child = shell(folder, &format!("exec {program} {arguments}"))
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");

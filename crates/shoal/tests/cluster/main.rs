@@ -1,7 +1,9 @@
 //! A cluster of processes on this machine, as a user starts it, lets it fail and ends it.
 
+mod dashboard;
 mod data;
 mod local;
+mod package;
 mod quickstart;
 mod shell;
 mod starting;

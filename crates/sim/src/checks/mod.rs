@@ -161,8 +161,8 @@ pub struct Checks<R> {
 }
 
 impl<R: EngineRules> Checks<R> {
-    /// The rules for a cluster of this shape.
-    pub fn new(topology: &Topology) -> Checks<R> {
+    /// The rules for a cluster that begins with this shape, and comes to have so many nodes.
+    pub fn new(topology: &Topology, nodes: usize) -> Checks<R> {
         let shards = topology.shards() as usize;
         Checks {
             rules: R::default(),
@@ -172,7 +172,7 @@ impl<R: EngineRules> Checks<R> {
             installed: Installed::new(shards),
             safe_clocks: SafeClocks::default(),
             appointed: BTreeSet::new(),
-            replay: Replay::new(topology.nodes().len(), shards),
+            replay: Replay::new(nodes, shards),
             replies: Replies::new(topology),
             held: Vec::new(),
             empty: BTreeSet::new(),

@@ -196,6 +196,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         let setup = Setup { topology, procedures, streams, options };
         let delays = delays(DATACENTERS, far);
         let world = SimulationWorld {
+            latecomers: Vec::new(),
             clocks,
             delays,
             clients: Vec::new(),

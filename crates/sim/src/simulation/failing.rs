@@ -38,6 +38,11 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
+    /// Sets the time that a node needs, in percent of the usual time: 1000 makes it ten times slower.
+    pub fn slow_down(&mut self, node: NodeId, percent: u64) {
+        self.cluster.slowdown_percent[node.0 as usize] = percent;
+    }
+
     /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         if let Some(checks) = &mut self.checks {
@@ -54,6 +59,7 @@ impl<E: Simulated> Simulation<E> {
         managers.set_rough(false);
         let down = managers.down();
         self.end_outage();
+        self.retire_all();
         down.into_iter().for_each(|manager| self.start_manager(manager));
         for clock in 0..self.cluster.clocks.len() + self.manager_count() {
             let drift = self.draw_drift();
@@ -215,7 +221,8 @@ impl<E: Simulated> Simulation<E> {
 
     fn crash_datacenter(&mut self, datacenter: usize, until: Time) {
         self.work.datacenters_lost += 1;
-        let there = self.topology.nodes().iter();
+        let topology = self.truth_topology();
+        let there = topology.nodes().iter();
         let there = there.filter(|node| node.datacenter.0 as usize == datacenter);
         let nodes: Vec<NodeId> = there.map(|node| node.id).collect();
         nodes.into_iter().for_each(|node| self.crash(node, until));
@@ -364,8 +371,12 @@ impl<E: Simulated> Simulation<E> {
     /// Starts a new process of a node. It begins without memory if `wants_lost` and every shard can bear
     /// that, or if the memory was lost earlier and no manager has been told yet.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
-        if self.cluster.is_up(node) || self.gone.contains(&node) {
+        if self.cluster.is_up(node) || self.gone.contains(&node) || !self.cluster.is_member(node) {
             return;
+        }
+        if self.node_changes.every_ns > 0 && self.random.chance(1, 2) {
+            let file = self.file();
+            self.cluster.set_file(node, Some(file));
         }
         let untold = self.forgetful.get(&node) == Some(&false);
         let lost = untold || wants_lost && self.may_forget(node);

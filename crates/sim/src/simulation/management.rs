@@ -197,6 +197,11 @@ impl<E: Simulated> Simulation<E> {
         if let Some(watcher) = &mut self.watcher {
             watcher(self.now, WatchedEvent::Applied(applied));
         }
+        match applied {
+            Applied::NodeAdded { node } => self.node_added(*node),
+            Applied::NodeRemoved { node } => self.node_removed(*node),
+            _ => {}
+        }
         let is_known = match applied {
             Applied::Appointed { ballot, .. } => self.is_admitted_as_known(ballot.node, truth),
             _ => false,

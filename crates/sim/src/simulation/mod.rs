@@ -16,6 +16,7 @@
 //! | `failing.rs` | faults, and how they end |
 //! | `losing.rs` | a shard loses a majority of its voters |
 //! | `replacing.rs` | replicas move to other nodes |
+//! | `growing.rs` | nodes are added and removed |
 //! | `interleaved.rs` | workers of a node that act within each other's steps |
 //! | `connected_process.rs`, `client_processes.rs` | clients outside, and their connections; what they send and receive |
 //! | `persistence.rs` | storages that lag behind memory |
@@ -28,6 +29,7 @@ mod bytes;
 mod client_processes;
 mod connected_process;
 mod failing;
+mod growing;
 mod interleaved;
 mod late;
 mod late_copies;
@@ -40,7 +42,7 @@ mod seen;
 use crate::checks::Checks;
 use crate::clients::process::{ConnectAnswer, ConnectionNumber};
 use crate::clock::NodeClock;
-use crate::cluster::{SimulatedCluster, SimulatedWorker};
+use crate::cluster::SimulatedCluster;
 use crate::coverage::Coverage;
 use crate::cpu::{Cpu, StepWork};
 use crate::digest::Digest;
@@ -48,6 +50,7 @@ use crate::fault_schedule::{FaultSchedule, ScheduledFault};
 use crate::managers::{ManagersPlan, SimulatedManagers};
 use crate::metrics::{Metrics, Work};
 use crate::network::{Delay, SimulatedNetwork};
+use crate::node_changes::NodeChanges;
 use crate::observed::Simulated;
 use crate::queue::EventQueue;
 use crate::recovery::Recoveries;
@@ -59,7 +62,7 @@ use late_copies::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
-use shoal_engine::engine::{self, Setup, Task};
+use shoal_engine::engine::{Setup, Task};
 use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
@@ -79,8 +82,10 @@ const NUDGE_NS_MAX: u64 = 2_000;
 /// The environment of a cluster.
 #[derive(Debug, Clone)]
 pub struct SimulationWorld {
-    /// The clock of each node.
+    /// The clock of each node: of those that the cluster begins with, then of those that are added.
     pub clocks: Vec<NodeClock>,
+    /// The datacenters of nodes that can be added while the cluster runs.
+    pub latecomers: Vec<usize>,
     /// Delays between datacenters: a row for each that messages come from.
     pub delays: Vec<Vec<Delay>>,
     /// The datacenter of each client outside; the first is client 0.
@@ -193,6 +198,12 @@ enum SimulationEvent<M> {
     Change,
     /// A replica is to be replaced.
     Replace,
+    /// A node is to be added, or removed.
+    ChangeNodes,
+    /// The last process of a node that was removed ends.
+    Retire {
+        node: NodeId,
+    },
     /// A crashed node restarts as process `instance`, without its memory if that was `lost`.
     Restart {
         node: NodeId,
@@ -237,6 +248,7 @@ pub struct Simulation<E: Simulated> {
     log_at: Time,
     changes_every_ns: u64,
     replacements: Replacements,
+    node_changes: NodeChanges,
     recoveries: Recoveries,
     /// Nodes whose memory was lost, and whether the managers know the process that reported so.
     forgetful: BTreeMap<NodeId, bool>,
@@ -274,12 +286,10 @@ impl<E: Simulated> Simulation<E> {
         let root = Random::new(seed);
         let topology = Arc::clone(&setup.topology);
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
+        let (nodes, count) = (nodes.chain(world.latecomers.iter().copied()), world.clocks.len());
         let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
-        let managers = world.managers.map(|plan| ManagersPlan {
-            options: engine::manager_options::<E>(plan.options),
-            ..plan
-        });
+        let managers = world.managers.map(ManagersPlan::serving::<E>);
         let options = managers.as_ref().map(|plan| plan.options.clone());
         let workers = topology.workers() as usize;
         let observations = world.is_judged.then(Vec::new);
@@ -302,6 +312,7 @@ impl<E: Simulated> Simulation<E> {
             log_at: Time::MAX,
             changes_every_ns: 0,
             replacements: Replacements::default(),
+            node_changes: NodeChanges::new(world.latecomers),
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
             forgetful: BTreeMap::new(),
             forgot_after: BTreeMap::new(),
@@ -314,7 +325,7 @@ impl<E: Simulated> Simulation<E> {
             random: root.fork(4),
             cpu: world.cpu,
             persistence_ns: world.persistence_ns,
-            checks: world.is_judged.then(|| Checks::new(&topology)),
+            checks: world.is_judged.then(|| Checks::new(&topology, count)),
             effects: WorkerEffects { effects: Vec::new(), observations },
             work: Work::default(),
             coverage: Coverage::default(),
@@ -325,7 +336,8 @@ impl<E: Simulated> Simulation<E> {
             events_at_once: 0,
             topology,
         };
-        for simulated_worker in 0..simulation.cluster.simulated_workers.len() as u32 {
+        let founders = simulation.topology.nodes().len() * simulation.cluster.workers;
+        for simulated_worker in 0..founders as u32 {
             let at = Time(simulation.random.below(100_000));
             simulation.queue.push(at, SimulationEvent::Start { simulated_worker, instance: 1 });
         }
@@ -420,31 +432,6 @@ impl<E: Simulated> Simulation<E> {
         let worker = self.cluster.simulated_workers[simulated_worker].worker.as_mut();
         worker.expect("tasks run on nodes that are up").engine_mut().spawn(task);
         self.nudge(simulated_worker, self.now);
-    }
-
-    /// Open transactions on all workers.
-    pub fn pending(&self) -> usize {
-        let workers = self
-            .cluster
-            .simulated_workers
-            .iter()
-            .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
-        workers.map(|worker| worker.engine().pending()).sum()
-    }
-
-    /// Workers with open transactions, and how much each keeps of what, without what it keeps nothing of.
-    pub fn pending_places(&self) -> Vec<(WorkerPlace, Vec<(&'static str, usize)>)> {
-        let kept = |simulated_worker: &SimulatedWorker<E>| {
-            let engine = simulated_worker.worker.as_ref()?.engine();
-            let sizes = engine.sizes().into_iter().filter(|(_, size)| *size > 0).collect();
-            (engine.pending() > 0).then_some((simulated_worker.place, sizes))
-        };
-        self.cluster.simulated_workers.iter().filter_map(kept).collect()
-    }
-
-    /// Sets the time that a node needs, in percent of the usual time: 1000 makes it ten times slower.
-    pub fn slow_down(&mut self, node: NodeId, percent: u64) {
-        self.cluster.slowdown_percent[node.0 as usize] = percent;
     }
 
     /// Runs all events that are due up to and at `until`.
@@ -575,6 +562,11 @@ impl<E: Simulated> Simulation<E> {
             SimulationEvent::Log => self.exchange(),
             SimulationEvent::Change => self.change(),
             SimulationEvent::Replace => self.replace(),
+            SimulationEvent::ChangeNodes => self.change_nodes(),
+            SimulationEvent::Retire { node } => {
+                self.retire(node);
+                Ok(())
+            }
             SimulationEvent::Restart { node, instance, lost } => {
                 if self.cluster.instances[node.0 as usize] == instance {
                     self.restart(node, lost);

@@ -66,8 +66,11 @@ impl<E: Simulated> Simulation<E> {
             return Some(ClusterChange::KeepReplicas { shard });
         }
         let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
-        let others: Vec<NodeId> =
-            nodes.filter(|node| !assignment.holds(*node) && !self.gone.contains(node)).collect();
+        let may_take = |node: &NodeId| {
+            let is_there = self.cluster.is_member(*node) && !self.gone.contains(node);
+            is_there && !assignment.holds(*node)
+        };
+        let others: Vec<NodeId> = nodes.filter(may_take).collect();
         let incoming = *self.random.pick(&others)?;
         let mut replaced: Vec<NodeId> = assignment.holders().collect();
         if replaced.iter().any(|node| self.gone.contains(node)) && self.random.chance(3, 4) {

@@ -3,15 +3,37 @@
 use super::interleaved::OtherActed;
 use super::{Simulation, WatchedEvent};
 use crate::checks::Moment;
+use crate::cluster::SimulatedWorker;
 use crate::observed::{Observed, Simulated};
 use crate::violation::Violation;
 use shoal_cluster::topology::TableStanding;
+use shoal_engine::WorkerPlace;
 use shoal_engine::client::ReplyToClient;
 use shoal_log::StreamStorage;
 use shoal_node::{Worker, WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
 impl<E: Simulated> Simulation<E> {
+    /// Open transactions on all workers.
+    pub fn pending(&self) -> usize {
+        let workers = self
+            .cluster
+            .simulated_workers
+            .iter()
+            .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
+        workers.map(|worker| worker.engine().pending()).sum()
+    }
+
+    /// Workers with open transactions, and how much each keeps of what, without what it keeps nothing of.
+    pub fn pending_places(&self) -> Vec<(WorkerPlace, Vec<(&'static str, usize)>)> {
+        let kept = |simulated_worker: &SimulatedWorker<E>| {
+            let engine = simulated_worker.worker.as_ref()?.engine();
+            let sizes = engine.sizes().into_iter().filter(|(_, size)| *size > 0).collect();
+            (engine.pending() > 0).then_some((simulated_worker.place, sizes))
+        };
+        self.cluster.simulated_workers.iter().filter_map(kept).collect()
+    }
+
     pub(super) fn digest_event(
         &mut self,
         simulated_worker: usize,

@@ -22,7 +22,7 @@ struct Cluster {
 impl Cluster {
     /// Node 0 leads shard 0, node 1 shard 1.
     fn new() -> Cluster {
-        let checks = Checks::new(&Topology::compact(3, 2, 3, 0, 1));
+        let checks = Checks::new(&Topology::compact(3, 2, 3, 0, 1), 3);
         let mut cluster = Cluster { checks };
         cluster.leads(S0, ballot(1, 0), 0, &[]).unwrap();
         cluster.leads(S1, ballot(1, 1), 0, &[]).unwrap();

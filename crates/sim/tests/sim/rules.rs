@@ -100,7 +100,7 @@ fn accepts(
 /// The verdict of the checkers, with `accepted` entries of shard 0's stream on each of its three voters.
 fn verdict(accepted: [u64; 3], observations: &[MakoObservation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
-    let mut checks = Checks::new(&topology);
+    let mut checks = Checks::new(&topology, topology.nodes().len());
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
         accepts(&mut checks, *voter, Ballot::default(), length).unwrap();
     }
@@ -315,7 +315,7 @@ fn checks(observations: &[MakoObservation], accepted: usize) -> Checks<MakoRules
     let (name, partitioning) = requests_table(2);
     let topology = Topology::compact(3, 2, 3, 0, 1).with_tables([(name.to_owned(), partitioning)]);
     let topology = topology.unwrap();
-    let mut checks = Checks::new(&topology);
+    let mut checks = Checks::new(&topology, topology.nodes().len());
     for voter in &topology.voters(S0)[..accepted] {
         accepts(&mut checks, *voter, Ballot::default(), 1).unwrap();
     }

@@ -69,6 +69,7 @@ fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
         options: manager::ManagerOptions::default(),
     };
     let world = SimulationWorld {
+        latecomers: Vec::new(),
         clocks: vec![NodeClock::TRUE; topology.nodes().len()],
         delays: vec![vec![Delay { base_ns: 50_000, jitter_ns: 20_000 }]],
         clients: Vec::new(),

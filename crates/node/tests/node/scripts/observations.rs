@@ -151,6 +151,8 @@ pub fn show_applied(applied: &Applied) -> Option<String> {
         | Applied::Answered { .. }
         | Applied::TableCreated { .. }
         | Applied::TableDropped { .. }
+        | Applied::NodeAdded { .. }
+        | Applied::NodeRemoved { .. }
         | Applied::Loss { .. }
         | Applied::Reported { .. }
         | Applied::Ended { .. } => return None,

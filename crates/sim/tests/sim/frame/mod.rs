@@ -22,6 +22,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
     let nodes = topology.nodes().len();
     let delay = Delay { base_ns: 50_000, jitter_ns: 20_000 };
     let world = SimulationWorld {
+        latecomers: Vec::new(),
         clocks: vec![clock; nodes],
         delays: vec![vec![delay]],
         clients: Vec::new(),

@@ -1,0 +1,55 @@
+//! What holds of the state machine after every command.
+
+use super::StateMachine;
+use crate::manager::configuration::Assignment;
+use crate::manager::epoch_end::FinalEnds;
+use crate::manager::ids::Term;
+use shoal_types::NodeId;
+
+impl StateMachine {
+    pub(super) fn assert_invariants(&self) {
+        if let Some(fault) = self.fault() {
+            panic!("{fault}: {self:?}");
+        }
+    }
+
+    /// The first invariant that does not hold, if there is one.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
+        let last = self.closing.keys().next_back().copied();
+        let early = |last: &FinalEnds| {
+            last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
+        };
+        let rules = [
+            (self.cluster.is_some() || self.term == Term(0), "not founded"),
+            (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
+            (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
+            (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
+            (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
+            (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
+            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
+        ];
+        let removed = self.topology.nodes().iter().filter(|node| node.removed).map(|node| node.id);
+        let is_over = |node: NodeId| {
+            let held = self.shards.iter().any(|shard| shard.assignment.holds(node));
+            !held && !self.is_alive(node)
+        };
+        let rules = rules.into_iter().chain([(removed.into_iter().all(is_over), "was removed")]);
+        let of_shards = self.shards.iter().flat_map(|shard| {
+            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
+            [
+                (ballot.epoch <= self.epoch, "appointed in the future"),
+                (ballot.node == *leader, "the ballot of another"),
+                (shard.assignment.holds(*leader), "leads without a replica"),
+                (!voters.iter().any(|node| learners.contains(node)), "two roles"),
+                (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
+                (
+                    !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),
+                    "is back",
+                ),
+                (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
+            ]
+        });
+        rules.chain(of_shards).find(|(holds, _)| !holds).map(|(_, fault)| fault)
+    }
+}
