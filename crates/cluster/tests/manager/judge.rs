@@ -22,6 +22,8 @@ pub struct Judge<'a> {
     ends: BTreeMap<(Epoch, ShardId), EpochEnd>,
     /// Epochs in which shards were out.
     out: BTreeSet<(Epoch, ShardId)>,
+    /// The shards that are out of the open epoch.
+    now_out: BTreeSet<ShardId>,
     membership_epochs: bool,
     leader_candidates: LeaderCandidates,
     coverage: &'a mut Coverage,
@@ -37,6 +39,7 @@ pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
         finals: BTreeMap::new(),
         ends: BTreeMap::new(),
         out: BTreeSet::new(),
+        now_out: BTreeSet::new(),
         membership_epochs: world.options.membership_epochs,
         leader_candidates: world.options.leader_candidates,
         coverage,
@@ -80,8 +83,19 @@ impl Judge<'_> {
             Applied::Appointed { shard, ballot } => self.appointed(*shard, ballot.node),
             Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
             Applied::Ended { shard, epoch, end } => self.ended(*shard, *epoch, end),
-            Applied::Out { since, .. } => {
-                self.reach(if since.is_some() { "out" } else { "in again" });
+            Applied::Out { shard, epoch, since } => {
+                match since {
+                    Some(_) => {
+                        self.reach("out");
+                        self.now_out.insert(*shard);
+                        self.out.insert((*epoch, *shard));
+                    }
+                    None => {
+                        self.reach("in again");
+                        self.now_out.remove(shard);
+                        self.out.remove(&(*epoch, *shard));
+                    }
+                }
                 Ok(())
             }
             Applied::Final(last) => self.is_final(last),
@@ -109,7 +123,9 @@ impl Judge<'_> {
                 }
                 Ok(())
             }
-            Applied::Raised(_) => {
+            Applied::Raised(epoch) => {
+                // One command may begin several epochs: configurations do not show them all.
+                self.out.extend(self.now_out.iter().map(|shard| (*epoch, *shard)));
                 if self.after.closing().count() > 1 {
                     self.reach("raised while closing");
                 }
@@ -302,7 +318,7 @@ impl Judge<'_> {
             if hands_over && moved {
                 self.reach("handed over");
             }
-            if moved && !hands_over && new.ballot.epoch != after.epoch {
+            if moved && !hands_over && new.ballot.epoch <= before.epoch {
                 return Err(format!("led by another under an old ballot: {new:?}"));
             }
             if old.voters.len() != new.voters.len() {
@@ -314,9 +330,11 @@ impl Judge<'_> {
         if replaced > 0 {
             self.reach("replaced a voter");
         }
-        let shards = (0..).map(ShardId).zip(&after.shards);
-        let out = shards.filter(|(_, it)| it.out.is_some()).map(|(id, _)| (after.epoch, id));
-        self.out.extend(out);
+        for (id, it) in (0..).map(ShardId).zip(&after.shards) {
+            if it.out.is_some() != self.now_out.contains(&id) {
+                return Err(format!("M12: {id} was not said to be out, or in again: {it:?}"));
+            }
+        }
         for (epoch, ends) in &self.after.ends {
             for (id, reported) in (0..).map(ShardId).zip(ends) {
                 if *reported != self.end(*epoch, id) {

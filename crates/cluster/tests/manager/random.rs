@@ -286,15 +286,17 @@ impl Run {
         self.world.deaf.clear();
         self.world.blocked.clear();
         self.world.elect(0);
-        for node in (0..self.world.nodes.len() as u32).map(NodeId) {
-            self.world.nodes[node.0 as usize].paused = None;
-            if self.world.nodes[node.0 as usize].member.is_none() {
-                self.world.start(node, false)?;
-            }
-        }
         // Late messages of an hour ago, outgoing leases, closings one after the other.
-        let mut complaint = Ok(());
+        let (mut complaint, mut started) = (Ok(()), 0);
         for _ in 0..60 {
+            // Late requests may still add nodes.
+            for node in started..self.world.nodes.len() {
+                self.world.nodes[node].paused = None;
+                if self.world.nodes[node].member.is_none() {
+                    self.world.start(NodeId(node as u32), false)?;
+                }
+            }
+            started = self.world.nodes.len();
             self.world.wait(Duration::from_millis(250))?;
             complaint = self.check_settled();
             if complaint.is_ok() {
