@@ -37,6 +37,7 @@ pub use shoal_cluster::topology::Partitioning;
 pub use shoal_net::Secret;
 pub use shoal_net::client::Access;
 pub use shoal_net::tls::ClientTls;
+pub use shoal_types::bulk_load::LoadRow;
 pub use shoal_types::{
     Aborted, Awaited, Cause, ClusterId, Conflict, Error, Footprint, NodeId, Procedure,
     ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows, Scan, ShardId, TableId,

@@ -54,8 +54,9 @@ pub fn worker_of(session: &CallSession, workers: u32) -> WorkerId {
 }
 
 /// The most steps of an interactive transaction that a client may have outstanding. A step that is farther ahead is
-/// ignored, and answers to steps farther back are dropped.
-pub const STEPS_AHEAD_MAX: usize = 64;
+/// ignored, and answers to steps farther back are dropped. More saves round trips where a transaction writes many rows; each
+/// step that waits takes some hundred bytes beside its own.
+pub const STEPS_AHEAD_MAX: usize = 1024;
 
 /// The most bytes of the steps that wait for their turn, and of the answers that are kept beside the last one. A step that
 /// exceeds them is ignored; a repeated step whose answer was dropped is answered like one of an unknown session.

@@ -1,6 +1,7 @@
 //! What an engine declares that it measures, and the numbers, by their names.
 
 use crate::engine::Engine;
+use crate::hot_keys::{HotKey, KeyUse};
 use crate::latency::{COMMON_STAGES, LatencyHistogram, Outcome};
 use crate::metrics::{
     COMMIT_STAGES_MAX, CommitStage, Counters, EngineCounters, Metric, MetricKind, RuntimeCounters,
@@ -57,6 +58,11 @@ pub fn stage_latencies<E: Engine>(
 ) -> impl Iterator<Item = (&'static str, LatencyHistogram)> {
     let own = E::STAGES.iter().map(|stage| stage.name.trim_end_matches("_ns"));
     COMMON_STAGES.into_iter().chain(own).zip(engine.local().latencies().stages)
+}
+
+/// The keys that transactions use most that a worker coordinated, for each use.
+pub fn hot_keys<E: Engine>(engine: &E) -> impl Iterator<Item = (&'static str, Vec<HotKey>)> {
+    KeyUse::ALL.map(KeyUse::name).into_iter().zip(engine.local().hot_keys())
 }
 
 /// What a worker knows of a shard, each number with its declaration; without those that it does not know.

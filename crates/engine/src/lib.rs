@@ -14,6 +14,7 @@ pub mod declarations;
 pub mod engine;
 pub mod events;
 pub mod execution;
+pub mod hot_keys;
 pub mod interleave;
 pub mod latency;
 pub mod metrics;

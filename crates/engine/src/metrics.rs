@@ -82,6 +82,18 @@ counters! {
         Counter cross_shard,
         /// Attempts that met a conflict.
         Counter conflicts,
+        /// Conflicts because a key that was read had changed.
+        Counter conflicts_read_changed,
+        /// Conflicts because a key was locked.
+        Counter conflicts_locked,
+        /// Conflicts because keys came to or left a range that was read.
+        Counter conflicts_range_changed,
+        /// Conflicts because of an epoch that had ended, or was not open at a shard.
+        Counter conflicts_epoch,
+        /// Conflicts because a shard recovered, did not answer, or had no majority.
+        Counter conflicts_unavailable,
+        /// Conflicts for other reasons.
+        Counter conflicts_other,
         /// Transactions, with any outcome, that took longer than slow_ms.
         Counter slow,
         /// Requests to other workers that were sent again.

@@ -64,6 +64,13 @@ pub enum SecretError {
     },
 }
 
+/// So that a client whose secret cannot be read ends with the error of a database.
+impl From<SecretError> for shoal_types::Error {
+    fn from(error: SecretError) -> shoal_types::Error {
+        shoal_types::Error::not_connected(&format_args!("the secret {error}"))
+    }
+}
+
 impl Secret {
     /// A secret of these bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {

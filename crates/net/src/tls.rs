@@ -37,6 +37,13 @@ pub enum TlsError {
     Name(String),
 }
 
+/// So that a client whose certificates cannot be used ends with the error of a database.
+impl From<TlsError> for shoal_types::Error {
+    fn from(error: TlsError) -> shoal_types::Error {
+        shoal_types::Error::not_connected(&error)
+    }
+}
+
 /// A certificate with those between it and the authority, and its key.
 #[derive(Debug)]
 pub struct Certificate {

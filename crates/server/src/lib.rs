@@ -52,7 +52,8 @@ pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManage
 pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
-    FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
-    PeerStatus, ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
+    FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus, LossStatus,
+    LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus, ShardStatus,
+    StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

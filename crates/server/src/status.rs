@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::manager::{Configuration, EpochEnd, Loss, LossStage, LostEnd, Outage};
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
-use shoal_engine::declarations::{counted, outcome_latencies, shard_metrics, stage_latencies};
+use shoal_engine::declarations::{
+    counted, hot_keys, outcome_latencies, shard_metrics, stage_latencies,
+};
+use shoal_engine::hot_keys::HotKey;
 use shoal_engine::latency::LatencyHistogram;
 use shoal_engine::metrics::{CommitStage, ShardColumn};
 use shoal_net::SharedClusterId;
@@ -70,6 +73,9 @@ pub struct NodeStatus {
     /// Which numbers of a shard a table of shards shows.
     #[serde(default)]
     pub shard_columns: Vec<ShardColumnStatus>,
+    /// The keys that transactions used most in the last half to whole minute, by sampling: read, written, conflicted.
+    #[serde(default)]
+    pub hot_keys: Vec<HotKeysStatus>,
     /// Malformed frames of peers and clients.
     pub malformed: u64,
     /// The nodes that have managers, as far as this node knows. None where leaders never change.
@@ -90,6 +96,47 @@ pub struct NodeStatus {
     /// The nodes that this worker reaches.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
+}
+
+impl NodeStatus {
+    /// The counter of the engine with this name; 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.iter().find(|(counter, _)| counter == name).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// Keys that are used most in one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotKeysStatus {
+    /// `read`, `written` or `conflicted`.
+    pub what: String,
+    /// The most used first.
+    pub keys: Vec<HotKeyStatus>,
+}
+
+/// A key that is used much.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotKeyStatus {
+    /// The id of its table.
+    pub table: u32,
+    /// The key, or the beginning of a long one.
+    pub key: Vec<u8>,
+    /// Whether it is only the beginning.
+    pub is_cut: bool,
+    /// About how often it was used, and hardly less.
+    pub uses: u64,
+}
+
+impl From<(&'static str, Vec<HotKey>)> for HotKeysStatus {
+    fn from((what, keys): (&'static str, Vec<HotKey>)) -> HotKeysStatus {
+        let key = |HotKey { table, key, uses }: HotKey| HotKeyStatus {
+            table: table.0,
+            key: key.as_bytes().to_vec(),
+            is_cut: key.is_cut(),
+            uses,
+        };
+        HotKeysStatus { what: what.to_owned(), keys: keys.into_iter().map(key).collect() }
+    }
 }
 
 /// A histogram of times.
@@ -325,6 +372,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         outcome_latencies: outcome_latencies(worker.engine()).map(LatencyStatus::from).collect(),
         stage_latencies: stage_latencies(worker.engine()).map(LatencyStatus::from).collect(),
         stages: stages::<E>(),
+        hot_keys: hot_keys(worker.engine()).map(HotKeysStatus::from).collect(),
         shard_columns: shard_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),

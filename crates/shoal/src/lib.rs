@@ -30,6 +30,7 @@ pub mod footprint {
 
 /// What procedures that run on any database are written against.
 pub mod traits {
+    pub use shoal_types::bulk_load::LoadRow;
     pub use shoal_types::procedure::Call;
     pub use shoal_types::transaction::{Database, ScanEnd, Transaction};
 }

@@ -22,6 +22,7 @@ mod report;
 mod reproduce;
 mod size;
 mod terminal;
+mod top;
 mod trial;
 
 use clap::Parser;

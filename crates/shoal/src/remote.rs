@@ -9,6 +9,7 @@ use crate::report;
 use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
+use shoal_types::bulk_load::LoadRow;
 use shoal_types::{Call, Counted, Database, Result, Scan, TableId};
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
 use std::fmt;
@@ -130,6 +131,10 @@ struct ConnectedClient {
     runtime: Runtime,
 }
 
+/// Loaders outside the cluster. Each has several transactions in flight: more loaders would have each of them wait until it is
+/// sent again.
+const LOADERS_MAX: usize = 4;
+
 /// Clients of a bench outside the cluster: a thread, a runtime and a connection to each worker in use for each of them.
 pub struct ConnectedClients {
     judge: RemoteDatabase,
@@ -174,6 +179,10 @@ impl BenchPlace for ConnectedClients {
         None
     }
 
+    fn loaders_max(&self) -> usize {
+        LOADERS_MAX
+    }
+
     fn spawn(&self, role: BenchRole, work: impl Work) {
         let (BenchRole::Client(number) | BenchRole::Loader(number)) = role;
         let client = Arc::clone(&self.clients[number]);
@@ -212,6 +221,14 @@ impl Database for RemoteDatabase {
         let transaction =
             Database::transact(&self.cluster, async |tx: &ClusterTransaction| body(tx).await);
         self.within(transaction).await
+    }
+
+    async fn load(
+        &self,
+        rows: impl IntoIterator<Item = LoadRow>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        self.within(Database::load(&self.cluster, rows, loaded)).await
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {

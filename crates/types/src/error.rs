@@ -18,6 +18,7 @@ use crate::clock::Epoch;
 use crate::id::{ClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
 use crate::wait::Wait;
 use crate::wire::Coded;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// The result of every operation of a database.
@@ -51,6 +52,11 @@ impl Error {
     /// ```
     pub fn reject(reason: impl Into<Box<str>>) -> Error {
         Error::Rejected(Rejected::Procedure { reason: reason.into() })
+    }
+
+    /// The error of a client that has no connection, for this reason.
+    pub fn not_connected(reason: &impl Display) -> Error {
+        Error::Rejected(Rejected::NotConnected { reason: reason.to_string().into() })
     }
 
     /// The shard that was waited for in vain, if there is one: it has no leader that serves, can make nothing durable, or
@@ -578,6 +584,22 @@ pub enum Rejected {
         /// The table that was to be dropped.
         #[coded(short)]
         table: TableId,
+    },
+    /// A client has no connection to a cluster, or was not made, so that nothing was asked for.
+    #[error("{reason}")]
+    #[coded(tag = 28)]
+    NotConnected {
+        /// What was tried, and what happened.
+        #[coded(short)]
+        reason: Box<str>,
+    },
+    /// A key is not that of a tuple of the types asked for; see [`crate::tuple::decode`].
+    #[error("{reason}; decode it with the types that it was encoded with")]
+    #[coded(tag = 29)]
+    KeyNotDecoded {
+        /// The byte of the key that is wrong, and why.
+        #[coded(short)]
+        reason: Box<str>,
     },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]

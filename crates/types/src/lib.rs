@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, and so does real time where an engine
 //! goes by it ([`transaction_clock`]); [`mod@tuple`] makes keys, [`transaction`] says what a database and a transaction can
-//! do, [`counted`] what it counts, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
+//! do, [`bulk_load`] how many rows are written at once, [`counted`] what it counts, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
 //! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`random`] is the only source of
 //! randomness below the sockets, [`backoff`] says how long to wait before another attempt, [`wire`] turns all
 //! that is said and kept into bytes.
@@ -15,6 +15,7 @@ extern crate self as shoal_types;
 pub mod arena;
 pub mod backoff;
 pub mod ballot;
+pub mod bulk_load;
 pub mod clock;
 pub mod counted;
 pub mod distance;

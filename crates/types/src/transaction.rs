@@ -5,8 +5,9 @@
 //! what they return borrows the transaction, not one operation, so several values can be looked at
 //! together, and reads that cross a network can be awaited together.
 
+use crate::bulk_load::{self, LoadBatch, LoadRow};
 use crate::counted::Counted;
-use crate::error::{KeyExcerpt, Rejected, Result};
+use crate::error::{Error, KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
 use crate::procedure::Call;
 use bytes::Bytes;
@@ -42,6 +43,25 @@ pub trait Database: Clone + 'static {
         body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> impl Future<Output = Result<T>>;
 
+    /// Writes many rows, in as many transactions as that takes, and reports to `loaded` how many rows each has written when
+    /// it has committed. After an error, some rows are written and others are not.
+    ///
+    /// # Errors
+    /// The first of the transactions' errors. No other begins after it.
+    fn load(
+        &self,
+        rows: impl IntoIterator<Item = LoadRow>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> impl Future<Output = Result<()>> {
+        async move {
+            for batch in bulk_load::batches(rows) {
+                write_batch(self, &batch).await?;
+                loaded(batch.rows().len() as u64);
+            }
+            Ok(())
+        }
+    }
+
     /// Calls a procedure that the database knows by name, as one transaction: in one message, where the data is
     /// elsewhere. It takes effect once, however often messages are lost and repeated. On a conflict it runs again, as
     /// in [`transact`](Database::transact).
@@ -49,6 +69,25 @@ pub trait Database: Clone + 'static {
     /// # Errors
     /// Those of the procedure; [`UnknownProcedure`](crate::Rejected::UnknownProcedure); those of the database.
     fn call(&self, call: &Call<'_>) -> impl Future<Output = Result<Bytes>>;
+}
+
+/// How often a transaction of a load is run at most.
+const LOAD_ATTEMPTS_MAX: u32 = 100;
+
+/// Writes the rows of a batch in one transaction. It is run again where it is aborted, since a load has no caller who
+/// would do that.
+async fn write_batch<D: Database>(db: &D, batch: &LoadBatch) -> Result<()> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let written = db.transact(async |tx| {
+            batch.rows().iter().try_for_each(|row| tx.put(row.table, &row.key, &row.value))
+        });
+        match written.await {
+            Err(Error::Aborted(_)) if attempts < LOAD_ATTEMPTS_MAX => {}
+            ended => return ended,
+        }
+    }
 }
 
 /// One transaction's reads and writes. Reads see the transaction's own writes. Writes are buffered

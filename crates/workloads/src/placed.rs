@@ -87,7 +87,7 @@ fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Division {
     Division::Ranges((0..shards).map(range).collect())
 }
 
-/// Rows that one transaction loads.
+/// Rows that one transaction of the check reads.
 const PAGE_ROWS: u32 = 500;
 
 /// The micro-benchmark of the Mako paper (§7.1): four keys a transaction, half of the transactions read
@@ -267,16 +267,8 @@ impl Workload for PlacedMicro {
     ) -> Result<()> {
         let first = part as u32 * self.keys_of_shard;
         let last = first + self.keys_of_shard;
-        for page in (first..last).step_by(PAGE_ROWS as usize) {
-            let keys = page..last.min(page + PAGE_ROWS);
-            let rows = keys.len() as u64;
-            rows::insist(db, async |tx| {
-                keys.clone().try_for_each(|key| tx.put(self.table, &key.to_be_bytes(), &[0; 8]))
-            })
-            .await?;
-            loaded(rows);
-        }
-        Ok(())
+        let row = |key: u64| ((key as u32).to_be_bytes(), [0; 8]);
+        rows::load(db, self.table, first.into()..last.into(), row, loaded).await
     }
 
     fn rows(&self) -> u64 {

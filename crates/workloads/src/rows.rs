@@ -1,9 +1,10 @@
 //! Loading and reading whole tables in transactions of a bounded size.
 
+use shoal_types::bulk_load::LoadRow;
 use shoal_types::{Database, Error, Result, Scan, TableId, Transaction};
 use std::ops::{Bound, Range};
 
-/// Rows that one transaction writes or reads.
+/// Rows that one transaction reads.
 const PAGE_ROWS: usize = 512;
 
 /// Rows of one part of a load: small enough to spread over any number of workers.
@@ -20,29 +21,7 @@ pub(crate) fn part_of(rows: u64, part: usize) -> Range<u64> {
     start..(start + PART_ROWS).min(rows)
 }
 
-/// So often a transaction of a load is run at most.
-const ATTEMPTS_MAX: u32 = 100;
-
-/// Runs a transaction until it is not aborted: a loader of data beside many others has no caller to which that
-/// would be of use.
-///
-/// # Errors
-/// Those of the database, and the last abort where there is no end to them.
-pub(crate) async fn insist<D: Database, T>(
-    db: &D,
-    mut body: impl AsyncFnMut(&D::Transaction<'_>) -> Result<T>,
-) -> Result<T> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match db.transact(async |tx| body(tx).await).await {
-            Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
-            ended => return ended,
-        }
-    }
-}
-
-/// Inserts a row for every number in `numbers`; `row` returns its key and value.
+/// Writes a row for every number in `numbers`; `row` returns its key and value.
 pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     db: &D,
     table: TableId,
@@ -50,21 +29,11 @@ pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     mut row: impl FnMut(u64) -> (K, V),
     loaded: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let mut start = numbers.start;
-    while start < numbers.end {
-        let end = (start + PAGE_ROWS as u64).min(numbers.end);
-        insist(db, async |tx| {
-            for number in start..end {
-                let (key, value) = row(number);
-                tx.insert(table, key.as_ref(), value.as_ref()).await?;
-            }
-            Ok(())
-        })
-        .await?;
-        loaded(end - start);
-        start = end;
-    }
-    Ok(())
+    let rows = numbers.map(|number| {
+        let (key, value) = row(number);
+        LoadRow::new(table, key.as_ref(), value.as_ref())
+    });
+    db.load(rows, loaded).await
 }
 
 /// Calls `visit` with every key and value of `table`, in key order. The whole is no snapshot: it is

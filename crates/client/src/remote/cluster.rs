@@ -19,6 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::Directory;
+use shoal_types::bulk_load::LoadRow;
 use shoal_types::{
     Call, ClusterId, Database, Error, NodeId, Random, Rejected, RequestId, Result, ShardId,
     TableId, Time,
@@ -300,6 +301,14 @@ impl Database for Cluster {
         mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
         Cluster::transact(self, async |tx: &mut ClusterTransaction| body(tx).await).await
+    }
+
+    async fn load(
+        &self,
+        rows: impl IntoIterator<Item = LoadRow>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        Cluster::load(self, rows, loaded).await
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {

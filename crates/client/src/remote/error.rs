@@ -1,5 +1,6 @@
 //! Why a client could not connect to a cluster.
 
+use shoal_types::Error;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -39,6 +40,19 @@ pub enum OptionsError {
     },
 }
 
+/// So that connecting and transactions end with one error.
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Error {
+        Error::not_connected(&error)
+    }
+}
+
+impl From<OptionsError> for Error {
+    fn from(error: OptionsError) -> Error {
+        ConnectError::from(error).into()
+    }
+}
+
 /// Addresses and what happened there, behind the sentence that nothing came of them.
 struct Tried<'a>(&'a [(String, String)]);
 
@@ -58,6 +72,17 @@ impl Display for Tried<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_an_error_of_the_database() {
+        fn connect(result: Result<(), ConnectError>) -> Result<(), Error> {
+            Ok(result?)
+        }
+        let tried = vec![("a:1".into(), "left".into())];
+        let error =
+            connect(Err(ConnectError::Unreached { tried })).expect_err("it was not reached");
+        assert_eq!(error.to_string(), "rejected: cannot connect to the cluster: a:1: left");
+    }
 
     #[test]
     fn it_says_what_happened_at_each_address() {

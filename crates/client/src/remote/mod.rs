@@ -17,6 +17,7 @@
 //! | `cluster.rs` | [`Cluster`]: what a connected [`Db`](crate::Db) holds |
 //! | `options.rs`, `error.rs` | what it allows; why it could not connect |
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
+//! | `load.rs` | many rows, in many transactions at once |
 //! | `read_ahead.rs` | reads that were announced, which travel together |
 //! | `attempts.rs` | how a transaction is run again |
 //! | `blocking.rs`, `client_thread.rs` | clients with a thread of their own, for callers that wait on theirs |
@@ -53,6 +54,7 @@ mod dial;
 mod directory;
 pub mod environment;
 mod error;
+mod load;
 mod options;
 mod read_ahead;
 mod refresh;

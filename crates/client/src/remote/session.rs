@@ -117,6 +117,28 @@ pub(super) struct ClientSession {
     message_bytes_max: usize,
 }
 
+/// Sums over the steps that were sent and are not answered.
+#[derive(Debug, Default)]
+struct StepsAhead {
+    steps: usize,
+    /// The bytes of all but the first.
+    bytes: usize,
+    reads: usize,
+    /// One of them wants an answer of its own.
+    wants_answers: bool,
+}
+
+impl StepsAhead {
+    fn add(&mut self, what: &StepKind) {
+        if self.steps > 0 {
+            self.bytes += what.bytes();
+        }
+        self.steps += 1;
+        self.reads += usize::from(what.reads());
+        self.wants_answers |= what.wants_answer();
+    }
+}
+
 impl ClientSession {
     /// A session without steps, whose messages have to fit frames of `frame_bytes_max` bytes.
     pub(super) fn new(frame_bytes_max: usize) -> ClientSession {
@@ -228,9 +250,12 @@ impl ClientSession {
             return;
         }
         let first = self.sent;
+        let mut ahead = StepsAhead::default();
+        self.steps.iter().take(first).for_each(|step| ahead.add(&step.what));
         while let Some(step) = self.steps.get(self.sent)
-            && (self.sent == 0 || self.may_go_ahead(&step.what))
+            && (self.sent == 0 || self.may_go_ahead(&ahead, &step.what))
         {
+            ahead.add(&step.what);
             self.sent += 1;
         }
         self.push_requests(first..self.sent, out);
@@ -238,19 +263,13 @@ impl ClientSession {
 
     /// Whether a step may be sent while others are not answered. The first of those is not counted against the
     /// worker's limit: it is executed at once.
-    fn may_go_ahead(&self, what: &StepKind) -> bool {
-        let waiting = self.steps.iter().take(self.sent).skip(1);
-        let bytes: usize = waiting.map(|step| step.what.bytes()).sum();
-        self.sent < STEPS_AHEAD_MAX
-            && (what.goes_ahead() || !self.wants_answers(self.sent))
-            && bytes + what.bytes() <= AHEAD_BYTES_MAX
-            && self.answers_ahead() <= ANSWERS_BYTES_MAX
-    }
-
-    /// The estimated bytes of the answers to the steps that were sent.
-    fn answers_ahead(&self) -> usize {
-        let reads = self.steps.iter().take(self.sent).filter(|step| step.what.reads()).count();
-        reads * self.longest.unwrap_or(ANSWER_BYTES_FIRST)
+    fn may_go_ahead(&self, ahead: &StepsAhead, what: &StepKind) -> bool {
+        // Of the answers to what was sent.
+        let answers = ahead.reads * self.longest.unwrap_or(ANSWER_BYTES_FIRST);
+        ahead.steps < STEPS_AHEAD_MAX
+            && (what.goes_ahead() || !ahead.wants_answers)
+            && ahead.bytes + what.bytes() <= AHEAD_BYTES_MAX
+            && answers <= ANSWERS_BYTES_MAX
     }
 
     /// Whether one of the first `steps` steps wants an answer of its own.

@@ -17,6 +17,7 @@ use shoal_cluster::topology::Homes;
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::SessionEnd;
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
+use shoal_types::bulk_load::LoadRow;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{
@@ -199,7 +200,14 @@ impl ClusterTransaction {
     /// [`Rejected`] for an unknown table, and where a limit would be passed.
     pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_write(table, key, value)?;
-        self.write(table, key, Some(Bytes::copy_from_slice(value)))
+        self.write(table, Bytes::copy_from_slice(key), Some(Bytes::copy_from_slice(value)))
+    }
+
+    /// [`put`](ClusterTransaction::put) of a row, whose bytes are shared and not copied.
+    pub(super) fn put_row(&self, row: &LoadRow) -> Result<()> {
+        let LoadRow { table, key, value } = row;
+        self.check_write(*table, key, value)?;
+        self.write(*table, key.clone(), Some(value.clone()))
     }
 
     /// Writes `value` under a key that does not exist.
@@ -220,7 +228,7 @@ impl ClusterTransaction {
     /// As for [`put`](ClusterTransaction::put).
     pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
         self.check_write(table, key, &[])?;
-        self.write(table, key, None)
+        self.write(table, Bytes::copy_from_slice(key), None)
     }
 
     /// Adds `delta`, wrapping, to the little-endian `i64` under `key` (an absent key counts as 0) and
@@ -355,9 +363,8 @@ impl ClusterTransaction {
         }
     }
 
-    fn write(&self, table: TableId, key: &[u8], value: Option<Bytes>) -> Result<()> {
+    fn write(&self, table: TableId, key: Bytes, value: Option<Bytes>) -> Result<()> {
         self.check()?;
-        let key = Bytes::copy_from_slice(key);
         // A later read has to see this write, and not the value that was read ahead.
         lock(&self.ahead).forget(table, &key);
         lock(&self.writes).add(table, key, value)

@@ -21,7 +21,7 @@ fn procedures() -> Procedures {
 }
 
 fn reef() -> Reef {
-    Reef::start(3, 1, &["t"], procedures())
+    Reef::start(3, 1, &["t", "loaded"], procedures())
 }
 
 fn options() -> ClusterOptions {
@@ -81,6 +81,38 @@ async fn program(db: Db) -> Result<()> {
     assert_eq!(db.call("count", b"a").await?, 7_i64.to_le_bytes()[..]);
     assert_eq!(db.call_near(table, b"b", "count", b"b").await?, 5_i64.to_le_bytes()[..]);
     db.begin()?.rollback();
+    load(db).await
+}
+
+fn row(number: u64) -> ([u8; 8], [u8; 8]) {
+    (number.to_be_bytes(), (number * number).to_le_bytes())
+}
+
+/// Loads more rows than a transaction of a load has, twice, and one that is refused.
+async fn load(db: Db) -> Result<()> {
+    const ROWS: u64 = 2000;
+    let table = db.open_table("loaded").await?;
+    for _ in 0..2 {
+        let db = db.clone();
+        let load = async move {
+            let mut reported = 0;
+            let rows = db.load(table, (0..ROWS).map(row), |more| reported += more).await?;
+            Ok::<_, Error>((rows, reported))
+        };
+        assert_eq!(tokio::spawn(load).await.expect("no panic")?, (ROWS, ROWS));
+    }
+    let found = db
+        .transact(async |tx| {
+            let rows = tx.scan(table, Scan::all()).await?;
+            Ok(rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>())
+        })
+        .await?;
+    let expected = (0..ROWS).map(row).map(|(key, value)| (key.to_vec(), value.to_vec()));
+    assert!(found == expected.collect::<Vec<_>>(), "{} rows are found", found.len());
+    let empty = db.load(table, [(&b"z"[..], b"1"), (&b""[..], b"2")], |_| {}).await;
+    assert!(matches!(empty, Err(Error::Rejected(Rejected::KeyEmpty { .. }))), "{empty:?}");
+    let unknown = db.load(TableId(77), [(b"z", b"1")], |_| {}).await;
+    assert!(matches!(unknown, Err(Error::Rejected(Rejected::UnknownTable { .. }))), "{unknown:?}");
     Ok(())
 }
 
@@ -117,6 +149,10 @@ fn blocking_program(db: &Db) -> Result<()> {
     });
     assert_eq!(refused, Err(Error::reject("no")));
     assert_eq!(db.call_blocking("count", b"a")?, 9_i64.to_le_bytes()[..]);
+    let loaded = db.table("loaded")?;
+    let mut reported = 0;
+    assert_eq!(db.load_blocking(loaded, (0..600).map(row), |more| reported += more)?, 600);
+    assert_eq!(reported, 600);
     db.begin_blocking()?.commit()
 }
 

@@ -681,7 +681,8 @@ mod tests {
         assert_eq!(session.replies.find(5), Some(done(5, value())));
         assert_eq!(session.replies.find(4), None);
         let small = |number| done(number, Ok(OperationResult::Done));
-        (10..100).for_each(|number| session.replies.push(number, small(number)));
+        (10..10 + 2 * STEPS_AHEAD_MAX as u32)
+            .for_each(|number| session.replies.push(number, small(number)));
         assert_eq!(session.replies.replies.len(), STEPS_AHEAD_MAX);
     }
 

@@ -5,6 +5,7 @@ use super::limits::Limits;
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, WorkerContext};
+use crate::hot_keys::{HotKey, KeyUse};
 use crate::latency::Latencies;
 use crate::slow::Kind;
 use bytes::Bytes;
@@ -39,6 +40,11 @@ impl LocalDatabase {
     /// How long the transactions took that this worker coordinated.
     pub fn latencies(&self) -> Latencies {
         *self.worker_context.latencies.borrow()
+    }
+
+    /// The keys that the transactions use most that this worker coordinates, for each [`KeyUse`] in order.
+    pub fn hot_keys(&self) -> [Vec<HotKey>; KeyUse::ALL.len()] {
+        self.worker_context.hot_keys.report(self.now())
     }
 
     /// Pauses the task, in the worker's time.

@@ -22,7 +22,9 @@ use crate::events::{EngineEffect, EngineEffects, EngineEvent};
 use crate::metrics::{COMMIT_STAGES_MAX, EngineCounters, RuntimeCounters, TransitTimes};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::transaction_id::TransactionId;
-use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{
+    Aborted, Conflict, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace,
+};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -436,10 +438,31 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// Tells a transaction its outcome.
     pub fn finish(&mut self, remote_branches: &RemoteBranches, outcome: Result<()>) {
-        if let Err(Error::Aborted(Aborted::Conflict(_))) = outcome {
-            self.counters.conflicts += 1;
+        if let Err(Error::Aborted(Aborted::Conflict(conflict))) = &outcome {
+            self.count_conflict(conflict);
         }
         remote_branches.outcome.fill(outcome);
+    }
+
+    fn count_conflict(&mut self, conflict: &Conflict) {
+        let WorkerContext { hot_keys, now, .. } = &*self.worker_context;
+        hot_keys.note_conflict(now.get(), conflict);
+        let counters = &mut self.counters;
+        counters.conflicts += 1;
+        *match conflict {
+            Conflict::ReadChanged { .. } => &mut counters.conflicts_read_changed,
+            Conflict::Locked { .. } => &mut counters.conflicts_locked,
+            Conflict::RangeChanged { .. } => &mut counters.conflicts_range_changed,
+            Conflict::OtherEpoch { .. }
+            | Conflict::EpochNotOpen { .. }
+            | Conflict::Undecided { .. } => &mut counters.conflicts_epoch,
+            Conflict::Recovering { .. }
+            | Conflict::NoAnswer { .. }
+            | Conflict::NoMajority { .. } => &mut counters.conflicts_unavailable,
+            Conflict::Overtaken { .. }
+            | Conflict::TableNotKnown { .. }
+            | Conflict::TableDropped { .. } => &mut counters.conflicts_other,
+        } += 1;
     }
 
     /// Does a participant's operations in order. An error of one that has an answer is that answer. Once the answers

@@ -8,6 +8,7 @@ use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
     BodyEnd, EngineRequest, StoreBranch, Submission, UnnotedReads, WorkerContext, recovering,
 };
+use crate::hot_keys::KeyUse;
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
@@ -119,6 +120,13 @@ impl CoordinatorTransaction {
     fn count(&self) {
         self.operations.set(self.operations.get().saturating_add(1));
         self.work(OPERATION_BYTES);
+    }
+
+    /// One more operation, on a key.
+    fn count_use(&self, of: KeyUse, table: TableId, key: &[u8]) {
+        self.count();
+        let WorkerContext { hot_keys, now, .. } = &*self.worker_context;
+        hot_keys.note(now.get(), of, table, key);
     }
 
     /// It has worked on so many bytes.
@@ -268,7 +276,7 @@ impl CoordinatorTransaction {
     /// Reads, where that is done within this call; otherwise nothing has happened.
     pub(crate) fn get_at_once(&self, table: TableId, key: &[u8]) -> Option<Result<Option<&[u8]>>> {
         let own = self.at_once(table, key, OPERATION_BYTES)?;
-        self.count();
+        self.count_use(KeyUse::Read, table, key);
         Some(self.branch(own).and_then(|branch| branch.get(table, key)))
     }
 
@@ -281,7 +289,7 @@ impl CoordinatorTransaction {
     ) -> Option<Result<()>> {
         let bytes = key.len() + value.len();
         let own = self.writes_at_once(table, key, OPERATION_BYTES + bytes)?;
-        self.count();
+        self.count_use(KeyUse::Written, table, key);
         self.work(bytes);
         Some(self.branch(own).and_then(|branch| branch.insert(table, key, value)))
     }
@@ -294,7 +302,7 @@ impl CoordinatorTransaction {
         delta: i64,
     ) -> Option<Result<i64>> {
         let own = self.writes_at_once(table, key, 0)?;
-        self.count();
+        self.count_use(KeyUse::Written, table, key);
         Some(self.branch(own).and_then(|branch| branch.add(table, key, delta)))
     }
 
@@ -347,7 +355,7 @@ impl CoordinatorTransaction {
     }
 
     fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.count();
+        self.count_use(KeyUse::Written, table, key);
         self.work(key.len() + value.map_or(0, <[u8]>::len));
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
@@ -469,7 +477,7 @@ impl CoordinatorTransaction {
 
 impl shoal_types::Transaction for CoordinatorTransaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.count();
+        self.count_use(KeyUse::Read, table, key);
         let shard = match self.settled(|| self.source(table, key)).await? {
             OperationTarget::Own(own) => return self.branch(own)?.get(table, key),
             OperationTarget::Other(shard) => shard,
@@ -552,7 +560,7 @@ impl shoal_types::Transaction for CoordinatorTransaction {
     }
 
     async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.count();
+        self.count_use(KeyUse::Written, table, key);
         check_key(table, key)?;
         check_value(table, key, value)?;
         self.work(key.len() + value.len());
@@ -582,7 +590,7 @@ impl shoal_types::Transaction for CoordinatorTransaction {
         if let OperationTarget::Own(own) = self.settled(|| self.source(table, key)).await?
             && !matches!(self.worker_context.tables.home(table, key), Ok(Home::Everywhere))
         {
-            self.count();
+            self.count_use(KeyUse::Written, table, key);
             return self.branch(own)?.add(table, key, delta);
         }
         let sum = shoal_types::transaction::sum(table, key, self.get(table, key).await?, delta)?;

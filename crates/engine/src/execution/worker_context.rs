@@ -9,6 +9,7 @@ use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
 use super::tables::KnownTables;
 use crate::client::{Relay, ReplyToClient};
+use crate::hot_keys::HotKeys;
 use crate::latency::Latencies;
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Slows;
@@ -50,6 +51,8 @@ pub struct WorkerContext {
     pub slows: Slows,
     /// How long all of them took.
     pub latencies: RefCell<Latencies>,
+    /// The keys that they use most.
+    pub hot_keys: HotKeys,
     /// The numbers of this worker's transactions.
     pub sequences: RefCell<Sequences>,
     /// This worker's source of randomness.
@@ -225,6 +228,7 @@ impl WorkerContext {
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
             latencies: RefCell::default(),
+            hot_keys: HotKeys::new(seed),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),

@@ -27,6 +27,7 @@ mod shell;
 mod sim;
 mod status;
 mod target;
+mod top;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use data::{CallProcedure, Delete, Get, OnCluster, Put, ScanTable, Tables};
@@ -65,6 +66,7 @@ enum Subcommands {
     Sim(sim::Sim),
     Status(status::Status),
     Tables(OnCluster<Tables>),
+    Top(top::Top),
 }
 
 /// Runs the command and returns its result.
@@ -91,6 +93,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Subcommands::Sim(sim) => sim.run(),
         Subcommands::Status(status) => status.run(),
         Subcommands::Tables(tables) => tables.run(),
+        Subcommands::Top(top) => top.run(),
     };
     match ended {
         Ok(CommandOutcome::Holds) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use super::process::ProcessEnvironment;
 use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_engine::client::Directory;
+use shoal_types::bulk_load::LoadRow;
 use shoal_types::{Call, Database, Random, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,14 @@ impl Database for OutsideClient {
         body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
     ) -> Result<T> {
         Database::transact(&self.cluster, body).await
+    }
+
+    async fn load(
+        &self,
+        rows: impl IntoIterator<Item = LoadRow>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        Database::load(&self.cluster, rows, loaded).await
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {

@@ -24,6 +24,11 @@ impl KeyExcerpt {
         KeyExcerpt { bytes, length: u16::try_from(key.len()).unwrap_or(u16::MAX) }
     }
 
+    /// Whether the key is longer than what is kept.
+    pub fn is_cut(&self) -> bool {
+        usize::from(self.length) > Self::BYTES_MAX
+    }
+
     /// The beginning of the key, and all of a key of [`Self::BYTES_MAX`] bytes or fewer.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length).min(Self::BYTES_MAX)]
@@ -32,7 +37,7 @@ impl KeyExcerpt {
 
 impl fmt::Display for KeyExcerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = if usize::from(self.length) > Self::BYTES_MAX { "…" } else { "" };
+        let more = if self.is_cut() { "…" } else { "" };
         write!(f, "'{}{more}'", self.as_bytes().escape_ascii())
     }
 }

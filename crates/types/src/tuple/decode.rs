@@ -3,6 +3,7 @@
 
 use super::code;
 use super::value::Value;
+use crate::error::{Error, Rejected};
 use std::borrow::Cow;
 
 /// A value that can be read back from a tuple.
@@ -31,6 +32,13 @@ pub struct DecodeError {
     pub at: usize,
     /// What is wrong with it.
     pub problem: Problem,
+}
+
+/// So that the body of a transaction can decode keys with `?`.
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Error {
+        Rejected::KeyNotDecoded { reason: error.to_string().into() }.into()
+    }
 }
 
 /// What is wrong with a key; see [`DecodeError`].

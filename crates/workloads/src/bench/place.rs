@@ -32,9 +32,14 @@ pub trait BenchPlace {
     /// None where each client has a thread to itself.
     fn thread_group(&self, client: usize) -> Option<usize>;
 
+    /// The most loaders at once, where that is not the number of clients.
+    fn loaders_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Which of so many parts of the data each loader loads, if there are to be so many clients.
     fn shares(&self, parts: usize, clients: usize) -> Vec<Vec<usize>> {
-        let loaders = parts.min(clients);
+        let loaders = parts.min(clients).min(self.loaders_max());
         (0..loaders).map(|loader| (loader..parts).step_by(loaders).collect()).collect()
     }
 

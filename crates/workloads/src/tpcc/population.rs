@@ -4,8 +4,7 @@
 //! items; of each warehouse its own row and its stock; and each of its districts with customers,
 //! their history and orders. Every part draws from its own seed, whichever order they run in.
 //!
-//! A part commits its rows some hundred at a time, in key order. What a chunk draws is drawn inside
-//! its transaction from a copy of the source, so that a retry writes the same rows again.
+//! A part is drawn row by row, as the database takes its rows.
 
 use super::keys::{self, DistrictId, OrderId};
 use super::random::{
@@ -17,16 +16,13 @@ use super::schema::{
     Address, CUSTOMER_DATA_MAX, Customer, CustomerImage, District, History, Item, NULL_CARRIER,
     NULL_DATE, Order, OrderLine, Stock, Tables, Text, UNIT, Warehouse,
 };
-use crate::rows;
-use shoal_types::{Database, Random, Result, Transaction};
+use shoal_types::bulk_load::LoadRow;
+use shoal_types::{Database, Random, Result};
 use std::ops::RangeInclusive;
 use zerocopy::IntoBytes;
 
 /// The date at which everything in the initial population happened.
 pub const LOAD_DATE: u64 = 1;
-
-/// Ids of a chunk: at about ten rows an order, a few thousand rows.
-const CHUNK: usize = 250;
 
 /// The contents of a part of the population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,58 +93,47 @@ struct Loader<'a, D> {
 }
 
 impl<D: Database> Loader<'_, D> {
-    /// Calls `write` for each id; it returns how many rows it wrote.
-    async fn in_chunks(
+    /// Loads the rows that `draw` adds for each id.
+    async fn load(
         &mut self,
         ids: RangeInclusive<u32>,
-        mut write: impl FnMut(&D::Transaction<'_>, &mut Random, u32) -> Result<u64>,
+        mut draw: impl FnMut(&mut Vec<LoadRow>, &mut Random, u32),
     ) -> Result<()> {
-        for first in ids.clone().step_by(CHUNK) {
-            let last = first.saturating_add(CHUNK as u32 - 1).min(*ids.end());
-            let chunk = rows::insist(self.db, async |tx| {
-                let mut random = self.random.clone();
-                let mut rows = 0;
-                for id in first..=last {
-                    rows += write(tx, &mut random, id)?;
-                }
-                Ok((random, rows))
-            });
-            let (random, rows) = chunk.await?;
-            self.random = random;
-            (self.loaded)(rows);
-        }
-        Ok(())
+        let rows = ids.flat_map(|id| {
+            let mut rows = Vec::new();
+            draw(&mut rows, &mut self.random, id);
+            rows
+        });
+        self.db.load(rows, self.loaded).await
     }
 
     async fn items(&mut self) -> Result<()> {
         let tables = self.tables;
-        self.in_chunks(1..=self.scale.items, |tx, random, i| {
+        self.load(1..=self.scale.items, |rows, random, i| {
             let item = Item {
                 price: uniform(random, UNIT..=100 * UNIT).into(),
                 image: uniform_u16(random, 1..=10_000).into(),
                 name: letters(random, 14..=24),
                 data: goods_data(random),
             };
-            tx.put(tables.item, &keys::item(i), item.as_bytes())?;
-            Ok(1)
+            rows.push(LoadRow::new(tables.item, &keys::item(i), item.as_bytes()));
         })
         .await
     }
 
     async fn warehouse(&mut self, w: u16) -> Result<()> {
         let (tables, scale) = (self.tables, self.scale);
-        self.in_chunks(1..=1, |tx, random, _| {
+        self.load(1..=1, |rows, random, _| {
             let warehouse = Warehouse {
                 ytd: (district_ytd(scale) * i64::from(DISTRICTS)).into(),
                 tax: uniform_u16(random, 0..=2000).into(),
                 name: letters(random, 6..=10),
                 address: address(random),
             };
-            tx.put(tables.warehouse, &keys::warehouse(w), warehouse.as_bytes())?;
-            Ok(1)
+            rows.push(LoadRow::new(tables.warehouse, &keys::warehouse(w), warehouse.as_bytes()));
         })
         .await?;
-        self.in_chunks(1..=scale.items, |tx, random, i| {
+        self.load(1..=scale.items, |rows, random, i| {
             let stock = Stock {
                 quantity: i16::from(uniform_u8(random, 10..=100)).into(),
                 ytd: 0.into(),
@@ -157,15 +142,14 @@ impl<D: Database> Loader<'_, D> {
                 data: goods_data(random),
                 district_info: std::array::from_fn(|_| letters(random, 24..=24)),
             };
-            tx.put(tables.stock, &keys::stock(w, i), stock.as_bytes())?;
-            Ok(1)
+            rows.push(LoadRow::new(tables.stock, &keys::stock(w, i), stock.as_bytes()));
         })
         .await
     }
 
     async fn district(&mut self, w: u16, d: u8) -> Result<()> {
         let (tables, scale) = (self.tables, self.scale);
-        self.in_chunks(1..=1, |tx, random, _| {
+        self.load(1..=1, |rows, random, _| {
             let district = District {
                 next_order: (scale.orders() + 1).into(),
                 tax: uniform_u16(random, 0..=2000).into(),
@@ -173,20 +157,19 @@ impl<D: Database> Loader<'_, D> {
                 name: letters(random, 6..=10),
                 address: address(random),
             };
-            tx.put(tables.district, &keys::district(w, d), district.as_bytes())?;
-            Ok(1)
+            rows.push(LoadRow::new(tables.district, &keys::district(w, d), district.as_bytes()));
         })
         .await?;
         let district = DistrictId { warehouse: w, district: d };
-        self.in_chunks(1..=u32::from(scale.customers), |tx, random, c| {
-            put_customer(tx, tables, scale, random, district, c as u16)
+        self.load(1..=u32::from(scale.customers), |rows, random, c| {
+            add_customer(rows, tables, scale, random, district, c as u16)
         })
         .await?;
         let customers = permutation(&mut self.random, scale.customers);
-        self.in_chunks(1..=scale.orders(), |tx, random, o| {
+        self.load(1..=scale.orders(), |rows, random, o| {
             let customer = customers[o as usize - 1];
-            put_order(
-                tx,
+            add_order(
+                rows,
                 tables,
                 scale,
                 random,
@@ -218,14 +201,14 @@ fn address(random: &mut Random) -> Address {
 }
 
 /// A customer, the entry in the index by name, and the history of one payment.
-fn put_customer(
-    tx: &impl Transaction,
+fn add_customer(
+    rows: &mut Vec<LoadRow>,
     tables: Tables,
     scale: Scale,
     random: &mut Random,
     district: DistrictId,
     c: u16,
-) -> Result<u64> {
+) {
     let DistrictId { warehouse: w, district: d } = district;
     let last = match c {
         1..=1000 => last_name(u32::from(c) - 1),
@@ -250,9 +233,9 @@ fn put_customer(
     let data = &mut data[..uniform(random, 300..=500) as usize];
     fill_letters(random, data);
     let image = CustomerImage::new(&customer, data);
-    tx.put(tables.customer, &keys::customer(w, d, c), image.as_bytes())?;
+    rows.push(LoadRow::new(tables.customer, &keys::customer(w, d, c), image.as_bytes()));
     let name = keys::customer_by_name(w, d, &customer.last, &customer.first, c);
-    tx.put(tables.customer_by_name, &name, &[])?;
+    rows.push(LoadRow::new(tables.customer_by_name, &name, &[]));
     let history = History {
         district: d,
         warehouse: w.into(),
@@ -260,20 +243,19 @@ fn put_customer(
         amount: FIRST_PAYMENT.into(),
         data: letters(random, 12..=24),
     };
-    tx.put(tables.history, &keys::history(w, d, c, 1), history.as_bytes())?;
-    Ok(3)
+    rows.push(LoadRow::new(tables.history, &keys::history(w, d, c, 1), history.as_bytes()));
 }
 
 /// An order with its lines, its entry in the index by customer and, if it is not delivered, its
 /// entry among the new orders.
-fn put_order(
-    tx: &impl Transaction,
+fn add_order(
+    rows: &mut Vec<LoadRow>,
     tables: Tables,
     scale: Scale,
     random: &mut Random,
     order: OrderId,
     customer: u16,
-) -> Result<u64> {
+) {
     let OrderId { warehouse: w, district: d, order: o } = order;
     let delivered = o <= scale.delivered();
     let order = Order {
@@ -283,8 +265,12 @@ fn put_order(
         all_local: 1,
         entry_date: LOAD_DATE.into(),
     };
-    tx.put(tables.order, &keys::order(w, d, o), order.as_bytes())?;
-    tx.put(tables.order_by_customer, &keys::order_by_customer(w, d, customer, o), &[])?;
+    rows.push(LoadRow::new(tables.order, &keys::order(w, d, o), order.as_bytes()));
+    rows.push(LoadRow::new(
+        tables.order_by_customer,
+        &keys::order_by_customer(w, d, customer, o),
+        &[],
+    ));
     for number in 1..=order.lines {
         let line = OrderLine {
             item: uniform(random, 1..=scale.items).into(),
@@ -294,12 +280,15 @@ fn put_order(
             quantity: 5,
             district_info: letters(random, 24..=24),
         };
-        tx.put(tables.order_line, &keys::order_line(w, d, o, number), line.as_bytes())?;
+        rows.push(LoadRow::new(
+            tables.order_line,
+            &keys::order_line(w, d, o, number),
+            line.as_bytes(),
+        ));
     }
     if !delivered {
-        tx.put(tables.new_order, &keys::order(w, d, o), &[])?;
+        rows.push(LoadRow::new(tables.new_order, &keys::order(w, d, o), &[]));
     }
-    Ok(2 + u64::from(order.lines) + u64::from(!delivered))
 }
 
 #[cfg(test)]

@@ -388,7 +388,8 @@ fn messages_fit_frames_and_the_window() {
     let mut session = session();
     session.assign_id(id(1));
     (0..5).for_each(|number| session.write(large(number)));
-    (5..200).for_each(|number| session.write(put(number)));
+    let writes = 3 * STEPS_AHEAD_MAX as u64 + 8;
+    (5..writes).for_each(|number| session.write(put(number)));
     let (mut end, mut out) = (session.end(SessionEnd::Commit), Vec::new());
     session.send(&mut out);
     let lengths = out.iter().map(|message| match message {
@@ -400,7 +401,7 @@ fn messages_fit_frames_and_the_window() {
     assert_eq!((lengths.iter().sum(), session.is_committing()), (STEPS_AHEAD_MAX, false));
     // Every message is answered, so that the next can follow.
     let mut number = STEPS_AHEAD_MAX as u32 - 1;
-    for count in [STEPS_AHEAD_MAX, STEPS_AHEAD_MAX, 201 - 3 * STEPS_AHEAD_MAX] {
+    for count in [STEPS_AHEAD_MAX, STEPS_AHEAD_MAX, 9] {
         assert_eq!(session.on_reply(number, Ok(OperationResult::Done)), AfterReply::Open);
         out.clear();
         session.send(&mut out);
