@@ -78,6 +78,9 @@ pub trait Engine: Sized {
         effects: &mut EngineEffects<Self::Message, Self::Observation>,
     );
 
+    /// Whether each death and each return of a node has to begin an epoch, also of nodes that lead nothing.
+    const MEMBERSHIP_EPOCHS: bool = false;
+
     /// Whether it orders transactions by real time, and so is [told](Engine::tell_times) the times of events.
     const USES_TRANSACTION_CLOCK: bool = false;
 

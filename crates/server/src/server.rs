@@ -118,7 +118,11 @@ where
         |error| ServerStartError::System { what: "read the identity of the cluster".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
-    let managed = ManagerOptions { accepts_losses, ..manager_options(round_trip) };
+    let managed = ManagerOptions {
+        accepts_losses,
+        membership_epochs: E::MEMBERSHIP_EPOCHS,
+        ..manager_options(round_trip)
+    };
     let has_managers = !config.managers.is_empty();
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);

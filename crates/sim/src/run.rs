@@ -19,7 +19,7 @@ use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
 use crate::scenario::{
-    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork, partitioning,
+    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork,
 };
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
@@ -227,6 +227,7 @@ impl<E: Subject> PreparedRun<E> {
             let outsiders = lot.range_inclusive(1, 4) as usize;
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
+        E::fit(&mut scenario, &mut root.fork(18));
         let catalog = Catalog::new();
         let all_scenario_clients =
             scenario.groups.iter().map(|group| group.scenario_clients(&catalog));
@@ -234,7 +235,7 @@ impl<E: Subject> PreparedRun<E> {
             all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = partitioning(&mut random, &name, shards);
+            let partitioning = E::partitioning(&scenario, &mut random, &name, shards);
             (name, partitioning)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
@@ -274,6 +275,9 @@ impl<E: Subject> PreparedRun<E> {
             is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };
+        if let Some(managers) = &mut world.managers {
+            managers.options.membership_epochs = E::MEMBERSHIP_EPOCHS;
+        }
         let mut setup = Setup { topology, procedures, streams, options: engine_options };
         if let Some(bug) = options.bug {
             subject::plant::<E>(&mut setup, &mut world.managers, bug);
@@ -538,7 +542,9 @@ impl<E: Subject> PreparedRun<E> {
     }
 
     fn compare(&self) -> Result<(), String> {
-        let Some(checks) = self.simulation.checks() else { return Ok(()) };
+        let Some(checks) = self.simulation.checks().filter(|_| E::ROWS_IN_STORES) else {
+            return Ok(());
+        };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let leader = |shard| self.simulation.leader(shard);
         let gone = |node| self.simulation.is_gone(node);

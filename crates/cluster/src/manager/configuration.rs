@@ -50,6 +50,11 @@ pub struct NodeStanding {
     pub incarnation: Incarnation,
     /// Whether its lease runs. A node that is not alive may run and be cut off.
     pub alive: bool,
+    /// The epoch since which it is alive without interruption, in one process; without meaning if it is dead. Where deaths
+    /// and returns begin epochs ([`ManagerOptions::membership_epochs`]), node and epoch name one membership.
+    ///
+    /// [`ManagerOptions::membership_epochs`]: super::ManagerOptions::membership_epochs
+    pub since: Epoch,
 }
 
 /// The replicas and the leader of a shard.

@@ -34,6 +34,9 @@ pub struct ManagerOptions {
     /// Whether an operator may accept the loss of a shard's majority: the engine then has to report what it
     /// knows. Default true.
     pub accepts_losses: bool,
+    /// Whether each death and each return of a node begins an epoch, also of nodes that lead nothing: the engine orders
+    /// messages by memberships. Default false.
+    pub membership_epochs: bool,
     /// Planted bugs, for tests of the checkers. Default none.
     pub faults: ManagerPlantedBugs,
 }
@@ -49,6 +52,7 @@ impl Default for ManagerOptions {
             retry_after: Duration::from_millis(300),
             finals_max: 1024,
             accepts_losses: true,
+            membership_epochs: false,
             faults: ManagerPlantedBugs::default(),
         }
     }

@@ -317,8 +317,11 @@ impl StateMachine {
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             (node.heard, node.known) = (Time::ZERO, Revision(0));
             node.restart_rounds();
-            node.alive = survivors.contains(&id);
+            let was_alive = std::mem::replace(&mut node.alive, survivors.contains(&id));
             if node.alive {
+                if !was_alive {
+                    node.since = self.epoch;
+                }
                 node.instance = told[&id].instance;
                 continue;
             }

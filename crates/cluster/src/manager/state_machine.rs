@@ -8,6 +8,7 @@
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
 mod image;
+mod memberships;
 mod told_ends;
 
 use super::command::{Action, Command, HeartbeatRecord, LeadershipClaim};
@@ -136,6 +137,8 @@ pub(super) struct NodeState {
     /// The node's newest incarnation; 0 if it never joined.
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
+    /// See [`NodeStanding::since`].
+    pub(super) since: Epoch,
     /// When its last recorded heartbeat arrived, or its lease began anew; without meaning if it is dead.
     pub(super) heard: Time,
     round: u64,
@@ -180,6 +183,9 @@ pub struct StateMachine {
     revision: Revision,
     #[coded(skip)]
     pub(super) changed: bool,
+    /// A node has died or returned in the command that is applied.
+    #[coded(skip)]
+    members_changed: bool,
     pub(super) epoch: Epoch,
     pub(super) nodes: Vec<NodeState>,
     pub(super) shards: Vec<ShardState>,
@@ -243,6 +249,7 @@ impl StateMachine {
             incarnation: Incarnation(0),
             // Assumed alive: a node that does not join in time is dead.
             alive: true,
+            since: FIRST_EPOCH,
             heard: Time::ZERO,
             round: 0,
             known: Revision(0),
@@ -274,6 +281,7 @@ impl StateMachine {
             began: None,
             revision: Revision(0),
             changed: true,
+            members_changed: false,
             epoch: FIRST_EPOCH,
             nodes,
             shards,
@@ -297,6 +305,7 @@ impl StateMachine {
         let before = (self.epoch, self.settled, self.revision);
         if let Some(now) = self.admit(command, effects) {
             self.act(now, command, effects);
+            self.begin_membership_epoch(before.0, effects);
         }
         self.publish(effects);
         assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
@@ -532,7 +541,7 @@ impl StateMachine {
     ) {
         let HeartbeatRecord { node: id, incarnation, round, at, known } = *heard;
         let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
-        let at = at.min(told);
+        let (at, since) = (at.min(told), self.next_membership());
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
@@ -548,7 +557,8 @@ impl StateMachine {
         }
         node.heard = node.heard.max(at);
         if !node.alive {
-            node.alive = true;
+            (node.alive, node.since) = (true, since);
+            self.members_changed = true;
             self.changed = true;
             effects.push(Applied::Revived(id));
             // No successor was found for its shards, and it is the same incarnation: it continues to lead.
@@ -559,18 +569,6 @@ impl StateMachine {
                 }
             }
         }
-    }
-
-    /// Declares a node dead, whose lease has run out by every clock.
-    fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
-        self.nodes[id.0 as usize].alive = false;
-        self.changed = true;
-        for shard in &mut self.shards {
-            if shard.assignment.leader == id && shard.vacant.is_none() {
-                shard.vacant = Some(now);
-            }
-        }
-        effects.push(Applied::Died(id));
     }
 
     fn on_join(
@@ -590,8 +588,12 @@ impl StateMachine {
         let last = NodeState { heard: node.heard.max(heard.min(now)), ..node };
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
+        // A node that joins in time, in its first process, was alive from the beginning.
+        let is_new = after > Incarnation(0) || !node.alive;
+        let since = if is_new { self.next_membership() } else { node.since };
+        self.members_changed |= is_new;
         self.nodes[id.0 as usize] =
-            NodeState { instance, incarnation, alive: true, heard: now, round: 0, known };
+            NodeState { instance, incarnation, alive: true, since, heard: now, round: 0, known };
         self.changed = true;
         // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
@@ -638,8 +640,10 @@ impl StateMachine {
         }
         self.revision.0 += 1;
         self.untold_ends = false;
-        let standing =
-            |node: &NodeState| NodeStanding { incarnation: node.incarnation, alive: node.alive };
+        let standing = |node: &NodeState| {
+            let NodeState { incarnation, alive, since, .. } = *node;
+            NodeStanding { incarnation, alive, since }
+        };
         self.configuration = Arc::new(Configuration {
             cluster: self.cluster,
             generation: self.generation,
@@ -696,6 +700,7 @@ impl StateMachine {
         (self.revision, self.epoch) = (configuration.revision, configuration.epoch);
         for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
             (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
+            node.since = standing.since;
         }
         for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
             shard.assignment = assignment.clone();

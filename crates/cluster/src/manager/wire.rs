@@ -192,9 +192,10 @@ fn final_ends() -> impl Strategy<Value = FinalEnds> {
 }
 
 fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
-    let standing = any::<(u32, bool)>().prop_map(|(incarnation, alive)| NodeStanding {
+    let standing = any::<(u32, bool, u32)>().prop_map(|(incarnation, alive, since)| NodeStanding {
         incarnation: Incarnation(incarnation),
         alive,
+        since: Epoch(since),
     });
     let moving =
         (any::<(u32, u32)>(), partitionings()).prop_map(|((table, begun), partitioning)| Move {

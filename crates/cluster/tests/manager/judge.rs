@@ -4,7 +4,7 @@
 use crate::world::{World, epoch_end};
 use shoal_cluster::manager::{
     Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim,
-    StateMachine,
+    NodeStanding, StateMachine,
 };
 use shoal_cluster::topology::TableStanding;
 use shoal_types::{Epoch, NodeId, ShardId};
@@ -22,6 +22,7 @@ pub struct Judge<'a> {
     ends: BTreeMap<(Epoch, ShardId), EpochEnd>,
     /// Epochs in which shards were out.
     out: BTreeSet<(Epoch, ShardId)>,
+    membership_epochs: bool,
     coverage: &'a mut Coverage,
 }
 
@@ -35,6 +36,7 @@ pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
         finals: BTreeMap::new(),
         ends: BTreeMap::new(),
         out: BTreeSet::new(),
+        membership_epochs: world.options.membership_epochs,
         coverage,
     };
     let mut told = world.applied.iter();
@@ -223,6 +225,31 @@ impl Judge<'_> {
         Ok(())
     }
 
+    /// A membership keeps the epoch in which it began; where deaths and returns begin epochs, none is in two of them.
+    fn memberships(&mut self, before: &Configuration, after: &Configuration) -> Result<(), String> {
+        for (node, (old, new)) in (0..).map(NodeId).zip(before.nodes.iter().zip(&after.nodes)) {
+            let is_same = stays(old, new);
+            if is_same && old.since != new.since {
+                return Err(format!("{node} is in since {}, then since {}", old.since, new.since));
+            }
+            if !self.membership_epochs {
+                continue;
+            }
+            let changes = old.alive != new.alive || (new.alive && !is_same);
+            let begins = new.alive && !is_same;
+            if changes && before.epoch == after.epoch || begins && new.since <= before.epoch {
+                return Err(format!("{node} changes from {old:?} to {new:?} in {}", after.epoch));
+            }
+            if new.alive && new.since > after.epoch {
+                return Err(format!("{node} is in since the future: {new:?} in {}", after.epoch));
+            }
+            if changes {
+                self.reach("a membership began or ended with an epoch");
+            }
+        }
+        Ok(())
+    }
+
     fn configuration(&mut self) -> Result<(), String> {
         let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
         if before == after {
@@ -234,6 +261,7 @@ impl Judge<'_> {
         if !grows {
             return Err("the configuration went back".to_owned());
         }
+        self.memberships(&before, &after)?;
         let mut replaced = 0;
         for (old, new) in before.shards.iter().zip(&after.shards) {
             let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
@@ -275,6 +303,11 @@ impl Judge<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the node is in without interruption from one configuration to the next.
+fn stays(old: &NodeStanding, new: &NodeStanding) -> bool {
+    old.alive && new.alive && (old.incarnation == new.incarnation || old.incarnation.0 == 0)
 }
 
 /// Voters that come begin empty, and those that remember stay a majority, if they were one.

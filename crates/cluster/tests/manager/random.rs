@@ -45,6 +45,7 @@ fn options(random: &mut Random, faults: ManagerPlantedBugs) -> ManagerOptions {
         retry_after: millis(random, 100, 300),
         finals_max: ManagerOptions::default().finals_max,
         accepts_losses: true,
+        membership_epochs: random.fork(2).chance(1, 3),
         faults,
     }
 }

@@ -5,7 +5,7 @@
 //! are 600 ms; clocks are all right unless a script says otherwise.
 //!
 //! ```text
-//! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS]
+//! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS] [memberships]
 //! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
 //! begin                     (elects manager 0, starts all nodes, waits 300 ms, and says nothing)
 //! cut NODE… [in|out]        heal                     (in: it hears nothing; out: no other hears it)
@@ -15,7 +15,7 @@
 //! replace SHARD NODE NODE   keep SHARD               table NAME [SHARD]
 //! move TABLE SHARD          end TABLE                cancel TABLE          show
 //! ```
-//! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
+//! With `memberships`, each death and each return of a node begins an epoch. Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
@@ -67,7 +67,11 @@ fn build(words: &Words<'_>) -> World {
     let delay = Duration::from_millis(5);
     World::new(Setup {
         topology,
-        options: ManagerOptions { drift_ppm: 10_000, ..ManagerOptions::default() },
+        options: ManagerOptions {
+            drift_ppm: 10_000,
+            membership_epochs: words.has("memberships"),
+            ..ManagerOptions::default()
+        },
         managers: words.named("managers").unwrap_or(1),
         pace: LogPace::steady(delay),
         network_faults: NetworkFaults::fair(delay),
@@ -153,6 +157,10 @@ fn show_configuration(lines: &mut Vec<String>, it: &Configuration) {
     let mut line = format!("  revision {} {} settled={}", it.revision, it.epoch, it.settled);
     let dead = (0..).map(NodeId).zip(&it.nodes).filter(|(_, standing)| !standing.alive);
     dead.for_each(|(node, _)| write!(line, " {node} dead").expect("a string"));
+    let returned = (0..).map(NodeId).zip(&it.nodes);
+    for (node, standing) in returned.filter(|(_, it)| it.alive && it.since > Epoch(1)) {
+        write!(line, " {node} in since {}", standing.since).expect("a string");
+    }
     lines.push(line);
     for (id, shard) in (0..).map(ShardId).zip(&it.shards) {
         let mut line = format!("  {id}");

@@ -15,7 +15,7 @@ use shoal_types::wire::{Coded, Input, Malformed};
 use std::collections::BTreeSet;
 
 /// The version of the format. Others are refused.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 
 impl StateMachine {
     /// The machine as bytes, without its options, which are the same on every manager.

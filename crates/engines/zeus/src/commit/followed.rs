@@ -64,7 +64,9 @@ impl FollowedPipelines {
         let (pipeline, slot) = (inv.pipeline, inv.slot);
         let followed = self.followed.entry(pipeline).or_default();
         if inv.previous_validated {
+            // Another node may have replayed what this one replays, and have it validated.
             followed.learn(Slot(slot.0 - 1));
+            self.replays.forget(pipeline, Slot(slot.0 - 1));
         }
         let remind_at = scope.now + scope.options.repeat_after;
         if followed.applied < slot {
@@ -119,8 +121,11 @@ impl FollowedPipelines {
 
     /// When something has to be sent again.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
-        let pending = self.followed.values().filter_map(|of| of.pending.last_key_value());
-        pending.map(|(_, held)| held.remind_at).chain(self.replays.wakes_at()).min()
+        let pending = self.followed.iter().filter_map(|(pipeline, of)| {
+            let (slot, held) = of.pending.last_key_value()?;
+            (!self.replays.has(*pipeline, *slot)).then_some(held.remind_at)
+        });
+        pending.chain(self.replays.wakes_at()).min()
     }
 }
 

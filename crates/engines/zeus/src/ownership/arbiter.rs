@@ -117,6 +117,7 @@ impl Ownership {
         let ack = OwnershipAck { inv: inv.clone(), rows };
         let (answer_to, record) = (inv.answer_to, inv.record.clone());
         (pending.is_answered, pending.is_acknowledged) = (true, true);
+        scope.rows.change(granule);
         scope.send(answer_to, MessageBody::Ack(ack));
         if scope.has(ZeusPlantedBug::ArbitersApplyFirst) {
             self.on_val(scope, granule, record);
@@ -150,12 +151,17 @@ impl Ownership {
         granule: &GranuleId,
         record: OwnershipRecord,
     ) {
+        scope.rows.change(granule);
         let holding = self.holding_mut(granule);
         let o_ts = record.o_ts;
         assert!(o_ts > holding.record.o_ts, "Z17: {record} replaces {}", holding.record);
         holding.pending = holding.pending.take().filter(|pending| pending.inv.record.o_ts > o_ts);
         holding.set_record(scope.node, record);
         holding.hint = holding.hint.max(o_ts);
+        if holding.record.owner.is_none() && scope.is_directory_node(granule) {
+            self.uneven.insert(granule.clone());
+        }
+        let holding = self.holding_mut(granule);
         if holding.record.level_of(scope.node) == Level::None && holding.is_replica {
             holding.drop_copy();
             scope.rows.discard(granule);
@@ -167,10 +173,13 @@ impl Ownership {
     pub(super) fn replay_if_due(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
         let holding = self.granules.get_mut(granule);
         let Some(pending) = holding.and_then(|holding| holding.pending.as_mut()) else { return };
-        if pending.replay_at > scope.now || scope.is_silent(granule) {
+        if pending.replay_at > scope.now {
             return;
         }
         pending.replay_at = scope.now + scope.options.replay_after;
+        if scope.is_silent(granule) {
+            return;
+        }
         let mut inv = pending.inv.clone();
         let lives = scope.view.is_member(inv.requested.by);
         inv.answer_to = if lives { inv.requested.by.node } else { scope.node };

@@ -3,6 +3,9 @@
 //! The owner keeps it, off the path of transactions: where a node has died it has another one ask to read, and after a move,
 //! which makes the old owner a reader, it drops one reader of those that there are too many of. A directory node stays if it
 //! can, since it is an arbiter of each move anyway.
+//!
+//! A granule whose owner has died has no node that keeps its degree until one needs it: the leader of its directory takes it,
+//! once the barrier is passed.
 
 use super::Ownership;
 use crate::granule::GranuleId;
@@ -41,10 +44,21 @@ impl Ownership {
     fn correct_degree(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) -> bool {
         let Some(holding) = self.granules.get(granule) else { return false };
         let record = &holding.record;
-        if record.owner != Some(scope.node) {
+        let is_lost = record.is_uncreated() || record.replicas().next().is_none();
+        let adopts = record.owner.is_none()
+            && !is_lost
+            && scope.is_directory_node(granule)
+            && scope.directory(granule).next() == Some(scope.node);
+        if record.owner != Some(scope.node) && !adopts {
             return false;
         }
         if !holding.is_settled() {
+            return true;
+        }
+        if adopts {
+            if scope.may_pass_barrier() {
+                self.request(scope, granule, RequestKind::Own, scope.now);
+            }
             return true;
         }
         if record.readers.len() < READERS_MIN {

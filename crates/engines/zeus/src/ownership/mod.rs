@@ -207,6 +207,7 @@ impl Ownership {
     fn note(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
         self.request_needed(scope, granule);
         self.changed.insert(granule.clone());
+        scope.rows.change(granule);
         let Some(holding) = self.granules.get(granule) else { return };
         match holding.is_settled() {
             true => self.open.remove(granule),
@@ -243,13 +244,18 @@ impl Ownership {
     }
 
     /// When something has to be looked at again, at the latest.
-    pub(crate) fn wakes_at(&self, options: &crate::options::ZeusOptions) -> Option<Time> {
+    pub(crate) fn wakes_at(
+        &self,
+        now: Time,
+        options: &crate::options::ZeusOptions,
+    ) -> Option<Time> {
         let holdings = self.open.iter().filter_map(|granule| self.granules.get(granule));
         let times = holdings.flat_map(|holding| {
             let pending = holding.pending.as_ref();
             let replay = pending.map(|pending| pending.replay_at);
             let held = pending.filter(|pending| !pending.is_answered);
-            let held = held.map(|pending| pending.arrived + options.hold);
+            // A hold that is over waits for slots, or for the barrier: no time ends that.
+            let held = held.map(|pending| pending.arrived + options.hold).filter(|at| *at > now);
             replay
                 .into_iter()
                 .chain(held)
@@ -263,15 +269,19 @@ impl Ownership {
     /// discarded (rule Z10).
     pub(crate) fn enter_epoch(
         &mut self,
-        scope: &Scope<'_>,
+        scope: &mut Scope<'_>,
         is_dead: impl Fn(NodeId) -> bool + Copy,
     ) {
         self.collected.clear();
         self.favoured.clear();
-        self.recruit_at = scope.now;
+        // Transactions that need a granule come first.
+        self.recruit_at = scope.now + scope.options.repeat_after;
         for (granule, holding) in &mut self.granules {
+            scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
-            if holding.record.owner == Some(scope.node) {
+            let owner = holding.record.owner;
+            let is_ownerless = owner.is_none() && scope.is_directory_node(granule);
+            if owner == Some(scope.node) || is_ownerless {
                 self.uneven.insert(granule.clone());
             }
             if let Some(pending) = &mut holding.pending {
