@@ -273,8 +273,8 @@ impl Subject for Zeus {
             (round_trip * one_of(random, parts) / 4).max(Duration::from_micros(200))
         };
         protocol.hold = span(&mut waits, &[1, 4, 16]).min(Duration::from_millis(100));
-        protocol.replay_after = span(&mut waits, &[6, 8, 40]);
-        protocol.repeat_after = span(&mut waits, &[6, 8, 40]);
+        protocol.replay_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
+        protocol.repeat_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
         protocol.backoff_least = span(&mut waits, &[1, 2]);
         protocol.backoff_most = protocol.backoff_least * 8;
         protocol.favour = 4 * protocol.backoff_most + 4 * round_trip;

@@ -4,8 +4,8 @@
 //! which makes the old owner a reader, it drops one reader of those that there are too many of. A directory node stays if it
 //! can, since it is an arbiter of each move anyway.
 //!
-//! A granule whose owner has died has no node that keeps its degree until one needs it: the leader of its directory takes it,
-//! once the barrier is passed.
+//! A granule whose owner has died has no node that keeps its degree until one needs it: after a while the leader of its
+//! directory takes it.
 
 use super::Ownership;
 use crate::granule::GranuleId;
@@ -17,6 +17,9 @@ use std::ops::Bound;
 
 /// So many readers more than [`READERS_MIN`] may stay after a move: nodes that read a granule often would only ask again.
 const READERS_SPARE: usize = 1;
+
+/// A granule without an owner is left to transactions for so many turns of `ZeusOptions::repeat_after`.
+pub(super) const ADOPTED_AFTER: u32 = 20;
 
 /// So many granules are looked at in each turn of `ZeusOptions::repeat_after`.
 const CORRECTED_MAX: usize = 64;
@@ -56,7 +59,7 @@ impl Ownership {
             return true;
         }
         if adopts {
-            if scope.may_pass_barrier() {
+            if scope.may_pass_barrier() && self.adopt_at <= scope.now {
                 self.request(scope, granule, RequestKind::Own, scope.now);
             }
             return true;

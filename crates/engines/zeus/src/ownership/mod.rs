@@ -95,6 +95,8 @@ pub struct Ownership {
     /// The last of those that were looked at, if there are more.
     corrected: Option<GranuleId>,
     recruit_at: Time,
+    /// When granules without an owner are taken.
+    adopt_at: Time,
     /// The number of the request made last.
     requests: u64,
     random: Random,
@@ -114,6 +116,7 @@ impl Ownership {
             uneven: BTreeSet::new(),
             corrected: None,
             recruit_at: Time::ZERO,
+            adopt_at: Time::ZERO,
             requests: 0,
             random: Random::new(seed),
             counters: OwnershipCounters::default(),
@@ -274,8 +277,9 @@ impl Ownership {
     ) {
         self.collected.clear();
         self.favoured.clear();
+        self.recruit_at = scope.now;
         // Transactions that need a granule come first.
-        self.recruit_at = scope.now + scope.options.repeat_after;
+        self.adopt_at = scope.now + scope.options.repeat_after * degree::ADOPTED_AFTER;
         for (granule, holding) in &mut self.granules {
             scope.rows.change_whole(granule);
             holding.record.strip(is_dead);

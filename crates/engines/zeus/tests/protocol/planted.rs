@@ -10,7 +10,7 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
     (ZeusPlantedBug::LesserWins, 29),
     (ZeusPlantedBug::ArbitersApplyFirst, 0),
-    (ZeusPlantedBug::GrantWhilePending, 35),
+    (ZeusPlantedBug::GrantWhilePending, 42),
     (ZeusPlantedBug::FirstAckValidates, 0),
     (ZeusPlantedBug::AckUnapplied, 0),
     (ZeusPlantedBug::SkipSlot, 0),
