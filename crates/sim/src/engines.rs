@@ -5,9 +5,9 @@ use crate::fault_schedule::FaultWeights;
 use crate::run::{RunOptions, RunReport, run};
 use crate::scenario::{ClientWork, Scenario, partitioning};
 use crate::subject::{AnyPlantedBug, Subject, limits, not_tiny};
+use shoal_cluster::topology::Partitioning;
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
-use shoal_cluster::topology::Partitioning;
 use shoal_engine::execution::Limits;
 use shoal_mako::{Mako, MakoOptions, MakoPlantedBug, StampForm};
 use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions, TwoPhaseCommitPlantedBug};

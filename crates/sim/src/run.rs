@@ -18,9 +18,7 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{
-    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork,
-};
+use crate::scenario::{ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;

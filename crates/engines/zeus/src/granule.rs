@@ -406,12 +406,9 @@ mod tests {
             let topology = topology([("t", partitioning.clone())]);
             GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect_err("it is refused")
         };
-        for (partitioning, granule_bytes) in [
-            (by_hash(0), 3),
-            (by_hash(4), 3),
-            (by_hash(4), 0),
-            (by_range(&["", "horse"]), 3),
-        ] {
+        for (partitioning, granule_bytes) in
+            [(by_hash(0), 3), (by_hash(4), 3), (by_hash(4), 0), (by_range(&["", "horse"]), 3)]
+        {
             let error = refused(&partitioning, granule_bytes);
             assert!(matches!(error, LayoutError::Divided { table: T, .. }), "{error}");
         }

@@ -333,7 +333,11 @@ impl ZeusNode {
         self.ownership.restore_degree(scope!(self));
         self.finish();
         let next = self.wakes_at();
-        assert!(next.is_none_or(|at| at > now), "{} ticks at {now}, and is due at {next:?}", self.node);
+        assert!(
+            next.is_none_or(|at| at > now),
+            "{} ticks at {now}, and is due at {next:?}",
+            self.node
+        );
     }
 
     /// Sends again what was not answered, beside what the ownership protocol does.

@@ -86,7 +86,8 @@ impl EngineRules for ZeusRules {
 impl ZeusRules {
     /// Notes what a node has of a granule. Says which rows are to be compared with those of other nodes.
     fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> BTreeSet<RowKey> {
-        let ZeusObservation::Granule { granule, level, is_arbiter, record, clock, .. } = observation
+        let ZeusObservation::Granule { granule, level, is_arbiter, record, clock, .. } =
+            observation
         else {
             return BTreeSet::new();
         };

@@ -15,7 +15,9 @@ impl Simulated for Zeus {
 impl Observed for ZeusObservation {
     fn cover(&self, coverage: &mut Coverage) {
         if let ZeusObservation::Granule { rows, .. } = self {
-            coverage.tombstone += u64::from(rows.iter().any(|row| row.row.as_ref().is_some_and(|row| row.value.is_none())));
+            coverage.tombstone += u64::from(
+                rows.iter().any(|row| row.row.as_ref().is_some_and(|row| row.value.is_none())),
+            );
         }
     }
 

@@ -27,7 +27,11 @@ enum CommitProgress {
 
 impl Zeus {
     /// Operations of a transaction have gathered.
-    pub(super) fn perform(&mut self, remote_branches: &Rc<RemoteBranches>, effects: &mut ZeusEffects) {
+    pub(super) fn perform(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut ZeusEffects,
+    ) {
         let sequence = remote_branches.id.sequence;
         let operations = remote_branches.take_operations();
         if operations.is_empty() {
@@ -324,4 +328,3 @@ impl Zeus {
         self.with_node(effects, |shared| shared.node.release(now, ticket(worker, sequence)));
     }
 }
-

@@ -38,7 +38,11 @@ impl Zeus {
                 true if is_same => {}
                 true => self.lose(sequence, effects),
                 false if epoch < configuration.epoch => {
-                    self.fail(sequence, Aborted::from(Conflict::EpochNotOpen { epoch }).into(), effects);
+                    self.fail(
+                        sequence,
+                        Aborted::from(Conflict::EpochNotOpen { epoch }).into(),
+                        effects,
+                    );
                 }
                 false => {}
             }

@@ -257,10 +257,8 @@ impl ZeusTransaction {
     ) -> Result<OperationResult, NotDone> {
         let scan = range.scan();
         let granule = node.placement().layout.granule_of_scan(table, &scan);
-        let granule = granule.map_err(|wide| Rejected::ScanTooWide {
-            table,
-            prefix_bytes: wide.prefix_bytes,
-        })?;
+        let granule = granule
+            .map_err(|wide| Rejected::ScanTooWide { table, prefix_bytes: wide.prefix_bytes })?;
         let granule = granule.ok_or_else(|| not_known(table))?;
         self.hold(now, node, table, &granule)?;
         let (start, end) = bounds(range);
