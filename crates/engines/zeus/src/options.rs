@@ -35,7 +35,15 @@ pub struct ZeusOptions {
 /// The longest wait before a message is sent again, in units of the first one.
 const LONGEST_WAIT: u32 = 8;
 
+/// A granule without an owner is left to transactions for so many turns of [`ZeusOptions::repeat_after`].
+const ADOPTED_AFTER: u32 = 20;
+
 impl ZeusOptions {
+    /// How long granules without an owner are left to transactions.
+    pub(crate) fn adopt_after(&self) -> Duration {
+        self.repeat_after * ADOPTED_AFTER
+    }
+
     /// The waits of an arbiter before it sends an `Inv` again. They grow: in a congested network, what is sent again delays the
     /// answers that it is to bring.
     pub(crate) fn replays(&self) -> Backoff {

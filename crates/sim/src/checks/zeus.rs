@@ -168,26 +168,31 @@ fn applied_everywhere(
     }
     for (other, copy) in copies.iter().filter(|(other, copy)| **other != node && serving(copy)) {
         for key in keys {
-            shown_is_applied(key, (node, own), (*other, copy))?;
-            shown_is_applied(key, (*other, copy), (node, own))?;
+            let (own, other) = (HeldBy { node, copy: own }, HeldBy { node: *other, copy });
+            shown_is_applied(key, own, other)?;
+            shown_is_applied(key, other, own)?;
         }
     }
     Ok(())
 }
 
-fn shown_is_applied(
-    key: &RowKey,
-    (shows, shown): (NodeId, &Copy),
-    (other, has): (NodeId, &Copy),
-) -> RuleVerdict {
-    let Some((version, true)) = shown.rows.get(key) else { return Ok(()) };
-    let found = has.rows.get(key);
+/// A node and what it has of a granule.
+#[derive(Clone, Copy)]
+struct HeldBy<'a> {
+    node: NodeId,
+    copy: &'a Copy,
+}
+
+fn shown_is_applied(key: &RowKey, shows: HeldBy<'_>, other: HeldBy<'_>) -> RuleVerdict {
+    let Some((version, true)) = shows.copy.rows.get(key) else { return Ok(()) };
+    let found = other.copy.rows.get(key);
     let is_newer = found.is_some_and(|(found, _)| found >= version)
-        || (found.is_none() && has.clock >= version.clock);
+        || (found.is_none() && other.copy.clock >= version.clock);
     match is_newer {
         true => Ok(()),
         false => {
             let key = key.1.escape_ascii();
+            let (shows, other) = (shows.node, other.node);
             Err(format!("{shows} shows {key} at {version}, {other} has {found:?}"))
         }
     }

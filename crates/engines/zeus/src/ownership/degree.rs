@@ -18,9 +18,6 @@ use std::ops::Bound;
 /// So many readers more than [`READERS_MIN`] may stay after a move: nodes that read a granule often would only ask again.
 const READERS_SPARE: usize = 1;
 
-/// A granule without an owner is left to transactions for so many turns of `ZeusOptions::repeat_after`.
-pub(super) const ADOPTED_AFTER: u32 = 20;
-
 /// So many granules are looked at in each turn of `ZeusOptions::repeat_after`.
 const CORRECTED_MAX: usize = 64;
 

@@ -279,7 +279,7 @@ impl Ownership {
         self.favoured.clear();
         self.recruit_at = scope.now;
         // Transactions that need a granule come first.
-        self.adopt_at = scope.now + scope.options.repeat_after * degree::ADOPTED_AFTER;
+        self.adopt_at = scope.now + scope.options.adopt_after();
         for (granule, holding) in &mut self.granules {
             scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
