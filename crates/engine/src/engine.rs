@@ -15,7 +15,9 @@ use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
-use shoal_cluster::manager::{Configuration, EpochEnd, KnownEpochs, ManagerOptions};
+use shoal_cluster::manager::{
+    Configuration, EpochEnd, KnownEpochs, LeaderCandidates, ManagerOptions,
+};
 use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::procedure::Procedures;
@@ -45,6 +47,7 @@ pub struct Setup<O> {
 #[must_use]
 pub fn manager_options<E: Engine>(mut options: ManagerOptions) -> ManagerOptions {
     options.membership_epochs = E::MEMBERSHIP_EPOCHS;
+    options.leader_candidates = E::LEADER_CANDIDATES;
     options
 }
 
@@ -87,6 +90,10 @@ pub trait Engine: Sized {
 
     /// Whether each death and each return of a node has to begin an epoch, also of nodes that lead nothing.
     const MEMBERSHIP_EPOCHS: bool = false;
+
+    /// Which replicas of a shard may lead it. A topology that has a learner lead where only voters may is refused when a node
+    /// starts.
+    const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::LearnersFirst;
 
     /// Whether the engine orders transactions by real time, and so receives the [times](Engine::set_times) of events.
     const USES_TRANSACTION_CLOCK: bool = false;

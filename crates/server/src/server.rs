@@ -6,7 +6,7 @@ use crate::manager::{self, InputSender};
 use crate::worker_command::{HOST, WorkerCommand};
 use crate::worker_host::{Isolation, WorkerHost};
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
+use shoal_cluster::manager::{LearnerLeads, ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
 use shoal_engine::declarations::Declarations;
@@ -30,6 +30,9 @@ pub enum ServerStartError {
     /// Its network cannot start.
     #[error("{0}")]
     Network(#[from] shoal_net::StartError),
+    /// The topology has a learner lead, and the engine has only voters lead.
+    #[error("{0}")]
+    Leader(#[from] LearnerLeads),
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
@@ -107,6 +110,7 @@ where
     E::Options: Send + Sync,
 {
     let NodeConfig { node, topology, .. } = config;
+    E::LEADER_CANDIDATES.check(topology)?;
     let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };

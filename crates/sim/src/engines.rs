@@ -39,8 +39,9 @@ impl SimulatedEngine {
     }
 }
 
-/// The engines that can be simulated.
-pub const ENGINES: [SimulatedEngine; 3] = [
+/// The engines that can be simulated. Not a constant: each crate that uses a constant compiles what it refers to anew, which
+/// here is all of the simulator.
+pub static ENGINES: [SimulatedEngine; 3] = [
     SimulatedEngine::of::<Mako>(),
     SimulatedEngine::of::<TwoPhaseCommit>(),
     SimulatedEngine::of::<Zeus>(),

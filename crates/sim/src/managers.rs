@@ -12,6 +12,7 @@ use shoal_cluster::manager::{
     ManagerEffect, ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
 };
 use shoal_cluster::topology::Topology;
+use shoal_engine::Engine;
 use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,13 @@ pub struct ManagersPlan {
     pub pace: LogPace,
     /// The timeouts of managers and nodes.
     pub options: ManagerOptions,
+}
+
+impl ManagersPlan {
+    /// The plan, with what the engine needs of its managers.
+    pub(crate) fn serving<E: Engine>(self) -> ManagersPlan {
+        ManagersPlan { options: shoal_engine::engine::manager_options::<E>(self.options), ..self }
+    }
 }
 
 /// The effects of a manager's step.

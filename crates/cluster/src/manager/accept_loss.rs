@@ -44,7 +44,7 @@ impl StateMachine {
         match self.configuration().outage(id) {
             None | Some(Outage::Appointing) => Err(ChangeRefusal::HasMajority(id)),
             Some(_) if !self.options.accepts_losses => Err(ChangeRefusal::LossUnsupported(id)),
-            Some(_) if self.candidates(shard).next().is_none() => {
+            Some(_) if self.live_replicas(shard).next().is_none() => {
                 Err(ChangeRefusal::NoSurvivor(id))
             }
             Some(Outage::Waiting { .. } | Outage::Lost { .. }) => Ok(()),
@@ -55,7 +55,7 @@ impl StateMachine {
     #[must_use]
     pub fn survivors(&self, id: ShardId) -> Vec<NodeId> {
         let shard = self.shards.get(id.0 as usize);
-        shard.into_iter().flat_map(|shard| self.candidates(shard)).collect()
+        shard.into_iter().flat_map(|shard| self.live_replicas(shard)).collect()
     }
 
     /// An operator accepts the loss: the shard is out of a new epoch, and nodes are asked for their knowledge
@@ -163,10 +163,10 @@ impl StateMachine {
         let leader = shard.assignment.leader;
         loss.stage == LossStage::Asking
             && nodes.all(has_reported)
-            && self.candidates(shard).next().is_some()
+            && self.live_replicas(shard).next().is_some()
             && match shard.vacant {
                 Some(until) => until <= now,
-                None => self.candidates(shard).any(|node| node == leader),
+                None => self.live_replicas(shard).any(|node| node == leader),
             }
     }
 
@@ -190,7 +190,8 @@ impl StateMachine {
         let leader = match shard.vacant {
             Some(_) => {
                 let (gathering, load): (Gathering, _) = (self.gathering(now, &[id]), self.load());
-                self.choose(now, id, &gathering, &load)
+                // All survivors vote from now on, so each of them may lead.
+                self.choose(now, id, self.live_replicas(shard), &gathering, &load)
             }
             None => shard.assignment.leader,
         };

@@ -1,10 +1,11 @@
 //! Vacant shards get leaders, and an epoch ends with each round of appointments.
 //!
 //! The candidates, best first: a learner in the dead leader's datacenter, since it keeps the leaders together
-//! and has the data (Mako §6.3); then a replica in the datacenter where most leaders are, or can be. Leaders
+//! and has the data (Mako §6.3), if the engine lets learners lead; then a replica in the datacenter where most leaders are, or can be. Leaders
 //! exchange messages in every transaction, so all should move to the same place if one fails.
 
 use super::ids::Incarnation;
+use super::options::LeaderCandidates;
 use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
 use shoal_types::{Ballot, DatacenterId, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
@@ -58,7 +59,8 @@ impl StateMachine {
         let mut chosen = Vec::with_capacity(due.len());
         let mut load = self.load();
         for id in due {
-            let leader = self.choose(now, id, &gathering, &load);
+            let candidates = self.candidates(&self.shards[id.0 as usize]);
+            let leader = self.choose(now, id, candidates, &gathering, &load);
             load[leader.0 as usize] += 1;
             chosen.push((id, leader));
         }
@@ -67,19 +69,38 @@ impl StateMachine {
         self.raise_epoch(&chosen, effects);
     }
 
-    /// The nodes that may lead the shard: those that hold it, are alive, and have their memory.
+    /// The nodes that may be appointed to lead the shard: those of its [survivors](Self::live_replicas) that the engine lets
+    /// lead.
     pub(super) fn candidates<'a>(
         &'a self,
         shard: &'a ShardState,
     ) -> impl Iterator<Item = NodeId> + 'a {
+        let appoints_all = self.options.faults.appoint_learner;
+        let may_lead = move |node: &NodeId| appoints_all || self.may_lead(shard, *node);
+        self.live_replicas(shard).filter(may_lead)
+    }
+
+    /// Whether the engine lets this replica lead, as a voter or a learner of the shard.
+    fn may_lead(&self, shard: &ShardState, node: NodeId) -> bool {
+        match self.options.leader_candidates {
+            LeaderCandidates::LearnersFirst => shard.assignment.holds(node),
+            LeaderCandidates::VotersOnly => shard.assignment.voters.contains(&node),
+        }
+    }
+
+    /// The nodes that hold the shard, are alive, and have their memory.
+    pub(super) fn live_replicas<'a>(
+        &'a self,
+        shard: &'a ShardState,
+    ) -> impl Iterator<Item = NodeId> + 'a {
         let assignment = &shard.assignment;
-        let may_lead = move |node: &NodeId| {
+        let is_whole = move |node: &NodeId| {
             let NodeState { alive, incarnation, .. } = self.nodes[node.0 as usize];
             let joined = incarnation.0 > 0;
             let full = !assignment.empty.contains_key(node) || self.options.faults.appoint_empty;
             alive && joined && full
         };
-        assignment.voters.iter().chain(&assignment.learners).copied().filter(may_lead)
+        assignment.holders().filter(is_whole)
     }
 
     /// The leader of this shard is to make room for another node: from the next configuration on it leads no more, though it
@@ -144,10 +165,15 @@ impl StateMachine {
         load
     }
 
+    /// The best of the candidates to lead this shard.
+    ///
+    /// # Panics
+    /// If there are none.
     pub(super) fn choose(
         &self,
         now: Time,
         id: ShardId,
+        candidates: impl Iterator<Item = NodeId>,
         gathering: &Gathering,
         load: &[usize],
     ) -> NodeId {
@@ -156,19 +182,18 @@ impl StateMachine {
         let outgoing = shard.replacement.as_ref().map(|replacement| replacement.outgoing);
         // A leader that hands over leads again only if no other node can.
         let former = shard.handover.map(|_| shard.assignment.leader);
+        let prefers_learners = self.options.leader_candidates == LeaderCandidates::LearnersFirst;
         let merit = |node: &NodeId| {
             let place = self.datacenter(*node);
             let votes = shard.assignment.voters.contains(node);
-            let learner_at_home = place == home && !votes;
+            let learner_at_home = prefers_learners && place == home && !votes;
             let gathered = gathering.get(&place).copied().unwrap_or_default();
             let stays = outgoing != Some(*node) && former != Some(*node);
             let likely = (self.is_fresh(*node, now), stays);
             let alone = Reverse(load[node.0 as usize]);
             (likely, learner_at_home, gathered, votes, alone, Reverse(*node))
         };
-        self.candidates(shard)
-            .max_by_key(merit)
-            .expect("appointments are for shards that can be led")
+        candidates.max_by_key(merit).expect("appointments are for shards that can be led")
     }
 
     /// Closes the epoch and begins the next, with these appointments.
@@ -182,6 +207,10 @@ impl StateMachine {
         self.settle(closed, effects); // All shards may have been out.
         for (id, leader) in chosen {
             let ballot = Ballot { epoch: self.epoch, node: *leader };
+            assert!(
+                self.may_lead(&self.shards[id.0 as usize], *leader),
+                "{leader} leads {id}, and the engine does not let it: {self:?}"
+            );
             let shard = &mut self.shards[id.0 as usize];
             let instance = self.nodes[leader.0 as usize].incarnation;
             if (shard.assignment.leader, shard.assignment.incarnation) != (*leader, instance) {

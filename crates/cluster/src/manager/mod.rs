@@ -74,6 +74,10 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
+//! Whether learners may lead is the engine's choice ([`LeaderCandidates`]). Where only voters may, a learner leads once it
+//! votes: after it has taken the place of a voter, or when the loss of a majority is accepted and the survivors become the
+//! voters.
+//!
 //! Read in this order: `ids.rs`, `command.rs`, `epoch_end.rs`, `loss.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with
 //! `appoint.rs`, `closing.rs`, `change.rs` (refused for the reasons in `refusal.rs`), `accept_loss.rs`, `recovery.rs` and
 //! `state_machine/image.rs` (the machine as bytes); `request.rs`, `message.rs`, `core.rs` with
@@ -119,7 +123,7 @@ pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 pub use log::{CarriedLog, ManagerLog};
 pub use loss::{Knowledge, Loss, LossStage, LostEnd};
 pub use message::{ToManager, ToNode};
-pub use options::{ManagerOptions, ManagerPlantedBugs};
+pub use options::{LeaderCandidates, LearnerLeads, ManagerOptions, ManagerPlantedBugs};
 pub use outage::Outage;
 pub use recovery::{KnownEpochs, NotRecovered, Recollection};
 pub use refusal::ChangeRefusal;

@@ -1,7 +1,10 @@
 //! The manager's timeouts, and its assumptions about clocks.
 
+use crate::topology::Topology;
 use shoal_log::planted;
+use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
+use thiserror::Error;
 
 /// Parts in a million.
 const MILLION: u128 = 1_000_000;
@@ -37,6 +40,8 @@ pub struct ManagerOptions {
     /// Whether each death and each return of a node begins an epoch, also of nodes that lead nothing: the engine orders
     /// messages by memberships. Default false.
     pub membership_epochs: bool,
+    /// Which replicas of a shard may lead it: the engine's choice. Default [`LeaderCandidates::LearnersFirst`].
+    pub leader_candidates: LeaderCandidates,
     /// Planted bugs, for tests of the checkers. Default none.
     pub faults: ManagerPlantedBugs,
 }
@@ -53,6 +58,7 @@ impl Default for ManagerOptions {
             finals_max: 1024,
             accepts_losses: true,
             membership_epochs: false,
+            leader_candidates: LeaderCandidates::LearnersFirst,
             faults: ManagerPlantedBugs::default(),
         }
     }
@@ -84,6 +90,42 @@ impl ManagerOptions {
         let long = self.lease.as_nanos() * (MILLION + u128::from(self.drift_ppm));
         nanoseconds(long.div_ceil(MILLION))
     }
+}
+
+/// Which replicas of a shard may lead it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaderCandidates {
+    /// Voters and learners. A learner in the datacenter of the dead leader is preferred: it keeps the leaders together.
+    LearnersFirst,
+    /// Voters: the engine's protocol needs the leader's vote, or does not bring learners all that a leader has.
+    VotersOnly,
+}
+
+impl LeaderCandidates {
+    /// Whether the topology names first leaders that may lead.
+    ///
+    /// # Errors
+    /// The first shard whose leader is a learner, where only voters may lead.
+    pub fn check(self, topology: &Topology) -> Result<(), LearnerLeads> {
+        let mut led = topology.shard_ids().map(|shard| (shard, topology.leader(shard)));
+        let is_excluded = |(shard, node): &(ShardId, NodeId)| match self {
+            LeaderCandidates::LearnersFirst => false,
+            LeaderCandidates::VotersOnly => !topology.voters(*shard).contains(node),
+        };
+        led.find(is_excluded).map_or(Ok(()), |(shard, node)| Err(LearnerLeads { shard, node }))
+    }
+}
+
+/// The topology has a learner lead a shard, and the engine has only voters lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "{node} is a learner of {shard} and leads it in the topology; this engine needs a voter to lead, so name one"
+)]
+pub struct LearnerLeads {
+    /// The shard that it would lead.
+    pub shard: ShardId,
+    /// The leader that the topology names.
+    pub node: NodeId,
 }
 
 fn nanoseconds(count: u128) -> Duration {
@@ -135,6 +177,8 @@ planted! {
         pub serve_former_managers: bool,
         /// Replicas that lost their memory are appointed like others.
         pub appoint_empty: bool,
+        /// Learners are appointed where only voters may lead.
+        pub appoint_learner: bool,
         /// A replica that takes the place of a voter votes at once, before it has anything (breaks rule M4).
         pub count_incoming: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.

@@ -226,10 +226,12 @@ impl StateMachine {
     /// The state of a new cluster: in its first epoch, with the leaders of the topology.
     ///
     /// # Panics
-    /// If the options contradict each other.
+    /// If the options contradict each other, or the topology has a learner lead where [only voters
+    /// may](super::LeaderCandidates::check).
     #[must_use]
     pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         options.check();
+        options.leader_candidates.check(&topology).unwrap_or_else(|error| panic!("{error}"));
         let first = |shard| {
             let leader = topology.leader(shard);
             let assignment = Assignment {

@@ -3,8 +3,8 @@
 
 use crate::world::{World, epoch_end};
 use shoal_cluster::manager::{
-    Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeadershipClaim,
-    NodeStanding, StateMachine,
+    Action, Applied, Assignment, Configuration, EpochEnd, FinalEnds, Incarnation, LeaderCandidates,
+    LeadershipClaim, NodeStanding, StateMachine,
 };
 use shoal_cluster::topology::TableStanding;
 use shoal_types::{Epoch, NodeId, ShardId};
@@ -23,6 +23,7 @@ pub struct Judge<'a> {
     /// Epochs in which shards were out.
     out: BTreeSet<(Epoch, ShardId)>,
     membership_epochs: bool,
+    leader_candidates: LeaderCandidates,
     coverage: &'a mut Coverage,
 }
 
@@ -37,6 +38,7 @@ pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
         ends: BTreeMap::new(),
         out: BTreeSet::new(),
         membership_epochs: world.options.membership_epochs,
+        leader_candidates: world.options.leader_candidates,
         coverage,
     };
     let mut reported = world.applied.iter();
@@ -133,7 +135,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A leader lives, holds the shard, and remembers.
+    /// A leader lives, holds the shard, remembers, and votes where only voters may lead.
     fn appointed(&mut self, id: ShardId, node: NodeId) -> Result<(), String> {
         let (old, new) = (shard(&self.before, id), shard(&self.after, id));
         let standing = self.after.nodes[node.0 as usize];
@@ -146,7 +148,17 @@ impl Judge<'_> {
         if moved && is_empty {
             return Err(format!("{node} leads {id} without memory"));
         }
-        self.reach(match (moved, new.voters.contains(&node)) {
+        if !may_lead(self.leader_candidates, new, node) {
+            return Err(format!("{node} leads {id}, and does not vote"));
+        }
+        let is_up = |node: &NodeId| self.after.nodes[node.0 as usize].alive;
+        let mut learners = new.learners.iter().filter(|node| !new.empty.contains_key(node));
+        let has_learner = learners.any(is_up);
+        let votes = new.voters.contains(&node);
+        if moved && has_learner && self.leader_candidates == LeaderCandidates::VotersOnly {
+            self.reach("passed over a learner");
+        }
+        self.reach(match (moved, votes) {
             (true, true) => "appointed a voter",
             (true, false) => "appointed a learner",
             (false, _) => "appointed again",
@@ -310,6 +322,14 @@ impl Judge<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a replica of the shard may lead it.
+pub fn may_lead(candidates: LeaderCandidates, assignment: &Assignment, node: NodeId) -> bool {
+    match candidates {
+        LeaderCandidates::LearnersFirst => assignment.holds(node),
+        LeaderCandidates::VotersOnly => assignment.voters.contains(&node),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::world::DRAWN;
 use shoal_cluster::manager::{
-    Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, Incarnation, Knowledge,
-    LeadershipClaim, Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance,
-    ReplacementStage, StateMachine, Term,
+    Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, HeartbeatRecord, Incarnation,
+    Knowledge, LeaderCandidates, LeadershipClaim, LearnerLeads, Loss, LossStage, LostEnd,
+    ManagerOptions, ManagerPlantedBugs, ProcessInstance, ReplacementStage, Revision, StateMachine,
+    Term,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
@@ -46,6 +47,18 @@ impl Cluster {
 
     fn tick(&mut self) {
         self.apply(Action::Tick { heartbeats: Vec::new() });
+    }
+
+    /// A tick at a time at which the leases of all former processes have run out, with heartbeats of all nodes.
+    fn tick_late(&mut self) {
+        let at = Time(1) + 2 * self.machine.options().lease_at_manager();
+        let nodes = (0..self.machine.configuration().nodes.len() as u32).map(NodeId);
+        let heartbeat = |node| {
+            let incarnation = self.machine.node(node).expect("a node").1;
+            HeartbeatRecord { node, incarnation, round: 1, at, known: Revision(0) }
+        };
+        let action = Action::Tick { heartbeats: nodes.map(heartbeat).collect() };
+        self.machine.apply(&Command { term: Term(1), at, action }, &mut Vec::new());
     }
 
     fn accept(&mut self, shard: ShardId, number: u64) {
@@ -295,6 +308,45 @@ fn without_survivors_there_is_nothing_to_go_on_with() {
     let mut cluster = Cluster::new(ManagerPlantedBugs::default());
     (0..3).for_each(|node| cluster.join(node, 1));
     assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::NoSurvivor(S)));
+}
+
+/// Where only voters may lead, a learner that alone has its memory leads when its shard's loss is accepted: it votes then.
+#[test]
+fn a_learner_that_survives_alone_votes_and_leads() {
+    let leader_candidates = LeaderCandidates::VotersOnly;
+    let options = ManagerOptions { leader_candidates, ..ManagerOptions::default() };
+    let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
+    let mut cluster = Cluster { machine: StateMachine::new(topology, options) };
+    cluster.apply(Action::Take { drawn: DRAWN });
+    (0..8).for_each(|node| cluster.join(node, 0));
+    (0..3).for_each(|node| cluster.join(node, 1));
+    cluster.tick_late();
+    let leader = |cluster: &Cluster| cluster.machine.configuration().shards[0].ballot.node;
+    assert_eq!(leader(&cluster), NodeId(0), "the learner is not appointed");
+    assert_eq!(cluster.machine.check_loss(S), Ok(()));
+    cluster.accept(S, 7);
+    (0..8).for_each(|node| cluster.tell(node, Some(10), None));
+    cluster.tick_late();
+    let assignment = &cluster.machine.configuration().shards[0];
+    assert_eq!((&*assignment.voters, leader(&cluster)), (&[NodeId(3)][..], NodeId(3)));
+}
+
+/// A topology that names a learner as the first leader is refused where only voters may lead.
+#[test]
+fn a_learner_that_the_topology_has_lead_is_refused() {
+    let learner_leads = Topology::builder()
+        .workers(1)
+        .datacenter("d")
+        .node("v", "d")
+        .node("l", "d")
+        .shard("l", ["v"], ["l"])
+        .build()
+        .expect("a topology");
+    let error = LearnerLeads { shard: S, node: NodeId(1) };
+    assert_eq!(LeaderCandidates::VotersOnly.check(&learner_leads), Err(error));
+    assert_eq!(LeaderCandidates::LearnersFirst.check(&learner_leads), Ok(()));
+    let voter_leads = Topology::symmetric(1, 2, 3, 1, 1);
+    assert_eq!(LeaderCandidates::VotersOnly.check(&voter_leads), Ok(()));
 }
 
 /// An engine that cannot go on after a loss has it refused, by name, and nothing changes.

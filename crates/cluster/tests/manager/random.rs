@@ -6,11 +6,11 @@
 //! `MANAGER_SEED=N cargo test -p shoal-cluster --test manager random` runs one seed and shows what
 //! led to the failure; `MANAGER_SEEDS=N` runs so many.
 
-use crate::judge::{Coverage, judge};
+use crate::judge::{Coverage, judge, may_lead};
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
-    Applied, Assignment, ClusterChange, LogPace, Manager, ManagerClient, ManagerOptions,
-    ManagerPlantedBugs, StateMachine, TableChange,
+    Applied, Assignment, ClusterChange, LeaderCandidates, LogPace, Manager, ManagerClient,
+    ManagerOptions, ManagerPlantedBugs, StateMachine, TableChange,
 };
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::{NodeId, Random, ShardId, TableId};
@@ -46,6 +46,10 @@ fn options(random: &mut Random, faults: ManagerPlantedBugs) -> ManagerOptions {
         finals_max: ManagerOptions::default().finals_max,
         accepts_losses: true,
         membership_epochs: random.fork(2).chance(1, 3),
+        leader_candidates: match random.fork(3).chance(1, 3) {
+            true => LeaderCandidates::VotersOnly,
+            false => LeaderCandidates::LearnersFirst,
+        },
         faults,
     }
 }
@@ -274,9 +278,11 @@ impl Run {
             return Err("no manager leads in the end".to_owned());
         };
         let newest = manager.machine().configuration();
-        // Where no replica remembers, none can lead: that shard is lost, and what waits for it too.
+        // Where no replica that may lead remembers, none can: that shard is lost, and what waits for it too.
+        let candidates = world.options.leader_candidates;
         let forgotten = |it: &Assignment| {
-            it.voters.iter().chain(&it.learners).all(|node| it.empty.contains_key(node))
+            let remembers = |node: NodeId| !it.empty.contains_key(&node);
+            !it.holders().filter(|node| may_lead(candidates, it, *node)).any(remembers)
         };
         let any_forgotten = newest.shards.iter().any(forgotten);
         if let Some(open) = newest.closing().next().filter(|_| !any_forgotten) {
@@ -382,6 +388,7 @@ fn random_runs_keep_the_rules() {
         "raised while closing",
         "appointed a voter",
         "appointed a learner",
+        "passed over a learner",
         "appointed again",
         "final",
         "final before one before",
@@ -593,5 +600,11 @@ fn a_shard_that_is_out_and_taken_for_ended_is_caught() {
 #[test]
 fn a_leader_without_memory_is_caught() {
     let faults = ManagerPlantedBugs { appoint_empty: true, ..ManagerPlantedBugs::default() };
+    assert!(seeds_until_caught(faults) <= 60);
+}
+
+#[test]
+fn a_learner_that_leads_where_only_voters_may_is_caught() {
+    let faults = ManagerPlantedBugs { appoint_learner: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS] [memberships]
+//!   [voters-lead]
 //! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
 //! begin                     (elects manager 0, starts all nodes, waits 300 ms, and says nothing)
 //! cut NODE… [in|out]        heal                     (in: it hears nothing; out: no other hears it)
@@ -15,13 +16,13 @@
 //! replace SHARD NODE NODE   keep SHARD               table NAME [SHARD]
 //! move TABLE SHARD          end TABLE                cancel TABLE          show
 //! ```
-//! With `memberships`, each death and each return of a node begins an epoch. Without `owners`, nothing is reported, and no
+//! With `memberships`, each death and each return of a node begins an epoch; with `voters-lead`, no learner leads. Without `owners`, nothing is reported, and no
 //! replica catches up, unless the script says so.
 
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{
-    Assignment, ClusterChange, Configuration, EpochEnd, LogPace, ManagerClient, ManagerClientEvent,
-    ManagerOptions, ManagerRequest, TableChange,
+    Assignment, ClusterChange, Configuration, EpochEnd, LeaderCandidates, LogPace, ManagerClient,
+    ManagerClientEvent, ManagerOptions, ManagerRequest, TableChange,
 };
 use shoal_cluster::topology::{Home, Partitioning, Topology};
 use shoal_golden::Words;
@@ -71,6 +72,10 @@ fn build(words: &Words<'_>) -> World {
         options: ManagerOptions {
             drift_ppm: 10_000,
             membership_epochs: words.has("memberships"),
+            leader_candidates: match words.has("voters-lead") {
+                true => LeaderCandidates::VotersOnly,
+                false => LeaderCandidates::LearnersFirst,
+            },
             ..ManagerOptions::default()
         },
         managers: words.named("managers").unwrap_or(1),

@@ -8,6 +8,7 @@ mod losses;
 mod managers;
 mod outages;
 mod recovery;
+mod replacing;
 mod secured;
 mod serving;
 mod sizes;

@@ -59,7 +59,7 @@ use late_copies::LateCopies;
 use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
-use shoal_engine::engine::{self, Setup, Task};
+use shoal_engine::engine::{Setup, Task};
 use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
@@ -276,10 +276,7 @@ impl<E: Simulated> Simulation<E> {
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
         let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
-        let managers = world.managers.map(|plan| ManagersPlan {
-            options: engine::manager_options::<E>(plan.options),
-            ..plan
-        });
+        let managers = world.managers.map(ManagersPlan::serving::<E>);
         let options = managers.as_ref().map(|plan| plan.options.clone());
         let workers = topology.workers() as usize;
         let observations = world.is_judged.then(Vec::new);
