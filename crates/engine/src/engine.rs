@@ -95,6 +95,9 @@ pub trait Engine: Sized {
     /// starts.
     const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::LearnersFirst;
 
+    /// Whether the engine receives [`EngineEvent::Accepted`]: what its node's streams have accepted as followers.
+    const RECEIVES_ACCEPTED: bool = false;
+
     /// Whether the engine orders transactions by real time, and so receives the [times](Engine::set_times) of events.
     const USES_TRANSACTION_CLOCK: bool = false;
 

@@ -51,6 +51,24 @@ pub enum EngineEvent<M> {
         /// The promised ballot.
         ballot: Ballot,
     },
+    /// This worker's stream of the shard, which another node leads, has accepted more entries under the promised ballot: the
+    /// first `length` entries of that leader are stored here and persisted, as this node may acknowledge to the leader. For
+    /// engines that [ask for it](crate::engine::Engine::RECEIVES_ACCEPTED), once per step and stream. Follows
+    /// [`EngineEvent::Promised`] of the ballot, and precedes [`EngineEvent::Decided`] of entries that are decided in the same
+    /// step. A process that begins with what a former one has stored receives it at its start. Under one ballot `length` only
+    /// grows. When the ballot changes, all undecided entries of former events are void; those that the new leader has adopted
+    /// come again.
+    Accepted {
+        /// The shard of the stream.
+        shard: ShardId,
+        /// The ballot under which the entries are accepted.
+        ballot: Ballot,
+        /// The number of accepted entries.
+        length: u64,
+        /// The last of them: those that this worker has not received yet, as accepted under this ballot, as decided or as part
+        /// of a snapshot.
+        entries: Vec<Bytes>,
+    },
     /// The stream that this worker leads has `length` decided entries.
     Durable {
         /// The shard of the stream.

@@ -135,6 +135,12 @@ impl<S: StreamStorage> Stream<S> {
         self.replica.storage.accepted_ballot()
     }
 
+    /// The number of entries that are accepted under [that ballot](Stream::accepted_ballot) and persisted: what this node may
+    /// acknowledge. 0 until the move to the ballot is persisted.
+    pub fn persisted(&self) -> LogLength {
+        self.replica.persisted()
+    }
+
     /// Whether this node leads, and `peer` has accepted under its ballot all entries that it inherited.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))

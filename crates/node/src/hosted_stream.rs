@@ -12,6 +12,8 @@ pub(super) struct HostedStream {
     pub(super) timer: Option<Time>,
     /// The number of entries that the engine has received.
     pub(super) delivered: u64,
+    /// The ballot of another node under which entries are accepted, and the number of them that the engine was told.
+    accepted: (Ballot, u64),
     /// While this node leads: where the engine's own entries begin. The engine receives those before them.
     pub(super) own_from: Option<u64>,
     /// The appointment under which the stream leads, if it does.
@@ -68,6 +70,7 @@ impl HostedStream {
             stream,
             timer: None,
             delivered: 0,
+            accepted: (Ballot::default(), 0),
             own_from: None,
             appointment: None,
             incarnations: BTreeMap::new(),
@@ -97,6 +100,31 @@ impl HostedStream {
         });
         let least = self.receivers.values().map(|receiver| receiver.has).min().unwrap_or(u64::MAX);
         least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
+    }
+
+    /// The event of entries that were accepted on `node` under the ballot of another, if there are more than the engine was
+    /// told. What is accepted and not persisted does not count.
+    pub(super) fn accepted<M>(
+        &mut self,
+        shard: ShardId,
+        node: NodeId,
+        news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
+    ) {
+        let ballot = self.stream.ballot();
+        if ballot.node == node || self.stream.accepted_ballot() != ballot {
+            return;
+        }
+        let length = self.stream.persisted().0;
+        let told = Some(self.accepted).filter(|(before, _)| *before == ballot);
+        let told = told.map_or(0, |(_, length)| length);
+        if length <= told {
+            return;
+        }
+        let first = told.max(self.delivered).max(self.stream.start().0);
+        let entry = |index| self.stream.entry(index).expect("accepted, and not trimmed").clone();
+        let entries = (first..length).map(entry).collect();
+        self.accepted = (ballot, length);
+        news.push_back(shoal_engine::EngineEvent::Accepted { shard, ballot, length, entries });
     }
 
     /// The events of decided entries: the number of own ones, the content of others.

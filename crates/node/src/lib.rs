@@ -16,6 +16,8 @@ mod membership;
 mod streams;
 mod tables;
 #[cfg(test)]
+mod tests;
+#[cfg(test)]
 mod wire;
 mod worker;
 

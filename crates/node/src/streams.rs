@@ -92,10 +92,13 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Passes to the engine the entries that were decided in former processes.
+    /// Passes to the engine the entries that were decided, or accepted under another node, in former processes.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
             held.decided(*shard, held.stream.decided(), &mut self.news);
+            if E::RECEIVES_ACCEPTED {
+                held.accepted(*shard, self.node, &mut self.news);
+            }
         }
     }
 
@@ -227,7 +230,12 @@ impl<E: Engine> Worker<E> {
                     held.own_from = None;
                     news.push_back(shoal_engine::EngineEvent::Deposed { shard, by });
                 }
-                shoal_log::StreamEffect::Decided { length } => held.decided(shard, length, news),
+                shoal_log::StreamEffect::Decided { length } => {
+                    if E::RECEIVES_ACCEPTED {
+                        held.accepted(shard, self.node, news);
+                    }
+                    held.decided(shard, length, news);
+                }
                 shoal_log::StreamEffect::Timer { at } => held.timer = Some(at),
                 shoal_log::StreamEffect::SnapshotWanted { to } => {
                     // Where nodes never begin anew, or begin with the first entry, entries are cut only when every
@@ -244,6 +252,9 @@ impl<E: Engine> Worker<E> {
                     news.push_back(shoal_engine::EngineEvent::Restored { shard, state });
                 }
             }
+        }
+        if E::RECEIVES_ACCEPTED {
+            held.accepted(shard, self.node, news);
         }
         self.trim(now, shard, effects);
         self.note_caught_up(shard, effects);

@@ -269,6 +269,8 @@ impl Engine for Mako {
             }
             EngineEvent::Deposed { shard, by: _ } => self.deposed(shard, effects),
             EngineEvent::Promised { shard, ballot } => self.promised(shard, ballot),
+            // Followers replay what is decided.
+            EngineEvent::Accepted { .. } => {}
             EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
             EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
             EngineEvent::Settled { ends } => self.learn_settled(watermark_of(&ends), effects),

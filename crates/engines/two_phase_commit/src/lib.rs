@@ -347,8 +347,11 @@ impl Engine for TwoPhaseCommit {
                 let at = self.place_of(shard).expect("a stream that is held");
                 self.step_down(at, effects);
             }
-            // Nothing here depends on which leader a follower has promised, or on the ends of epochs.
-            EngineEvent::Promised { .. } | EngineEvent::Settled { .. } => {}
+            // Nothing here depends on which leader a follower has promised, on what it has accepted that is not decided, or
+            // on the ends of epochs.
+            EngineEvent::Promised { .. }
+            | EngineEvent::Accepted { .. }
+            | EngineEvent::Settled { .. } => {}
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}

@@ -220,8 +220,9 @@ pub struct Background {
 impl Background {
     /// Starts one command of a shell, in the place of the shell.
     pub fn start(folder: &Path, command: &str) -> Background {
-        let arguments = command.trim().strip_prefix("shoal ").expect("the command");
-        let mut child = shell(folder, &format!("exec \"$SHOAL\" {arguments}"))
+        let (program, arguments) = command.trim().split_once(' ').expect("arguments");
+        let program = if program == "shoal" { "\"$SHOAL\"" } else { program };
+        let mut child = shell(folder, &format!("exec {program} {arguments}"))
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");

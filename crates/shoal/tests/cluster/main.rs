@@ -2,6 +2,7 @@
 
 mod data;
 mod local;
+mod package;
 mod quickstart;
 mod shell;
 mod starting;

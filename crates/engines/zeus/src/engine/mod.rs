@@ -168,6 +168,7 @@ impl Engine for Zeus {
             EngineEvent::Deposed { shard, by: _ } => drop(self.led.remove(&shard)),
             // Nothing is in streams, and nothing depends on the ends of epochs.
             EngineEvent::Promised { .. }
+            | EngineEvent::Accepted { .. }
             | EngineEvent::Durable { .. }
             | EngineEvent::Decided { .. }
             | EngineEvent::Settled { .. }

@@ -199,6 +199,7 @@ impl Engine for Toy {
             | EngineEvent::Configured { .. }
             | EngineEvent::Deposed { .. }
             | EngineEvent::Promised { .. }
+            | EngineEvent::Accepted { .. }
             | EngineEvent::Settled { .. }
             | EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
