@@ -148,6 +148,9 @@ const BOUNDS: &[CatchBound] = &[
     ("zeus", "skip-checks", "Z8", SHOWN, 300),
     ("zeus", "write-as-reader", "Z9", SHOWN, 150),
     ("zeus", "keep-after-removal", "Z10", SLOTS, 450),
+    ("zeus", "clock-without-granule", "Z15", SLOTS, 30),
+    ("zeus", "drive-on-pending", "Z16", MOVES, 30),
+    ("zeus", "unacknowledge", "Z17", MOVES, 30),
 ];
 
 /// Bugs that no seed catches below this one.
@@ -224,9 +227,6 @@ pub const UNCAUGHT: &[&str] = &[
     "keep-received",
     "drop-last-reader",
     "validate-newer",
-    "clock-without-granule",
-    "drive-on-pending",
-    "unacknowledge",
     "answer-before-copy",
     "copy-without-pending",
     "serve-while-dropped",
