@@ -601,6 +601,56 @@ pub enum Rejected {
         #[coded(short)]
         reason: Box<str>,
     },
+    /// An engine that moves granules between nodes scans within one granule only.
+    #[error(
+        "a scan of {table} is wider than a granule; with granules of {prefix_bytes} bytes it would not be: scan less, or divide the table so"
+    )]
+    #[coded(tag = 30)]
+    ScanTooWide {
+        /// The table that was scanned.
+        #[coded(short)]
+        table: TableId,
+        /// How many bytes all keys share that the scan can meet; 0 if it can meet any.
+        #[coded(short)]
+        prefix_bytes: usize,
+    },
+    /// A granule would grow beyond its limit, up to which one message carries it to another node.
+    #[error(
+        "the granule of {table} with {key} would have more than {max} bytes; delete some of it, or divide the table into smaller granules"
+    )]
+    #[coded(tag = 31)]
+    GranuleFull {
+        /// The first table of the granule's family.
+        #[coded(short)]
+        table: TableId,
+        /// The prefix that names the granule.
+        key: KeyExcerpt,
+        /// The limit that was reached.
+        #[coded(short)]
+        max: usize,
+    },
+    /// Every node that had a granule has died since: its rows are lost.
+    #[error(
+        "the granule of {table} with {key} was lost with all nodes that had it; restore it from elsewhere"
+    )]
+    #[coded(tag = 32)]
+    DataLost {
+        /// The first table of the granule's family.
+        #[coded(short)]
+        table: TableId,
+        /// The prefix that names the granule.
+        key: KeyExcerpt,
+    },
+    /// The cluster's engine does not have tables of which every shard has a copy.
+    #[error(
+        "{table} is on every shard, which this engine does not support; create it with another partitioning"
+    )]
+    #[coded(tag = 33)]
+    TableEverywhere {
+        /// The table that was used.
+        #[coded(short)]
+        table: TableId,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]
