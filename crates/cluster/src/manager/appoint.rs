@@ -117,6 +117,20 @@ impl StateMachine {
         }
     }
 
+    /// Leaders that are to be replaced hand over as soon as another node can lead that has sent a heartbeat lately: also one
+    /// that leads again since no other could when it had handed over.
+    pub(super) fn begin_handovers(&mut self, now: Time) {
+        let can_begin = |shard: &ShardState| {
+            let leader = shard.assignment.leader;
+            let is_replaced = shard.replacement.as_ref().is_some_and(|it| it.outgoing == leader);
+            let mut others = self.candidates(shard).filter(|node| *node != leader);
+            is_replaced && others.any(|node| self.is_fresh(node, now))
+        };
+        let shards = (0..).map(ShardId).zip(&self.shards);
+        let due: Vec<_> = shards.filter(|(_, shard)| can_begin(shard)).map(|(id, _)| id).collect();
+        due.into_iter().for_each(|id| self.begin_handover(id));
+    }
+
     /// Shards whose leaders have made room can get others.
     pub(super) fn hand_over(&mut self, now: Time) {
         for shard in &mut self.shards {

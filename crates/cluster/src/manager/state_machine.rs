@@ -561,6 +561,7 @@ impl StateMachine {
         }
         self.began.get_or_insert(at);
         self.note_closed(at);
+        self.begin_handovers(at);
         self.hand_over(at);
         self.appoint_leaders(at, effects);
         self.begin_promotions(at, effects);
