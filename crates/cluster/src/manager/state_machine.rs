@@ -249,6 +249,11 @@ impl StateMachine {
     pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         options.check();
         options.leader_candidates.check(&topology).unwrap_or_else(|error| panic!("{error}"));
+        StateMachine::of_topology(topology, options)
+    }
+
+    /// The state of a new cluster, whose topology may have a learner lead where only voters may: that one hands over.
+    fn of_topology(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         let first = |shard| {
             let leader = topology.leader(shard);
             let assignment = Assignment {
@@ -472,7 +477,8 @@ impl StateMachine {
             let is_first = self.revision == Revision(1);
             if let Some(topology) = topology.filter(|it| is_first && **it != self.topology) {
                 let (options, void) = (self.options.clone(), self.void);
-                *self = StateMachine { void, ..StateMachine::new(Arc::clone(topology), options) };
+                let founded = StateMachine::of_topology(Arc::clone(topology), options);
+                *self = StateMachine { void, ..founded };
             }
             // Nodes receive it with the next revision: none of them has joined before that.
             self.cluster = Some(drawn);
