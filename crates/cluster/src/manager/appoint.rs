@@ -1,8 +1,8 @@
 //! Vacant shards get leaders, and an epoch ends with each round of appointments.
 //!
 //! The candidates, best first: a learner in the dead leader's datacenter, since it keeps the leaders together
-//! and has the data (Mako §6.3), if the engine lets learners lead; then a replica in the datacenter where most leaders are, or can be. Leaders
-//! exchange messages in every transaction, so all should move to the same place if one fails.
+//! and has the data (Mako §6.3), if the engine lets learners lead; then a replica in the datacenter where most leaders are, or
+//! can be. Leaders exchange messages in every transaction, so all should move to the same place if one fails.
 
 use super::ids::Incarnation;
 use super::options::LeaderCandidates;

@@ -13,8 +13,8 @@
 //! A shard whose majority was lost, which an operator has accepted, has fewer voters than it had. A replica that was set aside is
 //! replaced like a voter: there is one voter more then, up to as many as the topology has.
 //!
-//! A voter that leads hands over first (`appoint.rs`): no process leads from the next configuration on, and another replica is
-//! appointed when the node has told that it has that one, or its lease has run out.
+//! A voter that leads hands over first (`appoint.rs`): no process leads from the next configuration on. Another replica is
+//! appointed when a heartbeat of the node shows that it has received that configuration, or its lease has run out.
 
 use super::command::{ClusterChange, LeadershipClaim};
 use super::configuration::{Assignment, Move};
