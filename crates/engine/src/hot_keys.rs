@@ -2,7 +2,7 @@
 //!
 //! One of some operations is looked at, at random, so that a regular order of operations hides none. What is looked at is
 //! counted in a small table (Space-Saving; Metwally, Agrawal, El Abbadi, ICDT'05): a key that is not in it takes the place of
-//! the least counted one, with that count as its possible error. So a key with more than one [`KEPT`]th of the samples is in
+//! the least counted one, with that count as its possible error. So a key with more than one `KEPT`th of the samples is in
 //! the table for certain, and `count - error` is never too high. Counts are of a window of [`WINDOW`] and the one before it.
 //!
 //! It draws from a source of its own, so that whether it runs changes nothing else.
