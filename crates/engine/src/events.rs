@@ -44,7 +44,8 @@ pub enum EngineEvent<M> {
         by: Ballot,
     },
     /// This worker's stream of the shard has promised the ballot of another node. Precedes everything that is decided under
-    /// that ballot.
+    /// that ballot. A process that begins with what a former one has stored receives it at its start, for engines that
+    /// receive [`EngineEvent::Accepted`].
     Promised {
         /// The shard of the stream.
         shard: ShardId,
@@ -57,7 +58,8 @@ pub enum EngineEvent<M> {
     /// [`EngineEvent::Promised`] of the ballot, and precedes [`EngineEvent::Decided`] of entries that are decided in the same
     /// step. A process that begins with what a former one has stored receives it at its start. Under one ballot `length` only
     /// grows. When the ballot changes, all undecided entries of former events are void; those that the new leader has adopted
-    /// come again.
+    /// come again. Replicas that do not vote receive it as well, and so do voters that the configuration lists as empty: whether
+    /// an acceptance counts towards a majority, the configuration says.
     Accepted {
         /// The shard of the stream.
         shard: ShardId,

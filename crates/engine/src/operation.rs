@@ -259,7 +259,7 @@ impl Operation {
     }
 
     /// Does the client wait for what it brings?
-    pub(crate) fn wants_answer(&self) -> bool {
+    pub fn wants_answer(&self) -> bool {
         !matches!(self, Operation::Put { .. })
     }
 

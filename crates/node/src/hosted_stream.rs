@@ -12,7 +12,7 @@ pub(super) struct HostedStream {
     pub(super) timer: Option<Time>,
     /// The number of entries that the engine has received.
     pub(super) delivered: u64,
-    /// The ballot of another node under which entries are accepted, and the number of them that the engine was told.
+    /// The ballot of another node under which entries are accepted, and the number of them that the engine was received.
     accepted: (Ballot, u64),
     /// While this node leads: where the engine's own entries begin. The engine receives those before them.
     pub(super) own_from: Option<u64>,
@@ -102,8 +102,8 @@ impl HostedStream {
         least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
     }
 
-    /// The event of entries that were accepted on `node` under the ballot of another, if there are more than the engine was
-    /// told. What is accepted and not persisted does not count.
+    /// The event of entries that were accepted on `node` under the ballot of another, if there are more than the engine has
+    /// received. What is accepted and not persisted does not count.
     pub(super) fn accepted<M>(
         &mut self,
         shard: ShardId,
@@ -115,12 +115,12 @@ impl HostedStream {
             return;
         }
         let length = self.stream.persisted().0;
-        let told = Some(self.accepted).filter(|(before, _)| *before == ballot);
-        let told = told.map_or(0, |(_, length)| length);
-        if length <= told {
+        let received = Some(self.accepted).filter(|(before, _)| *before == ballot);
+        let received = received.map_or(0, |(_, length)| length);
+        if length <= received {
             return;
         }
-        let first = told.max(self.delivered).max(self.stream.start().0);
+        let first = received.max(self.delivered).max(self.stream.start().0);
         let entry = |index| self.stream.entry(index).expect("accepted, and not trimmed").clone();
         let entries = (first..length).map(entry).collect();
         self.accepted = (ballot, length);

@@ -8,9 +8,9 @@ use super::hosted_stream::{Appointment, HostedStream};
 use super::membership::KnownConfiguration;
 use super::worker::Worker;
 use shoal_cluster::manager::{Assignment, Incarnation};
-use shoal_engine::Engine;
+use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
-use shoal_types::{NodeId, ShardId, Time, WorkerPlace};
+use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
 
 impl<E: Engine> Worker<E> {
     /// Ends the streams of shards of which the configuration gives this node no replica, and what they have stored. To be
@@ -95,6 +95,10 @@ impl<E: Engine> Worker<E> {
     /// Passes to the engine the entries that were decided, or accepted under another node, in former processes.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
+            let ballot = held.stream.ballot();
+            if E::RECEIVES_ACCEPTED && ballot != Ballot::default() && ballot.node != self.node {
+                self.news.push_back(EngineEvent::Promised { shard: *shard, ballot });
+            }
             held.decided(*shard, held.stream.decided(), &mut self.news);
             if E::RECEIVES_ACCEPTED {
                 held.accepted(*shard, self.node, &mut self.news);
@@ -209,7 +213,7 @@ impl<E: Engine> Worker<E> {
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
-            news.push_back(shoal_engine::EngineEvent::Promised { shard, ballot });
+            news.push_back(EngineEvent::Promised { shard, ballot });
         }
         for effect in wanted {
             match effect {
@@ -220,15 +224,11 @@ impl<E: Engine> Worker<E> {
                 }
                 shoal_log::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
-                    news.push_back(shoal_engine::EngineEvent::Leading {
-                        shard,
-                        ballot,
-                        length: length.0,
-                    });
+                    news.push_back(EngineEvent::Leading { shard, ballot, length: length.0 });
                 }
                 shoal_log::StreamEffect::Deposed { by } => {
                     held.own_from = None;
-                    news.push_back(shoal_engine::EngineEvent::Deposed { shard, by });
+                    news.push_back(EngineEvent::Deposed { shard, by });
                 }
                 shoal_log::StreamEffect::Decided { length } => {
                     if E::RECEIVES_ACCEPTED {
@@ -243,13 +243,13 @@ impl<E: Engine> Worker<E> {
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
                         false => {
-                            news.push_back(shoal_engine::EngineEvent::SnapshotWanted { shard, to });
+                            news.push_back(EngineEvent::SnapshotWanted { shard, to });
                         }
                     }
                 }
                 shoal_log::StreamEffect::Restored { length, state } => {
                     held.delivered = length.0;
-                    news.push_back(shoal_engine::EngineEvent::Restored { shard, state });
+                    news.push_back(EngineEvent::Restored { shard, state });
                 }
             }
         }

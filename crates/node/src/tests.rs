@@ -298,7 +298,10 @@ fn a_process_begins_with_what_the_former_one_accepted() {
     former.append(ballot(1, 0), 0, 0, 1, &["a", "b", "c"]);
     let storage = former.worker.into_storages().remove(&SHARD).expect("its stream");
     let mut follower = Follower::<true>::new(storage);
-    assert_eq!(follower.step(WorkerEvent::Start), ["decided 0 a", "accepted e1.n0 3 [b c]"]);
+    assert_eq!(
+        follower.step(WorkerEvent::Start),
+        ["promised e1.n0", "decided 0 a", "accepted e1.n0 3 [b c]"]
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::server::{Server, ServerStartError, limit, start};
 use shoal_engine::Procedures;
 use shoal_mako::Mako;
 use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions};
+use shoal_zeus::{Zeus, ZeusEngineOptions};
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -52,14 +53,26 @@ const TWO_PHASE_COMMIT: ServedEngine = ServedEngine {
     },
 };
 
+const ZEUS: ServedEngine = ServedEngine {
+    name: "zeus",
+    about: "Move rows to the node that uses them, commit there",
+    accepts_losses: false,
+    start: |config, procedures, listener| {
+        let mut options = ZeusEngineOptions::default();
+        limit(&mut options.limits, config)?;
+        start::<Zeus>(config, options, ZEUS.accepts_losses, procedures, listener)
+    },
+};
+
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 2] = [Protocol::Mako, Protocol::TwoPhaseCommit];
+    pub const ALL: [Protocol; 3] = [Protocol::Mako, Protocol::TwoPhaseCommit, Protocol::Zeus];
 
     const fn engine(self) -> &'static ServedEngine {
         match self {
             Protocol::Mako => &MAKO,
             Protocol::TwoPhaseCommit => &TWO_PHASE_COMMIT,
+            Protocol::Zeus => &ZEUS,
         }
     }
 

@@ -11,4 +11,6 @@ pub enum Protocol {
     Mako,
     /// Prepare, decide and commit with locks held: the classic protocol, for comparison.
     TwoPhaseCommit,
+    /// Move rows to the node that uses them, commit there, replicate in the background.
+    Zeus,
 }

@@ -32,8 +32,8 @@ const PLAN: [(&str, &[&str]); 20] = [
     ("net", &["types"]),
     ("client", &["engine", "net"]),
     ("workloads", &["types"]),
-    ("sim", &["client", "node", "workloads", "mako", "two_phase_commit"]),
-    ("server", &["node", "raft", "net", "mako", "two_phase_commit"]),
+    ("sim", &["client", "node", "workloads", "mako", "two_phase_commit", "zeus"]),
+    ("server", &["node", "raft", "net", "mako", "two_phase_commit", "zeus"]),
     ("shoal", &["client", "sim", "server", "explore"]),
 ];
 

@@ -14,6 +14,8 @@ pub struct FaultSchedule {
     pub every_ns: u64,
     /// The longest duration of a fault.
     pub longest_ns: u64,
+    /// The least time from the end of a fault to the next; 0 where faults overlap.
+    pub apart_ns: u64,
     /// The relative frequency of each fault.
     pub weights: FaultWeights,
     /// Percentage of crashes that lose the node's memory.

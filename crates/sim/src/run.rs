@@ -18,9 +18,7 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{
-    ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork, partitioning,
-};
+use crate::scenario::{ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -253,6 +251,7 @@ impl<E: Subject> PreparedRun<E> {
             scenario.node_changes_every_ns = scenario.span_ns / lot.range_inclusive(3, 20);
         }
         scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
+        E::fit(&mut scenario, &mut root.fork(20));
         let catalog = Catalog::new();
         let all_scenario_clients =
             scenario.groups.iter().map(|group| group.scenario_clients(&catalog));
@@ -260,7 +259,7 @@ impl<E: Subject> PreparedRun<E> {
             all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = partitioning(&mut random, &name, shards);
+            let partitioning = E::partitioning(&scenario, &mut random, &name, shards);
             (name, partitioning)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
@@ -301,6 +300,9 @@ impl<E: Subject> PreparedRun<E> {
             is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };
+        if let Some(managers) = &mut world.managers {
+            managers.options.membership_epochs = E::MEMBERSHIP_EPOCHS;
+        }
         let mut setup = Setup { topology, procedures, streams, options: engine_options };
         if let Some(bug) = options.bug {
             subject::plant::<E>(&mut setup, &mut world.managers, bug);
@@ -576,7 +578,9 @@ impl<E: Subject> PreparedRun<E> {
     }
 
     fn compare(&self) -> Result<(), String> {
-        let Some(checks) = self.simulation.checks() else { return Ok(()) };
+        let Some(checks) = self.simulation.checks().filter(|_| E::ROWS_IN_STORES) else {
+            return Ok(());
+        };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let holders = |shard| self.simulation.holders(shard);
         let gone = |node| self.simulation.is_gone(node);

@@ -3,6 +3,7 @@
 use crate::draw::one_of;
 use crate::managers::ManagersPlan;
 use crate::observed::Simulated;
+use crate::scenario::{Scenario, partitioning};
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
 use shoal_cluster::topology::Partitioning;
@@ -124,6 +125,25 @@ pub trait Subject: Simulated {
 
     /// Whether a node without replicas can coordinate transactions.
     const COORDINATES_ANYWHERE: bool = false;
+
+    /// Whether replicas of shards are in stores, which are compared at the end.
+    const ROWS_IN_STORES: bool = true;
+
+    /// Changes a scenario where the engine does not have what it needs.
+    fn fit(scenario: &mut Scenario, random: &mut Random) {
+        let _ = (scenario, random);
+    }
+
+    /// Draws the partitioning of a table of a workload.
+    fn partitioning(
+        scenario: &Scenario,
+        random: &mut Random,
+        table: &str,
+        shards: u32,
+    ) -> Partitioning {
+        let _ = scenario;
+        partitioning(random, table, shards)
+    }
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;

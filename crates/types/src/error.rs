@@ -10,9 +10,11 @@
 //! enough to allocate for.
 
 mod key_excerpt;
+mod unknown;
 pub(crate) mod wire;
 
 pub use key_excerpt::KeyExcerpt;
+pub use unknown::Unknown;
 
 use crate::clock::Epoch;
 use crate::id::{ClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
@@ -601,6 +603,56 @@ pub enum Rejected {
         #[coded(short)]
         reason: Box<str>,
     },
+    /// An engine that moves granules between nodes scans within one granule only.
+    #[error(
+        "a scan of {table} is wider than a granule; with granules of {prefix_bytes} bytes it would not be: scan less, or divide the table so"
+    )]
+    #[coded(tag = 30)]
+    ScanTooWide {
+        /// The table that was scanned.
+        #[coded(short)]
+        table: TableId,
+        /// How many bytes all keys share that the scan can meet; 0 if it can meet any.
+        #[coded(short)]
+        prefix_bytes: usize,
+    },
+    /// A granule would grow beyond its limit, up to which one message carries it to another node.
+    #[error(
+        "the granule of {table} with {key} would have more than {max} bytes; delete some of it, or divide the table into smaller granules"
+    )]
+    #[coded(tag = 31)]
+    GranuleFull {
+        /// The first table of the granule's family.
+        #[coded(short)]
+        table: TableId,
+        /// The prefix that names the granule.
+        key: KeyExcerpt,
+        /// The limit that was reached.
+        #[coded(short)]
+        max: usize,
+    },
+    /// Every node that had a granule has died since: its rows are lost.
+    #[error(
+        "the granule of {table} with {key} was lost with all nodes that had it; restore it from elsewhere"
+    )]
+    #[coded(tag = 32)]
+    DataLost {
+        /// The first table of the granule's family.
+        #[coded(short)]
+        table: TableId,
+        /// The prefix that names the granule.
+        key: KeyExcerpt,
+    },
+    /// The cluster's engine does not have tables of which every shard has a copy.
+    #[error(
+        "{table} is on every shard, which this engine does not support; create it with another partitioning"
+    )]
+    #[coded(tag = 33)]
+    TableEverywhere {
+        /// The table that was used.
+        #[coded(short)]
+        table: TableId,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]
@@ -608,115 +660,6 @@ pub enum Rejected {
         /// The text that the procedure passed to [`Error::reject`].
         #[coded(short)]
         reason: Box<str>,
-    },
-}
-
-/// Why it is not known what happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Coded)]
-pub enum Unknown {
-    /// Only the request's id can settle it.
-    #[error("no answer to request {request}; ask again with the same id")]
-    #[coded(tag = 0)]
-    NoAnswer {
-        /// The request whose fate is open.
-        request: RequestId,
-    },
-    /// The leader could not look whether the request took effect: the lookup was refused itself, met conflicts, or found
-    /// a row of which it is not known whether it counts.
-    #[error(
-        "whether {request} took effect could not be looked up, for want of {shard}; ask again with the same id"
-    )]
-    #[coded(tag = 1)]
-    Unsettled {
-        /// The request whose fate is open.
-        request: RequestId,
-        /// The shard that the lookup waited for: one that has not said how an epoch ended, or else that of the row.
-        #[coded(short)]
-        shard: ShardId,
-    },
-    /// The outcome is not kept any more: its session has made a later call, or was over for long. It will not take
-    /// effect from now on.
-    #[error("the outcome of {request} is not kept any more; read what it should have written")]
-    #[coded(tag = 2)]
-    Forgotten {
-        /// The request whose fate is open.
-        request: RequestId,
-    },
-    /// The majority of the call's shard was lost, and an operator accepted that. Whether it committed was known there; it
-    /// never runs from now on.
-    #[error(
-        "the outcome of {request} was lost with a majority of its shard; read what it should have written"
-    )]
-    #[coded(tag = 10)]
-    Lost {
-        /// The request whose fate is open.
-        request: RequestId,
-    },
-    /// One shard was to decide alone, and its leader failed before it said so.
-    #[error("the leader of {shard} failed while it decided; read what should be there")]
-    #[coded(tag = 3)]
-    Participant {
-        /// The shard that the error is about.
-        #[coded(short)]
-        shard: ShardId,
-    },
-    /// The transaction was certified, and a shard that it depends on did not become durable as far as that in time.
-    #[error(
-        "it was certified, and {shard}, which it depends on, is not durable so far; read what should be there"
-    )]
-    #[coded(tag = 8)]
-    NotDurable {
-        /// The shard that the error is about.
-        #[coded(short)]
-        shard: ShardId,
-    },
-    /// An interactive transaction that is not known here, or not any more: it may have committed.
-    #[error("session {session} has no transaction here, or not any more; read what it wrote")]
-    #[coded(tag = 5)]
-    Session {
-        /// The client's name for it.
-        #[coded(short)]
-        session: u64,
-    },
-    /// A client asked for the commit of an interactive transaction, and was not told in time.
-    #[error("{wait}; session {session} may have committed: read what it wrote")]
-    #[coded(tag = 6)]
-    Commit {
-        /// The client's name for it.
-        #[coded(short)]
-        session: u64,
-        /// For how long it waited, and why in vain.
-        wait: Wait,
-    },
-    /// A client called a procedure, and was not told in time.
-    #[error("{wait}; ask for {request} again")]
-    #[coded(tag = 7)]
-    Call {
-        /// The request whose fate is open.
-        request: RequestId,
-        /// For how long it waited, and why in vain.
-        wait: Wait,
-    },
-    /// A client asked for a table to be created or dropped, and was not told in time.
-    #[error("{wait}; whether the table was created, or dropped, is not known: ask again")]
-    #[coded(tag = 11)]
-    Table {
-        /// For how long it waited, and why in vain.
-        wait: Wait,
-    },
-    /// A client called a procedure, and before it was told, its cluster was gone: another was founded at its addresses,
-    /// in which this call never runs.
-    #[error(
-        "cluster {known}, which was asked for {request}, is gone, {found} was founded in its place; check what is lost, then connect anew"
-    )]
-    #[coded(tag = 9)]
-    FoundedAgain {
-        /// The request whose outcome is lost.
-        request: RequestId,
-        /// The cluster that the client belongs to.
-        known: ClusterId,
-        /// The cluster that is there now.
-        found: ClusterId,
     },
 }
 

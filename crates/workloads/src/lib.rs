@@ -3,6 +3,7 @@
 mod arguments;
 pub mod bench;
 pub mod history;
+pub mod locality;
 pub mod micro;
 pub mod model;
 pub mod placed;

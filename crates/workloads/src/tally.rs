@@ -24,12 +24,19 @@ impl Tally {
     /// Adds one for client number `client`.
     #[inline]
     pub fn count(&self, client: usize) {
-        self.places[client % Self::PLACES].0.fetch_add(1, Ordering::Relaxed);
+        self.add(client, 1);
     }
 
-    /// The sum; exact once the clients have stopped.
+    /// Adds so many for client number `client`, modulo 2^64.
+    #[inline]
+    pub fn add(&self, client: usize, count: u64) {
+        self.places[client % Self::PLACES].0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The sum, modulo 2^64; exact once the clients have stopped.
     pub fn sum(&self) -> u64 {
-        self.places.iter().map(|place| place.0.load(Ordering::Relaxed)).sum()
+        let places = self.places.iter().map(|place| place.0.load(Ordering::Relaxed));
+        places.fold(0, u64::wrapping_add)
     }
 }
 

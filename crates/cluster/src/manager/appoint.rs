@@ -1,8 +1,8 @@
 //! Vacant shards get leaders, and an epoch ends with each round of appointments.
 //!
 //! The candidates, best first: a learner in the dead leader's datacenter, since it keeps the leaders together
-//! and has the data (Mako §6.3), if the engine lets learners lead; then a replica in the datacenter where most leaders are, or can be. Leaders
-//! exchange messages in every transaction, so all should move to the same place if one fails.
+//! and has the data (Mako §6.3), if the engine lets learners lead; then a replica in the datacenter where most leaders are, or
+//! can be. Leaders exchange messages in every transaction, so all should move to the same place if one fails.
 
 use super::ids::Incarnation;
 use super::options::LeaderCandidates;
@@ -75,17 +75,10 @@ impl StateMachine {
         &'a self,
         shard: &'a ShardState,
     ) -> impl Iterator<Item = NodeId> + 'a {
-        let appoints_all = self.options.faults.appoint_learner;
-        let may_lead = move |node: &NodeId| appoints_all || self.may_lead(shard, *node);
+        let (appoints_all, lets) =
+            (self.options.faults.appoint_learner, self.options.leader_candidates);
+        let may_lead = move |node: &NodeId| appoints_all || lets.may_lead(&shard.assignment, *node);
         self.live_replicas(shard).filter(may_lead)
-    }
-
-    /// Whether the engine lets this replica lead, as a voter or a learner of the shard.
-    fn may_lead(&self, shard: &ShardState, node: NodeId) -> bool {
-        match self.options.leader_candidates {
-            LeaderCandidates::LearnersFirst => shard.assignment.holds(node),
-            LeaderCandidates::VotersOnly => shard.assignment.voters.contains(&node),
-        }
     }
 
     /// The nodes that hold the shard, are alive, and have their memory.
@@ -115,6 +108,21 @@ impl StateMachine {
             shard.ready.clear();
             self.changed = true;
         }
+    }
+
+    /// Leaders that are to be replaced, or that the engine does not let lead any more, hand over as soon as another node can
+    /// lead that has sent a heartbeat lately: also one that leads again since no other could when it had handed over.
+    pub(super) fn begin_handovers(&mut self, now: Time) {
+        let can_begin = |shard: &ShardState| {
+            let leader = shard.assignment.leader;
+            let is_replaced = shard.replacement.as_ref().is_some_and(|it| it.outgoing == leader);
+            let stays = self.options.leader_candidates.may_lead(&shard.assignment, leader);
+            let mut others = self.candidates(shard).filter(|node| *node != leader);
+            (is_replaced || !stays) && others.any(|node| self.is_fresh(node, now))
+        };
+        let shards = (0..).map(ShardId).zip(&self.shards);
+        let due: Vec<_> = shards.filter(|(_, shard)| can_begin(shard)).map(|(id, _)| id).collect();
+        due.into_iter().for_each(|id| self.begin_handover(id));
     }
 
     /// Shards whose leaders have made room can get others.
@@ -208,7 +216,9 @@ impl StateMachine {
         for (id, leader) in chosen {
             let ballot = Ballot { epoch: self.epoch, node: *leader };
             assert!(
-                self.may_lead(&self.shards[id.0 as usize], *leader),
+                self.options
+                    .leader_candidates
+                    .may_lead(&self.shards[id.0 as usize].assignment, *leader),
                 "{leader} leads {id}, and the engine does not let it: {self:?}"
             );
             let shard = &mut self.shards[id.0 as usize];

@@ -13,13 +13,14 @@
 //! A shard whose majority was lost, which an operator has accepted, has fewer voters than it had. A replica that was set aside is
 //! replaced like a voter: there is one voter more then, up to as many as the topology has.
 //!
-//! A voter that leads hands over first (`appoint.rs`): no process leads from the next configuration on, and another replica is
-//! appointed when the node has told that it has that one, or its lease has run out.
+//! A voter that leads hands over first (`appoint.rs`): no process leads from the next configuration on. Another replica is
+//! appointed when a heartbeat of the node shows that it has received that configuration, or its lease has run out.
 
 use super::command::{ClusterChange, LeadershipClaim};
 use super::configuration::{Assignment, Move};
 use super::ids::{Ask, Incarnation};
 use super::loss::LossStage;
+use super::options::ManagerOptions;
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, NodeState, Replacement, ShardState, StateMachine};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, Topology};
@@ -215,7 +216,7 @@ impl StateMachine {
     /// Whether an epoch should begin for the sake of replicas.
     pub(super) fn is_promotion_due(&self, now: Time) -> bool {
         self.may_begin_epoch(now)
-            && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
+            && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes, &self.options))
     }
 
     /// Begins such an epoch. Nothing waits for that: leaders continue, under their new ballots.
@@ -232,7 +233,7 @@ impl StateMachine {
         let mut chosen = Vec::new();
         let counts_incoming = self.options.faults.count_incoming;
         for (id, shard) in (0..).map(ShardId).zip(&mut self.shards) {
-            if !shard.is_promotable(&self.nodes) {
+            if !shard.is_promotable(&self.nodes, &self.options) {
                 continue;
             }
             let replaces = shard.is_replaceable(&self.nodes);
@@ -314,12 +315,14 @@ impl StateMachine {
 }
 
 impl ShardState {
-    /// Whether a replica waits only for a new ballot of the leader, which continues to lead.
-    fn is_promotable(&self, nodes: &[NodeState]) -> bool {
+    /// Whether a replica waits only for a new ballot of the leader, which continues to lead. One that the engine does not let
+    /// lead any more hands over first.
+    fn is_promotable(&self, nodes: &[NodeState], options: &ManagerOptions) -> bool {
         let Assignment { leader, incarnation, .. } = self.assignment;
         // A leader that the topology named and that has never joined does not count.
         let leads_on = self.vacant.is_none() && nodes[leader.0 as usize].incarnation == incarnation;
-        leads_on && (!self.ready.is_empty() || self.is_replaceable(nodes))
+        let may_lead = options.leader_candidates.may_lead(&self.assignment, leader);
+        leads_on && may_lead && (!self.ready.is_empty() || self.is_replaceable(nodes))
     }
 
     /// Whether the incoming voter may take its place: it has caught up, and the other voters that live and have their

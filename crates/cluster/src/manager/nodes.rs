@@ -4,8 +4,8 @@
 //!   added ──► known to all nodes that live ──► its process joins ──► takes replicas (`change.rs`)
 //!   drained ──► its process ends ──► dead ──► removed
 //! ```
-//! A node that is added is dead until its process joins. A node that is removed holds nothing and has no lease, so it leads
-//! nothing and has no say in anything; none of its processes joins again.
+//! A node that is added is dead until its process joins. A node that is removed holds no replica and has no lease: it does not
+//! lead and does not vote. None of its processes joins again.
 //!
 //! Invariants: numbers of nodes are given in ascending order, and each once; a removed node holds no replica and is dead.
 

@@ -1,5 +1,6 @@
 //! The manager's timeouts, and its assumptions about clocks.
 
+use super::configuration::Assignment;
 use crate::topology::Topology;
 use shoal_log::planted;
 use shoal_types::{NodeId, ShardId};
@@ -40,7 +41,8 @@ pub struct ManagerOptions {
     /// Whether each death and each return of a node begins an epoch, also of nodes that lead nothing: the engine orders
     /// messages by memberships. Default false.
     pub membership_epochs: bool,
-    /// Which replicas of a shard may lead it: the engine's choice. Default [`LeaderCandidates::LearnersFirst`].
+    /// Which replicas of a shard may lead it: the engine's choice. A learner that led before only voters might hands over
+    /// as soon as a voter can lead. Default [`LeaderCandidates::LearnersFirst`].
     pub leader_candidates: LeaderCandidates,
     /// Planted bugs, for tests of the checkers. Default none.
     pub faults: ManagerPlantedBugs,
@@ -113,6 +115,14 @@ impl LeaderCandidates {
             LeaderCandidates::VotersOnly => !topology.voters(*shard).contains(node),
         };
         led.find(is_excluded).map_or(Ok(()), |(shard, node)| Err(LearnerLeads { shard, node }))
+    }
+
+    /// Whether a node may lead the shard, as a voter or a learner of it.
+    pub(super) fn may_lead(self, assignment: &Assignment, node: NodeId) -> bool {
+        match self {
+            LeaderCandidates::LearnersFirst => assignment.holds(node),
+            LeaderCandidates::VotersOnly => assignment.voters.contains(&node),
+        }
     }
 }
 

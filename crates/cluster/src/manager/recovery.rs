@@ -35,7 +35,7 @@ use super::configuration::Configuration;
 use super::epoch_end::EpochEnd;
 use super::ids::{Generation, Incarnation, ProcessInstance, Revision};
 use super::loss::LossStage;
-use super::state_machine::{CLOSING_MAX, StateMachine};
+use super::state_machine::{APPOINTMENT_EPOCHS, CLOSING_MAX, StateMachine};
 use shoal_types::wire::Coded;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
@@ -220,8 +220,7 @@ impl StateMachine {
         let last = self.epoch.max(open);
         let skipped = (last.0 - self.epoch.0) as usize + EPOCHS_SKIPPED as usize;
         let count = self.closing.len() + skipped;
-        // Appointments add some more.
-        let fits = count + EPOCHS_SKIPPED as usize <= CLOSING_MAX;
+        let fits = count + APPOINTMENT_EPOCHS <= CLOSING_MAX;
         let next = last.0.checked_add(EPOCHS_SKIPPED).filter(|_| fits).map(Epoch);
         let Some(next) = next else { return Err(NotRecovered::TooManyEpochs(count)) };
         let closed = self.epoch;

@@ -1,7 +1,7 @@
 //! The replicated state machine: it applies commands in the order of the log, and returns their effects.
 //!
-//! This file dispatches the commands, and keeps the time and the nodes: which are admitted, alive, and dead.
-//! The other parts of the state are in `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
+//! This file dispatches the commands, and keeps the time. The other parts of the state are in `memberships.rs` (nodes:
+//! which are admitted, alive, and dead), `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
 //! `change.rs` (replicas, tables, the shard map).
 //!
 //! It reads no clock and draws nothing at random: managers that applied the same commands have the same
@@ -34,6 +34,10 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// Most closed epochs without an FVW. Beyond that, no leader is appointed: some shard is lost, and an
 /// operator has to act.
 pub(super) const CLOSING_MAX: usize = 1024;
+
+/// How many of these are left to appointments: other epochs that may wait do not begin when only so many are left.
+/// Appointments let leaders report how closed epochs ended, which makes room again.
+pub(super) const APPOINTMENT_EPOCHS: usize = 64;
 
 /// The effect of a command: for the leading manager to send to nodes, and for observers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,6 +249,11 @@ impl StateMachine {
     pub fn new(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         options.check();
         options.leader_candidates.check(&topology).unwrap_or_else(|error| panic!("{error}"));
+        StateMachine::of_topology(topology, options)
+    }
+
+    /// The state of a new cluster, whose topology may have a learner lead where only voters may: that one hands over.
+    fn of_topology(topology: Arc<Topology>, options: ManagerOptions) -> StateMachine {
         let first = |shard| {
             let leader = topology.leader(shard);
             let assignment = Assignment {
@@ -468,7 +477,8 @@ impl StateMachine {
             let is_first = self.revision == Revision(1);
             if let Some(topology) = topology.filter(|it| is_first && **it != self.topology) {
                 let (options, void) = (self.options.clone(), self.void);
-                *self = StateMachine { void, ..StateMachine::new(Arc::clone(topology), options) };
+                let founded = StateMachine::of_topology(Arc::clone(topology), options);
+                *self = StateMachine { void, ..founded };
             }
             // Nodes receive it with the next revision: none of them has joined before that.
             self.cluster = Some(drawn);
@@ -513,17 +523,12 @@ impl StateMachine {
                 self.on_tick(now, command.at, heartbeats, effects);
                 true
             }
-            Action::Join { node, instance, after, lost, last_heartbeat } => self.on_join(
-                now,
-                *node,
-                JoiningProcess {
-                    instance: *instance,
-                    after: *after,
-                    lost: *lost,
-                    last_heartbeat: *last_heartbeat,
-                },
-                effects,
-            ),
+            Action::Join { node, instance, after, lost, last_heartbeat } => {
+                let (instance, after, lost) = (*instance, *after, *lost);
+                let last_heartbeat = *last_heartbeat;
+                let joining = JoiningProcess { instance, after, lost, last_heartbeat };
+                self.on_join(now, *node, joining, effects)
+            }
             Action::Report { claim, epoch, end } => self.on_report(*claim, *epoch, end, effects),
             Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
@@ -562,6 +567,7 @@ impl StateMachine {
         }
         self.began.get_or_insert(at);
         self.note_closed(at);
+        self.begin_handovers(at);
         self.hand_over(at);
         self.appoint_leaders(at, effects);
         self.begin_promotions(at, effects);
@@ -570,97 +576,6 @@ impl StateMachine {
         self.changed |= self.unpublished_ends;
         self.forget_finals();
         self.forget_table_changes();
-    }
-
-    fn renew(
-        &mut self,
-        now: Time,
-        ticked_at: Time,
-        heartbeat: &HeartbeatRecord,
-        effects: &mut Vec<Applied>,
-    ) {
-        let HeartbeatRecord { node: id, incarnation, round, at, known } = *heartbeat;
-        let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
-        let (at, since) = (at.min(ticked_at), self.next_membership());
-        let is_removed = self.is_removed(id);
-        let Some(node) = self.nodes.get_mut(id.0 as usize) else {
-            self.void += 1;
-            return;
-        };
-        let is_former = node.incarnation != incarnation || is_removed;
-        if incarnation == Incarnation(0) || is_former || round < node.round {
-            self.void += 1; // Of a former process, or overtaken.
-            return;
-        }
-        let is_repeat = round == node.round;
-        (node.round, node.known) = (round, node.known.max(known));
-        if !node.alive && (is_repeat || at + lease <= now) {
-            return; // Its lease had run out by this heartbeat's time: that revives no node.
-        }
-        node.last_heartbeat = node.last_heartbeat.max(at);
-        if !node.alive {
-            (node.alive, node.since) = (true, since);
-            self.members_changed = true;
-            self.changed = true;
-            effects.push(Applied::Revived(id));
-            // No successor was found for its shards, and it is the same incarnation: it continues to lead.
-            for shard in &mut self.shards {
-                let assignment = &shard.assignment;
-                if (assignment.leader, assignment.incarnation) == (id, incarnation) {
-                    shard.vacant = None;
-                }
-            }
-        }
-    }
-
-    fn on_join(
-        &mut self,
-        now: Time,
-        id: NodeId,
-        joining: JoiningProcess,
-        effects: &mut Vec<Applied>,
-    ) -> bool {
-        let JoiningProcess { instance, after, lost, last_heartbeat } = joining;
-        let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
-        let is_over = self.is_removed(id) && !self.options.faults.admit_removed;
-        if node.incarnation != after || is_over {
-            return false; // Another process was admitted since, or none is any more.
-        }
-        let incarnation = Incarnation(after.0 + 1);
-        // The former process may act until then, if it still runs.
-        let last =
-            NodeState { last_heartbeat: node.last_heartbeat.max(last_heartbeat.min(now)), ..node };
-        let lease_end = if node.alive { self.lease_end(&last) } else { now };
-        let known = Revision(0);
-        // A node that joins in time, in its first process, was alive from the beginning.
-        let is_new = after > Incarnation(0) || !node.alive;
-        let since = if is_new { self.next_membership() } else { node.since };
-        self.members_changed |= is_new;
-        self.nodes[id.0 as usize] = NodeState {
-            instance,
-            incarnation,
-            alive: true,
-            since,
-            last_heartbeat: now,
-            round: 0,
-            known,
-        };
-        self.changed = true;
-        if lost {
-            self.shards.iter_mut().for_each(|shard| _ = shard.assignment.left.remove(&id));
-        }
-        // In its first process a node has no memory to lose, and holds what the topology gave it.
-        if after > Incarnation(0) {
-            for shard in &mut self.shards {
-                shard.on_new_instance(id, incarnation, lease_end, &self.options);
-                if lost && shard.assignment.holds(id) {
-                    shard.assignment.empty.insert(id, self.epoch);
-                    shard.ready.remove(&id);
-                }
-            }
-        }
-        effects.push(Applied::Joined { node: id, instance, incarnation });
-        true
     }
 
     /// When the lease of a live node has run out by every clock.

@@ -4,8 +4,7 @@ use crate::world::DRAWN;
 use shoal_cluster::manager::{
     Action, Ask, ChangeRefusal, ClusterChange, Command, EpochEnd, HeartbeatRecord, Incarnation,
     Knowledge, LeaderCandidates, LeadershipClaim, LearnerLeads, Loss, LossStage, LostEnd,
-    ManagerOptions, ManagerPlantedBugs, ProcessInstance, ReplacementStage, Revision, StateMachine,
-    Term,
+    ManagerOptions, ManagerPlantedBugs, ProcessInstance, ReplacementStage, StateMachine, Term,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
@@ -55,7 +54,8 @@ impl Cluster {
         let nodes = (0..self.machine.configuration().nodes.len() as u32).map(NodeId);
         let heartbeat = |node| {
             let incarnation = self.machine.node(node).expect("a node").1;
-            HeartbeatRecord { node, incarnation, round: 1, at, known: Revision(0) }
+            let known = self.machine.configuration().revision;
+            HeartbeatRecord { node, incarnation, round: 1, at, known }
         };
         let action = Action::Tick { heartbeats: nodes.map(heartbeat).collect() };
         self.machine.apply(&Command { term: Term(1), at, action }, &mut Vec::new());
@@ -331,22 +331,71 @@ fn a_learner_that_survives_alone_votes_and_leads() {
     assert_eq!((&*assignment.voters, leader(&cluster)), (&[NodeId(3)][..], NodeId(3)));
 }
 
-/// A topology that names a learner as the first leader is refused where only voters may lead.
-#[test]
-fn a_learner_that_the_topology_has_lead_is_refused() {
-    let learner_leads = Topology::builder()
+/// A shard of a voter and a learner, which leads.
+fn led_by_learner() -> Topology {
+    Topology::builder()
         .workers(1)
         .datacenter("d")
         .node("v", "d")
         .node("l", "d")
         .shard("l", ["v"], ["l"])
         .build()
-        .expect("a topology");
+        .expect("a topology")
+}
+
+/// A topology that names a learner as the first leader is refused where only voters may lead.
+#[test]
+fn a_learner_that_the_topology_has_lead_is_refused() {
     let error = LearnerLeads { shard: S, node: NodeId(1) };
-    assert_eq!(LeaderCandidates::VotersOnly.check(&learner_leads), Err(error));
-    assert_eq!(LeaderCandidates::LearnersFirst.check(&learner_leads), Ok(()));
+    assert_eq!(LeaderCandidates::VotersOnly.check(&led_by_learner()), Err(error));
+    assert_eq!(LeaderCandidates::LearnersFirst.check(&led_by_learner()), Ok(()));
     let voter_leads = Topology::symmetric(1, 2, 3, 1, 1);
     assert_eq!(LeaderCandidates::VotersOnly.check(&voter_leads), Ok(()));
+}
+
+/// The image of a cluster that a learner leads is read where only voters may lead: no epoch appoints the learner again, and it
+/// hands over.
+#[test]
+fn a_learner_that_leads_hands_over_where_only_voters_may_lead() {
+    let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
+    let machine = StateMachine::new(topology, ManagerOptions::default());
+    let mut cluster = Cluster { machine };
+    cluster.apply(Action::Take { drawn: DRAWN });
+    (0..8).for_each(|node| cluster.join(node, 0));
+    cluster.join(0, 1);
+    cluster.tick_late();
+    assert_eq!(cluster.claim(S).node, NodeId(3), "the learner beside the former leader");
+    cluster.settle();
+    let leader_candidates = LeaderCandidates::VotersOnly;
+    let options = ManagerOptions { leader_candidates, ..ManagerOptions::default() };
+    let image = cluster.machine.image();
+    cluster.machine = StateMachine::from_image(&image, options).expect("an image");
+
+    // A voter waits for a new ballot of the leader.
+    cluster.join(1, 1);
+    cluster.fill(1);
+    let (claim, epoch) = (cluster.claim(T), cluster.machine.configuration().epoch);
+    cluster.apply(Action::Close { claim, epoch });
+    assert_eq!(cluster.machine.configuration().epoch, Epoch(epoch.0 + 1));
+    assert_eq!(cluster.claim(S).ballot.epoch, epoch, "no other ballot of the learner");
+    cluster.tick_late();
+    assert_eq!(cluster.claim(S).incarnation, Incarnation(0), "it hands over");
+    cluster.tick_late();
+    assert_eq!(cluster.claim(S).node, NodeId(2), "the voter that has its memory");
+}
+
+/// So it is with a founding in the log, from before only voters might lead.
+#[test]
+fn a_learner_that_the_log_has_lead_hands_over() {
+    let leader_candidates = LeaderCandidates::VotersOnly;
+    let options = ManagerOptions { leader_candidates, ..ManagerOptions::default() };
+    let machine = StateMachine::new(Arc::new(Topology::symmetric(1, 2, 3, 1, 1)), options);
+    let mut cluster = Cluster { machine };
+    cluster.apply(Action::Found { drawn: DRAWN, topology: Arc::new(led_by_learner()) });
+    (0..2).for_each(|node| cluster.join(node, 0));
+    assert_eq!(cluster.claim(S).node, NodeId(1));
+    (0..2).for_each(|_| cluster.tick_late());
+    assert_eq!(cluster.claim(S).node, NodeId(0));
 }
 
 /// An engine that cannot go on after a loss has it refused, by name, and nothing changes.

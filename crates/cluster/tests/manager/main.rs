@@ -4,14 +4,15 @@
 //! [`judge`] reads the log afterwards and holds every command to the rules. [`scripts`] runs the
 //! folder `manager_scripts/`, whose files are scenarios with their traces. [`random`] draws everything
 //! from a seed, and plants bugs. [`leases`] is about what one manager renews, [`terms`] about one after the other,
-//! [`member`] about one node, [`losses`] about a shard whose majority is lost, [`recovery`] about a majority of the
-//! managers that is. [`nonsense`] says what no correct process says.
+//! [`member`] about one node, [`memberships`] about epochs that begin with deaths and returns, [`losses`] about a shard whose
+//! majority is lost, [`recovery`] about a majority of the managers that is. [`nonsense`] says what no correct process says.
 
 mod client;
 mod finals;
 mod judge;
 mod leases;
 mod losses;
+mod memberships;
 mod nonsense;
 mod random;
 mod recovery;

@@ -17,8 +17,8 @@
 //! add NAME DATACENTER [ADDRESS]                      remove NODE
 //! move TABLE SHARD          end TABLE                cancel TABLE          show
 //! ```
-//! With `memberships`, each death and each return of a node begins an epoch; with `voters-lead`, no learner leads. Without `owners`, nothing is reported, and no
-//! replica catches up, unless the script says so.
+//! With `memberships`, each death and each return of a node begins an epoch; with `voters-lead`, no learner leads. Without
+//! `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{NetworkFaults, Setup, World};
 use shoal_cluster::manager::{

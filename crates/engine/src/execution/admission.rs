@@ -3,6 +3,7 @@
 use super::limits::{Limits, TURN};
 use super::slot::ResultSlot;
 use shoal_types::{Aborted, NodeId, Result, Time};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -37,6 +38,8 @@ pub struct AdmissionPermit {
     /// When it asked to be let in, and when it was.
     pub(crate) asked: Time,
     pub(crate) entered: Time,
+    /// What the engine keeps over all attempts.
+    pub(crate) kept: RefCell<Option<Box<dyn Any>>>,
 }
 
 impl Drop for AdmissionPermit {
@@ -169,7 +172,12 @@ impl Admission {
     fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
         self.open.set(self.open.get() + 1);
         self.share.set(self.share.get() - 1);
-        Rc::new(AdmissionPermit { admission: Rc::clone(self), asked, entered: now })
+        Rc::new(AdmissionPermit {
+            admission: Rc::clone(self),
+            asked,
+            entered: now,
+            kept: RefCell::default(),
+        })
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {

@@ -160,6 +160,36 @@ impl RemoteBranches {
         })
     }
 
+    /// Takes the next operations of each shard, for an engine that does them itself: its answers are handed out by
+    /// [`answer`](RemoteBranches::answer).
+    pub fn take_operations(&self) -> Vec<(ShardId, Vec<Operation>)> {
+        let mut taken = Vec::new();
+        self.take_batches(|next, operations| taken.push((next.shard, operations)));
+        taken
+    }
+
+    /// Takes what is left of all shards when the body is done, for an engine that does operations itself: writes, since no
+    /// task waits for reads any more.
+    pub fn take_rest(&self) -> Vec<(ShardId, Vec<Operation>)> {
+        let mut remotes = self.remotes.borrow_mut();
+        remotes.iter_mut().map(|remote| (remote.shard, remote.take_writes())).collect()
+    }
+
+    /// When the transaction asked to be let in, which all its attempts have in common.
+    pub fn asked_at(&self) -> Time {
+        self.permit.asked
+    }
+
+    /// Uses what the engine keeps over all attempts of the transaction; it begins as the default.
+    ///
+    /// # Panics
+    /// If the engine has kept something of another type.
+    pub fn over_attempts<S: Default + 'static, T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        let mut kept = self.permit.kept.borrow_mut();
+        let kept = kept.get_or_insert_with(|| Box::new(S::default()));
+        change(kept.downcast_mut().expect("an engine keeps values of one type"))
+    }
+
     /// No task waits for reads any more: drops those that are not sent.
     pub fn forget_reads(&self) {
         self.remotes.borrow_mut().iter_mut().for_each(RemoteBranch::forget_reads);

@@ -6,7 +6,8 @@ use super::remote_branches::{RemoteBranches, ReplySlot};
 use super::slot::ResultSlot;
 use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
-    BodyEnd, EngineRequest, StoreBranch, Submission, UnnotedReads, WorkerContext, recovering,
+    BodyEnd, EngineRequest, OperationSite, StoreBranch, Submission, UnnotedReads, WorkerContext,
+    recovering,
 };
 use crate::hot_keys::KeyUse;
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
@@ -62,7 +63,7 @@ const OPERATION_BYTES: usize = 256;
 enum OperationTarget {
     /// A shard of this node, by its place in [`WorkerContext::own`].
     Own(usize),
-    /// Another node's.
+    /// Another node's, or the engine's.
     Other(ShardId),
 }
 
@@ -193,6 +194,9 @@ impl CoordinatorTransaction {
     }
 
     fn target(&self, shard: ShardId) -> Result<OperationTarget> {
+        if self.worker_context.operations_at == OperationSite::Engine {
+            return Ok(OperationTarget::Other(shard));
+        }
         self.worker_context.check_in(shard)?;
         match self.worker_context.own(shard) {
             Some(own) => Ok(OperationTarget::Own(own)),

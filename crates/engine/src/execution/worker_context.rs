@@ -41,6 +41,8 @@ pub struct WorkerContext {
     pub(crate) procedures: Arc<Procedures>,
     /// All shards; first those that this node leads at first, then the others of which it has a replica at first.
     pub own: Vec<LocalShard>,
+    /// Where operations are done.
+    pub(crate) operations_at: OperationSite,
     /// Who leads which shard, and which of them this worker serves.
     pub leaderships: Leaderships,
     /// How transactions run.
@@ -83,6 +85,8 @@ pub struct WorkerSetup {
     pub procedures: Arc<Procedures>,
     /// The stores of all shards on its node, in the order of [`WorkerContext::own`].
     pub stores: Vec<(ShardId, Arc<Store>)>,
+    /// Where operations are done.
+    pub operations_at: OperationSite,
     /// The epoch in which it begins.
     pub epoch: Epoch,
     /// How transactions run.
@@ -91,6 +95,15 @@ pub struct WorkerSetup {
     pub seed: u64,
     /// What the engine notes of reads before they are shown; `None` where all that can be read is committed.
     pub reads: Option<Rc<dyn ReadsToReveal>>,
+}
+
+/// Where the operations of transactions are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationSite {
+    /// At the leader of the shard: in its store, or by requests to it.
+    Leader,
+    /// At the engine of the worker that runs the transaction, which answers them when it can: on any node.
+    Engine,
 }
 
 /// What an engine does with reads of own shards before an open transaction shows them to its client.
@@ -212,7 +225,17 @@ pub enum BodyEnd {
 impl WorkerContext {
     /// What a worker's futures share. No shard is served yet.
     pub fn new(setup: WorkerSetup) -> Rc<WorkerContext> {
-        let WorkerSetup { place, topology, stores, epoch, limits, seed, reads, procedures } = setup;
+        let WorkerSetup {
+            place,
+            topology,
+            stores,
+            operations_at,
+            epoch,
+            limits,
+            seed,
+            reads,
+            procedures,
+        } = setup;
         let own = stores.into_iter().map(|(shard, store)| LocalShard {
             shard,
             sessions: SessionPool::new(store, limits.step_keys_max),
@@ -224,6 +247,7 @@ impl WorkerContext {
         Rc::new(WorkerContext {
             place,
             own,
+            operations_at,
             leaderships,
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
@@ -342,6 +366,9 @@ impl WorkerContext {
     pub(crate) fn check_leadership(&self, shard: ShardId, leadership: Leadership) -> Result<()> {
         if self.leaderships.own_leadership(shard) != Some(leadership) {
             Err(Aborted::NotServing { node: self.place.node })?;
+        }
+        if self.operations_at == OperationSite::Engine {
+            return Ok(());
         }
         self.own(shard).map(drop).ok_or_else(|| recovering(shard))
     }

@@ -115,7 +115,9 @@ use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
-use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::execution::worker_context::{
+    EngineRequest, OperationSite, WorkerContext, WorkerSetup,
+};
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
@@ -199,6 +201,7 @@ impl Engine for Mako {
             place,
             topology,
             stores,
+            operations_at: OperationSite::Leader,
             epoch: FIRST_EPOCH,
             limits,
             seed,

@@ -174,7 +174,9 @@ use shoal_engine::execution::limits::TURN;
 use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
-use shoal_engine::execution::worker_context::{EngineRequest, WorkerContext, WorkerSetup};
+use shoal_engine::execution::worker_context::{
+    EngineRequest, OperationSite, WorkerContext, WorkerSetup,
+};
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::replication::replay::replay;
@@ -278,6 +280,7 @@ impl Engine for TwoPhaseCommit {
             place,
             topology,
             stores,
+            operations_at: OperationSite::Leader,
             epoch: FIRST_EPOCH,
             limits,
             seed,

@@ -15,17 +15,22 @@
 //! Invariant: all rows of a granule are on one shard. [`GranuleLayout::new`] checks that.
 
 use bytes::Bytes;
-use shoal_cluster::topology::{Home, Partitioning, Table, Topology};
+use shoal_cluster::topology::{Home, Partitioning, Table, TableMap, Topology};
+use shoal_engine::client::REQUESTS_TABLE;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::wire::Coded;
 use shoal_types::{Scan, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The most bytes that the rows of a granule have, keys and values. A move carries all of them.
 pub const GRANULE_BYTES_MAX: usize = 1 << 20;
+
+/// The bytes of keys in the table of requests that name a shard, what kind of row it is, and a worker.
+const CALLS_BYTES: usize = 9;
 
 /// A granule's name. Displays as the family and the prefix, `t3:"c17"`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
@@ -98,12 +103,16 @@ pub struct ScanTooWide {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GranuleLayout {
     tables: BTreeMap<TableId, TableLayout>,
+    /// The id that the next table gets.
+    next: TableId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TableLayout {
     family: TableId,
     division: Division,
+    /// The tables among which it was found: it stays placed by them when it is dropped.
+    placed: Arc<TableMap>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +151,8 @@ impl GranuleLayout {
             given.unwrap_or_else(|| TableGranules::default_of(table.id(), table.partitioning()))
         };
         let mut layouts = BTreeMap::new();
-        for definition in topology.tables().iter() {
+        let all = topology.tables().iter();
+        for definition in all.filter(|table| *table.partitioning() != Partitioning::Everywhere) {
             let table = definition.id();
             let TableGranules { family, granule_bytes } = granules_of(definition);
             let first = topology.tables().get(family).map(|first| (first, granules_of(first)));
@@ -156,9 +166,35 @@ impl GranuleLayout {
             }
             let division = divide(definition.partitioning(), granule_bytes)
                 .map_err(|why| LayoutError::Divided { table, why })?;
-            layouts.insert(table, TableLayout { family, division });
+            let placed = Arc::clone(topology.tables());
+            layouts.insert(table, TableLayout { family, division, placed });
         }
-        Ok(GranuleLayout { tables: layouts })
+        Ok(GranuleLayout { tables: layouts, next: topology.tables().next() })
+    }
+
+    /// The layout as an engine has it: every table by its default, but for the table of requests, whose granules are the
+    /// results of one worker's calls on one shard.
+    ///
+    /// # Panics
+    /// If the topology's partitionings contradict each other, which was validated.
+    #[must_use]
+    pub fn of_engine(topology: &Topology) -> GranuleLayout {
+        let mut tables = Vec::new();
+        for table in topology.tables().iter() {
+            let default = TableGranules::default_of(table.id(), table.partitioning());
+            let of_calls = TableGranules { granule_bytes: CALLS_BYTES, ..default.clone() };
+            // Ids of dropped tables are missing.
+            tables.resize(table.id().0 as usize, default.clone());
+            tables.push(if table.name() == REQUESTS_TABLE { of_calls } else { default });
+        }
+        GranuleLayout::new(topology, &tables).expect("tables are divided as they are partitioned")
+    }
+
+    /// Tables that were dropped keep their granules.
+    pub fn keep_dropped(&mut self, earlier: &GranuleLayout) {
+        for (table, layout) in &earlier.tables {
+            self.tables.entry(*table).or_insert_with(|| layout.clone());
+        }
     }
 
     /// The granule of a key; `None` if there is no such table.
@@ -210,11 +246,18 @@ impl GranuleLayout {
     /// # Panics
     /// If the granule is of no family of this layout, which was validated when the granule was named.
     #[must_use]
-    pub fn shard_of(&self, topology: &Topology, granule: &GranuleId) -> ShardId {
-        match topology.home(granule.family, &granule.prefix) {
+    pub fn shard_of(&self, granule: &GranuleId) -> ShardId {
+        let layout = self.tables.get(&granule.family);
+        match layout.and_then(|layout| layout.placed.home(granule.family, &granule.prefix)) {
             Some(Home::One(shard)) => shard,
             Some(Home::Everywhere) | None => panic!("{granule} has no shard"),
         }
+    }
+
+    /// Whether the table was dropped before this layout was made, and had a place in none before it.
+    #[must_use]
+    pub fn was_dropped(&self, table: TableId) -> bool {
+        table < self.next && !self.tables.contains_key(&table)
     }
 
     /// Whether a granule that another node names can exist: its family does, and its prefix is one.
@@ -229,9 +272,7 @@ impl GranuleLayout {
 /// The division of a table, or why there is none.
 fn divide(partitioning: &Partitioning, granule_bytes: usize) -> Result<Division, &'static str> {
     match partitioning {
-        Partitioning::Everywhere => {
-            Err("tables that every shard has are not divided into granules")
-        }
+        Partitioning::Everywhere => Err("tables that every shard has are in no granule"),
         Partitioning::Hash { .. } if granule_bytes == 0 => {
             Err("granule_bytes = 0 needs a range-partitioned table")
         }
@@ -351,7 +392,7 @@ mod tests {
         let topology = topology([("t", by_range(&["", "g", "p"])), ("u", by_hash(0))]);
         let layout = GranuleLayout::new(&topology, &[]).expect("it can be");
         assert_eq!(layout.granule_of(T, b"horse"), Some(granule("g")));
-        assert_eq!(layout.shard_of(&topology, &granule("g")), ShardId(1));
+        assert_eq!(layout.shard_of(&granule("g")), ShardId(1));
         let whole = layout.granule_of(U, b"horse").expect("a table");
         assert_eq!(whole, GranuleId { family: U, prefix: Bytes::from_static(b"horse") });
         assert!(layout.is_granule(&granule("p")) && layout.is_granule(&whole));
@@ -365,13 +406,9 @@ mod tests {
             let topology = topology([("t", partitioning.clone())]);
             GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect_err("it is refused")
         };
-        for (partitioning, granule_bytes) in [
-            (by_hash(0), 3),
-            (by_hash(4), 3),
-            (by_hash(4), 0),
-            (by_range(&["", "horse"]), 3),
-            (Partitioning::Everywhere, 3),
-        ] {
+        for (partitioning, granule_bytes) in
+            [(by_hash(0), 3), (by_hash(4), 3), (by_hash(4), 0), (by_range(&["", "horse"]), 3)]
+        {
             let error = refused(&partitioning, granule_bytes);
             assert!(matches!(error, LayoutError::Divided { table: T, .. }), "{error}");
         }

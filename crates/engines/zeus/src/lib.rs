@@ -20,11 +20,12 @@
 //! | `read_only.rs` | read-only transactions |
 //! | `recovery/` | the barrier, and copies of the directory |
 //! | `node.rs` | a node: all of them together |
+//! | `engine/` | the engine around it: transactions of clients |
 //!
-//! The rules, and where each is asserted, are in `docs/zeus.md`. What is here is the protocol of a node, a state machine
-//! without I/O. It does not implement the trait of engines yet.
+//! The rules, and where each is asserted, are in `docs/zeus.md`. All of it is a state machine without I/O.
 
 pub mod commit;
+mod engine;
 pub mod granule;
 pub mod message;
 pub mod node;
@@ -42,6 +43,9 @@ pub mod view;
 mod wire;
 
 pub use commit::{CommitRefusal, LocalCommit, ReadRow, ScannedGranule, Validated};
+pub use engine::{
+    ShownRow, Zeus, ZeusCounters, ZeusEngineMessage, ZeusEngineOptions, ZeusObservation, ZeusShared,
+};
 pub use granule::{GranuleId, GranuleLayout, TableGranules};
 pub use message::{MessageBody, ZeusMessage};
 pub use node::ZeusNode;

@@ -11,13 +11,14 @@ use crate::options::{Effect, ZeusOptions};
 use crate::ownership::{Ownership, Ticket, Want};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::read_only::Reader;
-use crate::record::RequestKind;
+use crate::record::{Level, RequestKind};
 use crate::recovery::{Barrier, DirectoryCopies};
-use crate::rows::Rows;
+use crate::rows::{ChangedRows, Rows};
 use crate::scope::{Output, Placement, Scope};
 use crate::version::Slot;
 use crate::view::{Member, View};
 use shoal_types::{Epoch, NodeId, ShardId, Time};
+use std::collections::BTreeMap;
 
 /// A node's part of the protocol.
 #[derive(Debug)]
@@ -134,7 +135,10 @@ impl ZeusNode {
     /// Drops all that an earlier membership of the node knew.
     fn forget(&mut self) {
         let (node, placement) = (self.node, self.placement.clone());
-        let empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
+        let mut empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
+        if self.rows.is_watched() {
+            empty.watch();
+        }
         let (now, view) = (self.now, std::mem::replace(&mut self.view, View::unknown()));
         *self = ZeusNode { now, view, lease_end: self.lease_end, counters: self.counters, ..empty };
     }
@@ -142,6 +146,40 @@ impl ZeusNode {
     /// The node's lease runs until then, on its clock: without one it shows no rows.
     pub fn renew(&mut self, lease_end: Time) {
         self.lease_end = lease_end;
+    }
+
+    /// The tables have changed: their granules are placed so from now on. A table keeps its number and its division for ever,
+    /// and those that are dropped stay placed.
+    pub fn place(&mut self, mut placement: Placement) {
+        placement.layout.keep_dropped(&self.placement.layout);
+        self.placement = placement;
+    }
+
+    /// Where granules have their directories.
+    #[must_use]
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Whether a transaction that was born then may use the granule at this level, now.
+    #[must_use]
+    pub fn holds(&self, now: Time, granule: &GranuleId, level: Level, born: Time) -> bool {
+        match level {
+            Level::Owner => {
+                self.ownership.may_write(self.node, now, self.options.hold, granule, born)
+            }
+            Level::Reader | Level::None => self.ownership.level(self.node, granule) >= level,
+        }
+    }
+
+    /// From now on it is noted which granules change, for a checker.
+    pub fn watch(&mut self) {
+        self.rows.watch();
+    }
+
+    /// The granules that have changed since this was asked last, if that is noted.
+    pub fn take_changed(&mut self) -> BTreeMap<GranuleId, ChangedRows> {
+        self.rows.take_changed()
     }
 
     /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
@@ -153,6 +191,12 @@ impl ZeusNode {
         if !is_in || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
             return;
+        }
+        let mut message = message;
+        if let MessageBody::Copy(copy) = &mut message.body {
+            // Of tables that were dropped before this node knew of them, nothing is kept.
+            let layout = &self.placement.layout;
+            copy.records.retain(|record| !layout.was_dropped(record.granule.family));
         }
         if from == self.node || !self.is_plausible(&message.body) {
             self.counters.bad_messages += 1;
@@ -428,6 +472,12 @@ impl ZeusNode {
     #[must_use]
     pub fn has_passed_barrier(&self) -> bool {
         self.barrier.is_passed(self.view.live())
+    }
+
+    /// The node itself.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.node
     }
 
     /// The configuration as far as the node has heard.

@@ -3,7 +3,7 @@
 use crate::message::ZeusMessage;
 use crate::planted_bugs::ZeusPlantedBug;
 use shoal_engine::planted_bugs::PlantedBugs;
-use shoal_types::NodeId;
+use shoal_types::{Backoff, NodeId};
 use std::time::Duration;
 
 /// The configuration of a node's protocol; the default fits nodes of one datacenter.
@@ -12,9 +12,10 @@ pub struct ZeusOptions {
     /// For how long an owner keeps a granule for an older transaction of its own, from the arrival of the `Inv`. Less moves
     /// granules sooner; without any, nodes that swap granules may never both hold what they need. 1 ms.
     pub hold: Duration,
-    /// After which time without a `Val` an arbiter sends the `Inv` again. 5 ms.
+    /// After which time without a `Val` an arbiter sends the `Inv` again; each further wait is longer. 5 ms.
     pub replay_after: Duration,
-    /// After which time without an answer a request, an `R-INV` or `Replayed` is sent again. 5 ms.
+    /// After which time without an answer a request, an `R-INV` or `Replayed` is sent again. Waits of a request and of an
+    /// `R-INV` grow. 5 ms.
     pub repeat_after: Duration,
     /// The first wait after a request was refused; it doubles, with jitter. 200 µs.
     pub backoff_least: Duration,
@@ -31,7 +32,29 @@ pub struct ZeusOptions {
     pub bugs: PlantedBugs<ZeusPlantedBug>,
 }
 
+/// The longest wait before a message is sent again, in units of the first one.
+const LONGEST_WAIT: u32 = 8;
+
+/// A granule without an owner is left to transactions for so many turns of [`ZeusOptions::repeat_after`].
+const ADOPTED_AFTER: u32 = 20;
+
 impl ZeusOptions {
+    /// How long granules without an owner are left to transactions.
+    pub(crate) fn adopt_after(&self) -> Duration {
+        self.repeat_after * ADOPTED_AFTER
+    }
+
+    /// The waits of an arbiter before it sends an `Inv` again. They grow: in a congested network, what is sent again delays the
+    /// answers that it is to bring.
+    pub(crate) fn replays(&self) -> Backoff {
+        Backoff::new(self.replay_after, self.replay_after * LONGEST_WAIT)
+    }
+
+    /// The waits before a request or an `R-INV` is sent again.
+    pub(crate) fn repeats(&self) -> Backoff {
+        Backoff::new(self.repeat_after, self.repeat_after * LONGEST_WAIT)
+    }
+
     /// The default, as a constant.
     pub const DEFAULT: ZeusOptions = ZeusOptions {
         hold: Duration::from_millis(1),

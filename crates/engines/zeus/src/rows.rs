@@ -15,7 +15,7 @@ use crate::version::Version;
 use bytes::Bytes;
 use shoal_types::TableId;
 use shoal_types::wire::Coded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// A row's place: its table and its key.
@@ -62,6 +62,19 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct Rows {
     granules: BTreeMap<GranuleId, GranuleRows>,
+    /// Granules that have changed, also in their records, since a checker asked; `None` if it is not noted.
+    changed: Option<BTreeMap<GranuleId, ChangedRows>>,
+    /// How often rows have become valid.
+    validations: u64,
+}
+
+/// The rows of a granule that have changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangedRows {
+    /// All of them may have.
+    pub is_whole: bool,
+    /// These have.
+    pub keys: BTreeSet<RowKey>,
 }
 
 /// The rows of one granule, and how many bytes they have.
@@ -85,6 +98,45 @@ impl Rows {
         self.granules.get(granule)?.rows.get(key)
     }
 
+    /// From now on it is noted which granules change.
+    pub(crate) fn watch(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// Whether it is noted which granules change.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// The record of the granule has changed.
+    pub(crate) fn change(&mut self, granule: &GranuleId) {
+        self.change_rows(granule, &[]);
+    }
+
+    /// All rows of the granule have changed.
+    pub(crate) fn change_whole(&mut self, granule: &GranuleId) {
+        if let Some(changed) = &mut self.changed {
+            changed.entry(granule.clone()).or_default().is_whole = true;
+        }
+    }
+
+    fn change_rows(&mut self, granule: &GranuleId, writes: &[RowWrite]) {
+        if let Some(changed) = &mut self.changed {
+            let keys = &mut changed.entry(granule.clone()).or_default().keys;
+            keys.extend(writes.iter().map(|write| (write.table, write.key.clone())));
+        }
+    }
+
+    /// The granules that have changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeMap<GranuleId, ChangedRows> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// How often rows have become valid: what waits for a pending row is looked at when this grows.
+    pub(crate) fn validations(&self) -> u64 {
+        self.validations
+    }
+
     /// Installs what a slot writes to a granule; a row that has a newer version keeps it.
     pub fn apply(
         &mut self,
@@ -93,12 +145,15 @@ impl Rows {
         version: Version,
         is_valid: bool,
     ) {
+        self.change_rows(granule, writes);
         let of = self.granules.entry(granule.clone()).or_default();
         writes.iter().for_each(|write| of.install(write, version, is_valid));
     }
 
     /// The slot that wrote `version` is validated: the rows of `writes` whose newest version it is are valid (rule Z15).
     pub fn validate(&mut self, granule: &GranuleId, writes: &[RowWrite], version: Version) {
+        self.change_rows(granule, writes);
+        self.validations += 1;
         let Some(of) = self.granules.get_mut(granule) else { return };
         writes.iter().for_each(|write| of.validate(write, version));
     }
@@ -116,6 +171,8 @@ impl Rows {
 
     /// All rows of the granule are known to be validated: nothing was pending when its owner let it go.
     pub fn validate_all(&mut self, granule: &GranuleId) {
+        self.change_whole(granule);
+        self.validations += 1;
         let Some(of) = self.granules.get_mut(granule) else { return };
         of.rows.values_mut().for_each(|row| row.is_valid = true);
         of.remove_tombstones();
@@ -134,6 +191,8 @@ impl Rows {
 
     /// Replaces the granule's rows by those that were carried here.
     pub fn receive(&mut self, granule: &GranuleId, carried: Vec<CarriedRow>) {
+        self.change_whole(granule);
+        self.validations += 1;
         let structure = self.granules.get(granule).map_or(0, |of| of.structure + 1);
         let mut of = GranuleRows { structure, ..GranuleRows::default() };
         for CarriedRow { table, key, version, value } in carried {
@@ -145,6 +204,7 @@ impl Rows {
 
     /// Forgets the granule's rows: the node is no replica of it any more.
     pub fn discard(&mut self, granule: &GranuleId) {
+        self.change_whole(granule);
         self.granules.remove(granule);
     }
 }

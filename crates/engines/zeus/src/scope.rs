@@ -24,7 +24,7 @@ impl Placement {
     /// The shard in whose directory the granule is.
     #[must_use]
     pub fn shard_of(&self, granule: &GranuleId) -> ShardId {
-        self.layout.shard_of(&self.topology, granule)
+        self.layout.shard_of(granule)
     }
 }
 

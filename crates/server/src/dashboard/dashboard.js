@@ -155,6 +155,7 @@ function draw(view) {
         it.address ?? "–",
         node.leaders.flatMap((leader, shard) => (leader === it.node ? [`S${shard}`] : [])).join(", ") || "–",
     ]));
+    table("keys", ["key", "table", "use", "times"], view.hot_keys.map((it) => [it.key, it.table, it.what, exact.format(it.uses)]));
     table("epochs", ["epoch", "seen", "new leaders", "rolled back here"], view.epochs.toReversed().map((it) => [
         it.to === it.from + 1 ? `${it.to}` : `${it.from + 1} to ${it.to}`,
         clock(it.at_ms),

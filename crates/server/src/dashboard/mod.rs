@@ -4,12 +4,14 @@
 //! load nothing from elsewhere. The script asks for [`DashboardView`] again and again and draws it.
 
 mod history;
+mod hot_keys;
 
 pub(crate) use history::{History, SAMPLE_EVERY};
 
 use crate::process::ProcessUsage;
 use crate::status::{NodeStatus, ShardColumnStatus, ShardStatus};
 use history::{EpochChange, Sample};
+use hot_keys::{HotKeyView, hot_keys};
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
 use shoal_engine::latency::Outcome;
@@ -43,6 +45,7 @@ struct DashboardView<'a> {
     outcomes: [&'static str; Outcome::ALL.len()],
     samples: Vec<&'a Sample>,
     epochs: Vec<&'a EpochChange>,
+    hot_keys: Vec<HotKeyView<'a>>,
 }
 
 /// The node that shows the page.
@@ -107,6 +110,7 @@ pub(crate) fn json(
         outcomes: Outcome::ALL.map(Outcome::name),
         samples: history.samples().collect(),
         epochs: history.epochs().collect(),
+        hot_keys: hot_keys(&known, topology),
     };
     serde_json::to_string(&view).expect("numbers and names")
 }

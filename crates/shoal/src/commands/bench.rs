@@ -12,8 +12,9 @@ use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
+use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp, Voter};
 use shoal_workloads::micro::Micro;
-use shoal_workloads::placed::PlacedMicro;
+use shoal_workloads::placed::{Placed, PlacedMicro};
 use shoal_workloads::report::{self, comparison};
 use shoal_workloads::tpcc::{Scale, TpcC};
 use shoal_workloads::workload::Workload;
@@ -83,6 +84,22 @@ enum WorkloadCommand {
     /// YCSB F: 50 % read, 50 % read-modify-write
     #[command(after_help = "Example:\n  shoal bench ycsb-f --rate 200000 --html f.html")]
     YcsbF(YcsbArgs),
+    /// SmallBank: accounts of two balances, 85 % writes
+    #[command(
+        after_help = "Example:\n  shoal bench small-bank --local --inside --remote 1.2 --engines mako,zeus"
+    )]
+    SmallBank(HomesArgs),
+    /// TATP: the subscribers of a mobile network, seven types, 20 % writes
+    #[command(after_help = "Example:\n  shoal bench tatp --local --inside --remote 10")]
+    Tatp(HomesArgs),
+    /// Voter: each vote writes a voter and a contestant
+    #[command(after_help = "Example:\n  shoal bench voter --local --inside")]
+    Voter(HomesArgs),
+    /// Handovers: users and base stations of a mobile network, rows of 400 bytes, all writes
+    #[command(
+        after_help = "Example:\n  shoal bench handovers --local --inside --handovers 5 --remote 6.2"
+    )]
+    Handovers(HandoversArgs),
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +136,31 @@ struct YcsbArgs {
     distribution: Distribution,
     #[command(flatten)]
     common: Common,
+}
+
+/// Of workloads whose data has homes: the shards, or one where the database is not a cluster of this process.
+#[derive(Debug, Args)]
+struct HomesArgs {
+    /// Accounts, subscribers, voters or users of each home
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
+    objects: u32,
+    /// Of a hundred writing transactions, how many take an object of another home
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = share_ppm)]
+    remote: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct HandoversArgs {
+    /// Base stations of each home
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..=10_000))]
+    stations: u32,
+    /// Of a hundred transactions, how many are of handovers; those that leave their home are --remote of them
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = share_ppm)]
+    handovers: u32,
+    #[command(flatten)]
+    homes: HomesArgs,
 }
 
 /// What every workload takes.
@@ -211,6 +253,14 @@ fn distribution(text: &str) -> Result<Distribution, String> {
     }
 }
 
+/// A share in percent, as a number of millionths.
+fn share_ppm(text: &str) -> Result<u32, String> {
+    let share = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    share
+        .map(|percent| (percent * 10_000.0).round() as u32)
+        .ok_or_else(|| "a number from 0 to 100 is expected".to_owned())
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let range = 0.001..=1e9;
     text.parse().ok().filter(|rate| range.contains(rate)).ok_or_else(|| {
@@ -231,6 +281,78 @@ trait RequestedWorkload: Placeable {
 }
 
 struct RequestedYcsb<'a>(&'a YcsbArgs, Letter);
+
+/// A workload whose data has homes.
+trait OfHomes: Placed + Sized {
+    type Args;
+
+    fn args(args: &Self::Args) -> &HomesArgs;
+
+    fn over<D: Database>(db: &D, args: &Self::Args, homes: Homes) -> shoal_types::Result<Self>;
+}
+
+impl OfHomes for Handovers {
+    type Args = HandoversArgs;
+
+    fn args(args: &HandoversArgs) -> &HomesArgs {
+        &args.homes
+    }
+
+    fn over<D: Database>(
+        db: &D,
+        args: &HandoversArgs,
+        homes: Homes,
+    ) -> shoal_types::Result<Handovers> {
+        let HandoversArgs { stations, handovers, .. } = *args;
+        Handovers::new(db, homes, HandoverShares { stations, handovers_ppm: handovers })
+    }
+}
+
+macro_rules! of_homes {
+    ($($workload:ty),*) => {
+        $(impl OfHomes for $workload {
+            type Args = HomesArgs;
+
+            fn args(args: &HomesArgs) -> &HomesArgs {
+                args
+            }
+
+            fn over<D: Database>(
+                db: &D,
+                _args: &HomesArgs,
+                homes: Homes,
+            ) -> shoal_types::Result<$workload> {
+                <$workload>::new(db, homes)
+            }
+        })*
+    };
+}
+
+of_homes!(SmallBank, Tatp, Voter);
+
+/// A workload whose data has homes, as the command line asks for it.
+struct RequestedHomes<'a, W: OfHomes>(&'a W::Args);
+
+impl<W: OfHomes> Placeable for RequestedHomes<'_, W> {
+    type Placed = W;
+
+    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<W> {
+        let HomesArgs { objects, remote, common } = W::args(self.0);
+        if common.call {
+            return Err(shoal_types::Error::reject("--call: the workload has no procedures"));
+        }
+        let homes = Homes { homes: shards, objects: *objects, remote_ppm: *remote };
+        W::over(db, self.0, homes)
+    }
+}
+
+impl<W: OfHomes> RequestedWorkload for RequestedHomes<'_, W> {
+    type Workload = W;
+
+    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<W> {
+        self.place(db, 1)
+    }
+}
 
 impl RequestedWorkload for TpccArgs {
     type Workload = TpcC;
@@ -319,6 +441,12 @@ impl Bench {
             WorkloadCommand::YcsbD(args) => ycsb(args, Letter::D),
             WorkloadCommand::YcsbE(args) => ycsb(args, Letter::E),
             WorkloadCommand::YcsbF(args) => ycsb(args, Letter::F),
+            WorkloadCommand::SmallBank(args) => args.common.run(&RequestedHomes::<SmallBank>(args)),
+            WorkloadCommand::Tatp(args) => args.common.run(&RequestedHomes::<Tatp>(args)),
+            WorkloadCommand::Voter(args) => args.common.run(&RequestedHomes::<Voter>(args)),
+            WorkloadCommand::Handovers(args) => {
+                args.homes.common.run(&RequestedHomes::<Handovers>(args))
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
+use tokio::time::sleep;
 
 /// How often the terminal is asked for keys.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
@@ -53,10 +54,11 @@ impl Top {
             return Err(CommandError::Usage(missing.to_owned()));
         }
         // That there is a cluster is known before the terminal is taken.
-        look(&addresses, &access).map_err(CommandError::Usage)?;
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
+        runtime.block_on(TopSample::take(&addresses, &access)).map_err(CommandError::Usage)?;
         let (samples, taken) = channel();
         let every = self.every;
-        thread::spawn(move || sample(&addresses, &access, every, &samples));
+        thread::spawn(move || runtime.block_on(sample(&addresses, &access, every, &samples)));
         let terminal = ratatui::init();
         let ended = show(terminal, &taken);
         ratatui::restore();
@@ -68,9 +70,11 @@ impl Top {
         addresses: &[String],
         access: &Access,
     ) -> Result<CommandOutcome, CommandError> {
-        let before = look(addresses, access).map_err(CommandError::Usage)?;
-        thread::sleep(self.every);
-        let now = look(addresses, access).map_err(CommandError::Database)?;
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
+        let look = || TopSample::take(addresses, access);
+        let before = runtime.block_on(look()).map_err(CommandError::Usage)?;
+        runtime.block_on(sleep(self.every));
+        let now = runtime.block_on(look()).map_err(CommandError::Database)?;
         let figures = Figures::between(&before, &now);
         if self.json {
             print_json(&figures)?;
@@ -84,20 +88,15 @@ impl Top {
     }
 }
 
-fn look(addresses: &[String], access: &Access) -> Result<TopSample, String> {
-    let runtime = ask::runtime().map_err(|error| error.to_string())?;
-    runtime.block_on(TopSample::take(addresses, access))
-}
-
 /// Looks again and again, until the other end does not listen any more.
-fn sample(
+async fn sample(
     addresses: &[String],
     access: &Access,
     every: Duration,
     samples: &Sender<Result<TopSample, String>>,
 ) {
-    while samples.send(look(addresses, access)).is_ok() {
-        thread::sleep(every);
+    while samples.send(TopSample::take(addresses, access).await).is_ok() {
+        sleep(every).await;
     }
 }
 

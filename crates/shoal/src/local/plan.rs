@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 /// Tables of workloads and examples whose keys are distributed one by one.
-const BY_KEY: [&str; 10] = [
+const BY_KEY: [&str; 20] = [
     "kv",
     "shoal.chaos",
     "micro",
@@ -21,6 +21,16 @@ const BY_KEY: [&str; 10] = [
     "bank.receipts",
     "inventory.stock",
     "inventory.orders",
+    "small_bank.savings",
+    "small_bank.checking",
+    "tatp.subscribers",
+    "tatp.access",
+    "tatp.facilities",
+    "tatp.forwardings",
+    "voter.voters",
+    "voter.contestants",
+    "handovers.users",
+    "handovers.stations",
 ];
 
 /// Those whose keys begin with a queue, which stays together.

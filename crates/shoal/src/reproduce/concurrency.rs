@@ -38,7 +38,7 @@ pub fn over_clients() -> Experiment {
                 (Protocol::TwoPhaseCommit, more) if more > PLATEAU => row
                     .published(Quantity::Throughput, PublishedNumber::Relative(1.0))
                     .published(Quantity::Aborted, PublishedNumber::Absolute(0.98)),
-                (Protocol::Mako | Protocol::TwoPhaseCommit, _) => row,
+                (Protocol::Mako | Protocol::TwoPhaseCommit | Protocol::Zeus, _) => row,
             }
         });
         let base = CLIENTS.iter().position(|clients| *clients == PLATEAU).unwrap_or(0);

@@ -30,7 +30,7 @@ pub const ORDER_CLIENTS: usize = 768;
 pub const CROSS_PERCENT: u32 = 20;
 
 /// Ours and the one to compare it with.
-pub const PROTOCOLS: [Protocol; 2] = Protocol::ALL;
+pub const PROTOCOLS: [Protocol; 2] = [Protocol::Mako, Protocol::TwoPhaseCommit];
 
 /// So many keys, instead of the paper's million, in words.
 pub fn keys(keys_of_shard: u32) -> String {

@@ -221,7 +221,9 @@ fn led(status: &NodeStatus) -> Vec<u32> {
 
 /// The sums over all workers, each kind with the most used first.
 fn hot_keys(sample: &TopSample) -> BTreeMap<String, Vec<HotKeyFigures>> {
-    let mut sums: BTreeMap<&str, BTreeMap<(u32, &[u8], bool), u64>> = BTreeMap::new();
+    /// A table, a key, and whether that is only the beginning of one.
+    type UsedKey<'k> = (u32, &'k [u8], bool);
+    let mut sums: BTreeMap<&str, BTreeMap<UsedKey<'_>, u64>> = BTreeMap::new();
     for of_kind in sample.workers.values().flat_map(|status| &status.hot_keys) {
         let uses = sums.entry(&of_kind.what).or_default();
         for key in &of_kind.keys {
@@ -229,7 +231,7 @@ fn hot_keys(sample: &TopSample) -> BTreeMap<String, Vec<HotKeyFigures>> {
         }
     }
     let tables = sample.topology.tables();
-    let figures = |((table, key, is_cut), uses): ((u32, &[u8], bool), u64)| HotKeyFigures {
+    let figures = |((table, key, is_cut), uses): (UsedKey<'_>, u64)| HotKeyFigures {
         table: match tables.get(TableId(table)) {
             Some(known) => known.name().to_owned(),
             None => TableId(table).to_string(),
@@ -273,9 +275,10 @@ mod tests {
         FollowerStatus, HotKeyStatus, HotKeysStatus, LatencyStatus, ShardColumnStatus, ShardStatus,
         StreamStatus,
     };
-    use std::time::{Duration, Instant};
+    use shoal_types::Time;
+    use std::time::Duration;
 
-    fn sample(at: Instant, committed: u64) -> TopSample {
+    fn sample(at: Time, committed: u64) -> TopSample {
         let topology = Topology::builder().workers(1).datacenter("here");
         let topology = topology.node_at("n0", "here", "a:1").node_at("n1", "here", "a:2");
         let topology = topology.shard("n0", ["n0"], ["n1"]).build().expect("a topology");
@@ -316,7 +319,7 @@ mod tests {
 
     #[test]
     fn rates_are_those_between_two_samples() {
-        let now = Instant::now();
+        let now = Time(1_000_000_000);
         let (before, after) = (sample(now, 10_000), sample(now + Duration::from_secs(2), 30_000));
         let figures = Figures::between(&before, &after);
         assert_eq!((figures.seconds, figures.committed_per_s), (2.0, 10_000.0));
@@ -341,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_was_started_anew_counts_from_nothing() {
-        let now = Instant::now();
+        let now = Time(1_000_000_000);
         let (before, after) = (sample(now, 10_000), sample(now + Duration::from_secs(1), 3000));
         assert_eq!(Figures::between(&before, &after).committed_per_s, 3000.0);
         let idle = Figures::between(&before, &sample(now + Duration::from_secs(1), 10_000));

@@ -2,18 +2,18 @@
 
 use crate::ask;
 use shoal_cluster::topology::Topology;
+use shoal_net::SystemClock;
 use shoal_net::client::Access;
 use shoal_server::NodeStatus;
-use shoal_types::NodeId;
+use shoal_types::{NodeId, Time};
 use std::collections::BTreeMap;
-use std::time::Instant;
 use tokio::task::JoinSet;
 
 /// The statuses of all workers of a cluster.
 #[derive(Debug, Clone)]
 pub struct TopSample {
     /// When it was taken.
-    pub at: Instant,
+    pub at: Time,
     /// Nodes, shards and tables.
     pub topology: Topology,
     /// Of each worker that answers, by node and number.
@@ -42,6 +42,6 @@ impl TopSample {
                 workers.insert(place, status);
             }
         }
-        Ok(TopSample { at: Instant::now(), topology, workers })
+        Ok(TopSample { at: SystemClock::new().now(), topology, workers })
     }
 }

@@ -16,6 +16,7 @@
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
 //! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
 //! | `outcomes.rs` | P8: no shard takes a transaction for aborted that another has installed |
+//! | `zeus.rs` | Z1, Z3, Z6: owners, records and validated rows, from what nodes have of granules |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
 //!
@@ -23,7 +24,7 @@
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
 //!
 //! [`Checks`] holds what all engines share: transactions, streams and what is durable of them, versions,
-//! replicas, replies, and the core of most rules. `mako.rs` and `two_phase_commit.rs` implement
+//! replicas, replies, and the core of most rules. `mako.rs`, `two_phase_commit.rs` and `zeus.rs` implement
 //! [`EngineRules`]: they pass the engine's observations to that core and judge the rest.
 
 mod acknowledged;
@@ -46,6 +47,7 @@ mod stamps;
 mod transactions;
 mod two_phase_commit;
 mod verdict;
+mod zeus;
 
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
@@ -69,6 +71,7 @@ use std::fmt::Debug;
 use transactions::Transactions;
 pub use two_phase_commit::TwoPhaseCommitRules;
 use verdict::RuleVerdict;
+pub use zeus::ZeusRules;
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,7 @@
 
 mod mako;
 mod two_phase_commit;
+mod zeus;
 
 use crate::checks::EngineRules;
 use crate::coverage::Coverage;

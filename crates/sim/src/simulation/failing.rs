@@ -89,6 +89,10 @@ impl<E: Simulated> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{scheduled_fault:?} until {until}")));
         self.start_fault(scheduled_fault, until, &fault_schedule);
         let pause = fault_schedule.pause_ns(&mut self.random);
+        let pause = match fault_schedule.apart_ns {
+            0 => pause,
+            apart => pause.max(lasts + apart),
+        };
         self.queue.push(Time(self.now.0 + pause), SimulationEvent::RandomFault);
     }
 

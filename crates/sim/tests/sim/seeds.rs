@@ -4,6 +4,7 @@ use shoal_mako::Mako;
 use shoal_sim::coverage::Coverage;
 use shoal_sim::{RunOptions, RunReport, SimulatedRegions, Subject, run};
 use shoal_two_phase_commit::TwoPhaseCommit;
+use shoal_zeus::Zeus;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
 const FOUND: [u64; 41] = [
@@ -53,6 +54,9 @@ const FOUND: [u64; 41] = [
 /// Seeds that found one while `two_phase_commit` ran.
 const FOUND_IN_TWO_PHASE_COMMIT: [u64; 6] = [420, 2_297, 2_347, 33_554_594, 33_554_807, 33_554_966];
 
+/// Seeds that found one while `zeus` ran.
+const FOUND_IN_ZEUS: [u64; 3] = [15, 32, 45];
+
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;
 
@@ -92,6 +96,11 @@ fn seeds_keep_the_rules_of_mako() {
 #[test]
 fn seeds_keep_the_rules_of_two_phase_commit() {
     seeds_keep_the_rules::<TwoPhaseCommit>((0..8).chain(FOUND_IN_TWO_PHASE_COMMIT));
+}
+
+#[test]
+fn seeds_keep_the_rules_of_zeus() {
+    seeds_keep_the_rules::<Zeus>((0..8).chain(FOUND_IN_ZEUS));
 }
 
 #[test]

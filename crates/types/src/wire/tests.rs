@@ -99,7 +99,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..28, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..32, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         let cluster = |number: usize| ClusterId::new(number as u64 + 1).expect("not 0");
@@ -131,6 +131,10 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             24 => Rejected::TableReserved { name: text },
             25 => Rejected::TablePartitioning { reason: text },
             26 => Rejected::TableMoving { table },
+            27 => Rejected::ScanTooWide { table, prefix_bytes: max },
+            28 => Rejected::GranuleFull { table, key, max },
+            29 => Rejected::DataLost { table, key },
+            30 => Rejected::TableEverywhere { table },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })

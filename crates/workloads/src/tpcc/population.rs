@@ -162,7 +162,7 @@ impl<D: Database> Loader<'_, D> {
         .await?;
         let district = DistrictId { warehouse: w, district: d };
         self.load(1..=u32::from(scale.customers), |rows, random, c| {
-            add_customer(rows, tables, scale, random, district, c as u16)
+            add_customer(rows, tables, scale, random, district, c as u16);
         })
         .await?;
         let customers = permutation(&mut self.random, scale.customers);
@@ -175,7 +175,7 @@ impl<D: Database> Loader<'_, D> {
                 random,
                 OrderId { warehouse: w, district: d, order: o },
                 customer,
-            )
+            );
         })
         .await
     }

@@ -28,6 +28,10 @@ impl StateMachine {
             (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
             (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
             (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
+            (
+                self.nodes.iter().all(|it| !it.alive || it.since <= self.epoch),
+                "a member since the future",
+            ),
         ];
         let removed = self.topology.nodes().iter().filter(|node| node.removed).map(|node| node.id);
         let is_over = |node: NodeId| {

@@ -1,12 +1,115 @@
-//! When nodes are in: their deaths, and the epochs that begin with deaths and returns where the engine asks for that.
+//! The memberships of nodes: a node is a member from when it is admitted or revived until it dies. Where the engine asks for
+//! that, an epoch begins with each death and each return.
 //!
-//! Invariant: with [`membership_epochs`](crate::manager::ManagerOptions::membership_epochs), a node and the epoch since which
-//! it is in name one membership, and no configuration of that epoch or a later one has an earlier membership of it.
+//! While as many epochs are closed as may be, an epoch that is due cannot begin. A node that dies is dead all the same, since its
+//! shards need other leaders. Until an epoch can begin, no node returns: its membership would have no epoch of its own.
+//!
+//! Invariants: a live node is a member since an epoch that has begun. With
+//! [`membership_epochs`](crate::manager::ManagerOptions::membership_epochs), a node and the epoch since which it is a member
+//! name one membership, and no configuration of that epoch or a later one has an earlier membership of the node.
 
-use super::{Applied, CLOSING_MAX, StateMachine};
+use super::{APPOINTMENT_EPOCHS, Applied, CLOSING_MAX, JoiningProcess, NodeState, StateMachine};
+use crate::manager::command::HeartbeatRecord;
+use crate::manager::ids::{Incarnation, Revision};
 use shoal_types::{Epoch, NodeId, Time};
 
 impl StateMachine {
+    /// Records a heartbeat. It revives a node that was declared dead, if its lease runs by this heartbeat, and the epoch that
+    /// begins with the return can begin; else a later heartbeat does.
+    pub(super) fn renew(
+        &mut self,
+        now: Time,
+        ticked_at: Time,
+        heartbeat: &HeartbeatRecord,
+        effects: &mut Vec<Applied>,
+    ) {
+        let HeartbeatRecord { node: id, incarnation, round, at, known } = *heartbeat;
+        let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
+        let (at, next_membership) = (at.min(ticked_at), self.next_membership());
+        let is_removed = self.is_removed(id);
+        let Some(node) = self.nodes.get_mut(id.0 as usize) else {
+            self.void += 1;
+            return;
+        };
+        let is_former = node.incarnation != incarnation || is_removed;
+        if incarnation == Incarnation(0) || is_former || round < node.round {
+            self.void += 1; // Of a former process, or overtaken.
+            return;
+        }
+        let is_repeat = round == node.round;
+        (node.round, node.known) = (round, node.known.max(known));
+        if !node.alive && (is_repeat || at + lease <= now) {
+            return; // Its lease had run out by this heartbeat's time: that revives no node.
+        }
+        if !node.alive {
+            let Some(since) = next_membership else { return };
+            (node.alive, node.since) = (true, since);
+            (self.changed, self.members_changed) = (true, true);
+            effects.push(Applied::Revived(id));
+            // No successor was found for its shards, and it is the same incarnation: it continues to lead.
+            for shard in &mut self.shards {
+                let assignment = &shard.assignment;
+                if (assignment.leader, assignment.incarnation) == (id, incarnation) {
+                    shard.vacant = None;
+                }
+            }
+        }
+        node.last_heartbeat = node.last_heartbeat.max(at);
+    }
+
+    /// Admits a process of a node. Returns false if it is not to be admitted, or the epoch that begins with that cannot begin
+    /// yet: the process asks again.
+    pub(super) fn on_join(
+        &mut self,
+        now: Time,
+        id: NodeId,
+        joining: JoiningProcess,
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        let JoiningProcess { instance, after, lost, last_heartbeat } = joining;
+        let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
+        let is_over = self.is_removed(id) && !self.options.faults.admit_removed;
+        if node.incarnation != after || is_over {
+            return false; // Another process was admitted since, or none is any more.
+        }
+        // A node that joins in time, in its first process, was alive from the beginning.
+        let is_new = after > Incarnation(0) || !node.alive;
+        let since = if is_new { self.next_membership() } else { Some(node.since) };
+        let Some(since) = since else { return false };
+        let incarnation = Incarnation(after.0 + 1);
+        // The former process may act until then, if it still runs.
+        let last =
+            NodeState { last_heartbeat: node.last_heartbeat.max(last_heartbeat.min(now)), ..node };
+        let lease_end = if node.alive { self.lease_end(&last) } else { now };
+        let known = Revision(0);
+        self.members_changed |= is_new;
+        self.nodes[id.0 as usize] = NodeState {
+            instance,
+            incarnation,
+            alive: true,
+            since,
+            last_heartbeat: now,
+            round: 0,
+            known,
+        };
+        self.changed = true;
+        if lost {
+            self.shards.iter_mut().for_each(|shard| _ = shard.assignment.left.remove(&id));
+        }
+        // In its first process a node has no memory to lose, and holds what the topology gave it.
+        if after > Incarnation(0) {
+            for shard in &mut self.shards {
+                shard.on_new_instance(id, incarnation, lease_end, &self.options);
+                if lost && shard.assignment.holds(id) {
+                    shard.assignment.empty.insert(id, self.epoch);
+                    shard.ready.remove(&id);
+                }
+            }
+        }
+        effects.push(Applied::Joined { node: id, instance, incarnation });
+        true
+    }
+
     /// Declares a node dead, whose lease has run out by every clock.
     pub(super) fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
         self.nodes[id.0 as usize].alive = false;
@@ -19,18 +122,28 @@ impl StateMachine {
         effects.push(Applied::Died(id));
     }
 
-    /// The epoch since which a node is alive that is admitted, or revived, now: the next one, where that begins an epoch.
-    pub(super) fn next_membership(&self) -> Epoch {
-        Epoch(self.epoch.0.saturating_add(u32::from(self.options.membership_epochs)))
+    /// The epoch since which a node is a member that is admitted, or revived, now: the next one, where that begins an epoch;
+    /// `None` if that one cannot begin yet.
+    fn next_membership(&self) -> Option<Epoch> {
+        if !self.options.membership_epochs {
+            return Some(self.epoch);
+        }
+        let next = self.epoch.0.checked_add(1).map(Epoch);
+        next.filter(|_| self.can_begin_membership_epoch())
+    }
+
+    /// Whether an epoch can begin for a death or a return, and appointments still can after it.
+    fn can_begin_membership_epoch(&self) -> bool {
+        self.closing.len() + APPOINTMENT_EPOCHS < CLOSING_MAX
     }
 
     /// Begins an epoch for the deaths and returns of the command that is applied, unless it has begun one: `before` was open.
-    /// Where as many epochs are closed as may be, it begins when one of them is settled.
+    /// If it cannot begin yet, it begins when a closed one is settled, or with the next appointment.
     pub(super) fn begin_membership_epoch(&mut self, before: Epoch, effects: &mut Vec<Applied>) {
         if self.epoch != before || !self.options.membership_epochs {
             self.members_changed = false;
         }
-        if self.members_changed && self.closing.len() < CLOSING_MAX {
+        if self.members_changed && self.can_begin_membership_epoch() {
             self.members_changed = false;
             let chosen = self.promote_replicas();
             self.raise_epoch(&chosen, effects);

@@ -137,9 +137,9 @@ impl Pipelines {
             ownership.raise_clock(&writes.granule, clock);
             scope.rows.apply(&writes.granule, &writes.rows, inv.version(), false);
         }
-        let repeat_at = scope.now + scope.options.repeat_after;
-        let acknowledged = BTreeSet::new();
-        self.begin(scope, PendingSlot { inv, acknowledged, touched, tag, repeat_at });
+        let (acknowledged, mut repeats) = (BTreeSet::new(), scope.options.repeats());
+        let repeat_at = scope.now + repeats.advance();
+        self.begin(scope, PendingSlot { inv, acknowledged, touched, tag, repeat_at, repeats });
         Ok(slot)
     }
 }

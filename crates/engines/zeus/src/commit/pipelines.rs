@@ -6,7 +6,7 @@ use crate::ownership::PendingSlots;
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
-use shoal_types::{Clock, Epoch, NodeId, Time, WorkerId};
+use shoal_types::{Backoff, Clock, Epoch, NodeId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A transaction whose outcome may be told: it is validated, with all that it depends on (rule Z7).
@@ -29,6 +29,8 @@ pub(super) struct PendingSlot {
     pub touched: BTreeSet<GranuleId>,
     pub tag: u64,
     pub repeat_at: Time,
+    /// The waits until then.
+    pub repeats: Backoff,
 }
 
 /// The slots of one worker.
@@ -179,7 +181,7 @@ impl Pipelines {
             let mut again = Vec::new();
             let validated = pipeline.validated;
             for slot in pipeline.pending.iter_mut().filter(|slot| slot.repeat_at <= scope.now) {
-                slot.repeat_at = scope.now + scope.options.repeat_after;
+                slot.repeat_at = scope.now + slot.repeats.advance();
                 let missing: Vec<_> =
                     slot.inv.followers.difference(&slot.acknowledged).copied().collect();
                 let mut inv = slot.inv.clone();
@@ -210,6 +212,7 @@ impl Pipelines {
             assert!(slot.inv.pipeline.coordinator.since <= epoch, "Z10: a slot of a later epoch");
             slot.inv.followers.retain(|follower| !is_dead(*follower));
             slot.repeat_at = now;
+            slot.repeats.reset();
         }
     }
 }

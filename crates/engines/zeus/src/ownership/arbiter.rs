@@ -38,6 +38,7 @@ impl Ownership {
             return;
         }
         let (mut arrived, mut is_acknowledged) = (scope.now, false);
+        let mut replays = scope.options.replays();
         if let Some(pending) = &holding.pending {
             let other = pending.inv.record.o_ts;
             if other > o_ts && !scope.has(ZeusPlantedBug::LesserWins) {
@@ -45,6 +46,9 @@ impl Ownership {
             }
             // What was acknowledged stays so, for any of the contenders may have won by it (rule Z17).
             arrived = pending.arrived;
+            if other == o_ts {
+                replays = pending.replays;
+            }
             is_acknowledged = pending.is_acknowledged && !scope.has(ZeusPlantedBug::Unacknowledge);
             if other < o_ts && other.driver == scope.node {
                 scope.send(pending.inv.requested.by.node, nack);
@@ -64,9 +68,10 @@ impl Ownership {
             // Writes of the new owner may arrive before its `Val`.
             (holding.is_replica, holding.begins_empty, holding.clock) = (true, true, Clock::ZERO);
         }
-        let replay_at = scope.now + scope.options.replay_after;
-        holding.pending =
-            Some(PendingInv { inv, is_answered: false, is_acknowledged, arrived, replay_at });
+        let replay_at = scope.now + replays.draw_from_half(&mut self.random);
+        let pending =
+            PendingInv { inv, is_answered: false, is_acknowledged, arrived, replay_at, replays };
+        self.holding_mut(&granule).pending = Some(pending);
         self.note(scope, &granule);
         self.acknowledge(scope, slots, &granule);
     }
@@ -117,6 +122,7 @@ impl Ownership {
         let ack = OwnershipAck { inv: inv.clone(), rows };
         let (answer_to, record) = (inv.answer_to, inv.record.clone());
         (pending.is_answered, pending.is_acknowledged) = (true, true);
+        scope.rows.change(granule);
         scope.send(answer_to, MessageBody::Ack(ack));
         if scope.has(ZeusPlantedBug::ArbitersApplyFirst) {
             self.on_val(scope, granule, record);
@@ -150,6 +156,7 @@ impl Ownership {
         granule: &GranuleId,
         record: OwnershipRecord,
     ) {
+        scope.rows.change(granule);
         let holding = self.holding_mut(granule);
         let o_ts = record.o_ts;
         assert!(o_ts > holding.record.o_ts, "Z17: {record} replaces {}", holding.record);
@@ -169,12 +176,13 @@ impl Ownership {
     /// An arbiter that stays invalid sends the `Inv` again, unchanged but for its arbiters and where answers go: to the
     /// requester while that member lives, and else to this node.
     pub(super) fn replay_if_due(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
+        let random = &mut self.random;
         let holding = self.granules.get_mut(granule);
         let Some(pending) = holding.and_then(|holding| holding.pending.as_mut()) else { return };
         if pending.replay_at > scope.now {
             return;
         }
-        pending.replay_at = scope.now + scope.options.replay_after;
+        pending.replay_at = scope.now + pending.replays.draw_from_half(random);
         if scope.is_silent(granule) {
             return;
         }

@@ -40,6 +40,8 @@ pub struct PendingInv {
     pub arrived: Time,
     /// When it is sent again.
     pub replay_at: Time,
+    /// The waits until then.
+    pub replays: Backoff,
 }
 
 /// A request that is not granted yet.
@@ -55,6 +57,8 @@ pub struct OpenRequest {
     pub repeat_at: Time,
     /// How often it was sent since a directory node has answered.
     pub attempts: u32,
+    /// The waits while no directory node answers.
+    pub repeats: Backoff,
     /// How long to wait after the next refusal.
     pub backoff: Backoff,
 }

@@ -47,9 +47,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// A granule without an owner is left to transactions for so many turns of `ZeusOptions::repeat_after`.
-const ADOPTED_AFTER: u32 = 20;
-
 /// What a node can say of its pending slots: while one has read or written a granule, the granule does not move (rule Z4).
 pub(crate) trait PendingSlots {
     /// Whether a pending slot of this node has read or written the granule.
@@ -213,6 +210,7 @@ impl Ownership {
     fn note(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
         self.request_needed(scope, granule);
         self.changed.insert(granule.clone());
+        scope.rows.change(granule);
         let Some(holding) = self.granules.get(granule) else { return };
         match holding.is_settled() {
             true => self.open.remove(granule),
@@ -274,15 +272,16 @@ impl Ownership {
     /// discarded (rule Z10).
     pub(crate) fn enter_epoch(
         &mut self,
-        scope: &Scope<'_>,
+        scope: &mut Scope<'_>,
         is_dead: impl Fn(NodeId) -> bool + Copy,
     ) {
         self.collected.clear();
         self.favoured.clear();
         self.recruit_at = scope.now;
         // Transactions that need a granule come first.
-        self.adopt_at = scope.now + scope.options.repeat_after * ADOPTED_AFTER;
+        self.adopt_at = scope.now + scope.options.adopt_after();
         for (granule, holding) in &mut self.granules {
+            scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
             let owner = holding.record.owner;
             let is_ownerless = owner.is_none() && scope.is_directory_node(granule);
@@ -295,9 +294,11 @@ impl Ownership {
                 replaced.strip(is_dead);
                 arbiters.retain(|arbiter| !is_dead(*arbiter));
                 pending.replay_at = scope.now;
+                pending.replays.reset();
             }
             if let Some(request) = &mut holding.request {
                 request.repeat_at = scope.now;
+                request.repeats.reset();
             }
         }
     }

@@ -102,12 +102,15 @@ impl Ownership {
         self.requests += 1;
         let (least, most) = (scope.options.backoff_least, scope.options.backoff_most);
         let (number, backoff) = (self.requests, Backoff::new(least, most));
+        let repeats = scope.options.repeats();
         let holding = self.holding_mut(granule);
         if kind == RequestKind::Leave {
             holding.serves = false;
         }
         let repeat_at = scope.now;
-        holding.request = Some(OpenRequest { kind, number, born, repeat_at, attempts: 0, backoff });
+        let attempts = 0;
+        holding.request =
+            Some(OpenRequest { kind, number, born, repeat_at, attempts, repeats, backoff });
         self.note(scope, granule);
         self.send_request(scope, granule);
     }
@@ -119,7 +122,7 @@ impl Ownership {
         let Some(holding) = self.granules.get_mut(granule) else { return };
         let as_of = holding.hint.max(holding.record.o_ts);
         let Some(request) = &mut holding.request else { return };
-        request.repeat_at = scope.now + scope.options.repeat_after;
+        request.repeat_at = scope.now + request.repeats.draw_from_half(&mut self.random);
         let turn = request.attempts as usize;
         request.attempts += 1;
         let body = MessageBody::Request(OwnershipRequest {
@@ -166,6 +169,7 @@ impl Ownership {
             let wait =
                 if is_stale { Duration::ZERO } else { request.backoff.draw_from_half(random) };
             (request.repeat_at, request.attempts) = (scope.now + wait, 0);
+            request.repeats.reset();
             if !request.kind.takes() {
                 holding.request = None;
             }

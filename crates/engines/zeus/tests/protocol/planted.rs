@@ -8,20 +8,20 @@ use shoal_zeus::ZeusPlantedBug;
 /// Each bug, and a seed that finds it.
 const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
-    (ZeusPlantedBug::LesserWins, 29),
+    (ZeusPlantedBug::LesserWins, 7),
     (ZeusPlantedBug::ArbitersApplyFirst, 0),
-    (ZeusPlantedBug::GrantWhilePending, 35),
-    (ZeusPlantedBug::FirstAckValidates, 0),
-    (ZeusPlantedBug::AckUnapplied, 0),
+    (ZeusPlantedBug::GrantWhilePending, 23),
+    (ZeusPlantedBug::FirstAckValidates, 11),
+    (ZeusPlantedBug::AckUnapplied, 9),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::SkipChecks, 8),
-    (ZeusPlantedBug::HearOldEpoch, 4),
-    (ZeusPlantedBug::KeepAfterRemoval, 10),
-    (ZeusPlantedBug::ValidateNewer, 25),
+    (ZeusPlantedBug::SkipChecks, 6),
+    (ZeusPlantedBug::HearOldEpoch, 3),
+    (ZeusPlantedBug::KeepAfterRemoval, 79),
+    (ZeusPlantedBug::ValidateNewer, 9),
     (ZeusPlantedBug::ClockWithoutGranule, 0),
-    (ZeusPlantedBug::DriveOnPending, 2),
-    (ZeusPlantedBug::AnswerBeforeCopy, 144),
-    (ZeusPlantedBug::CopyWithoutPending, 5),
+    (ZeusPlantedBug::DriveOnPending, 1),
+    (ZeusPlantedBug::AnswerBeforeCopy, 104),
+    (ZeusPlantedBug::CopyWithoutPending, 218),
 ];
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.

@@ -1,0 +1,142 @@
+//! Epochs that begin with deaths and returns, where as many epochs are closed as may be: none of them can begin then.
+
+use crate::world::DRAWN;
+use shoal_cluster::manager::{
+    Action, Applied, Command, EpochEnd, HeartbeatRecord, LeadershipClaim, ManagerOptions,
+    NodeStanding, ProcessInstance, Revision, StateMachine, Term,
+};
+use shoal_cluster::topology::Topology;
+use shoal_types::{Epoch, NodeId, ShardId, Time};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One shard of three voters. Each membership is recorded that a configuration has had, and none may have two.
+struct Cluster {
+    machine: StateMachine,
+    now: Time,
+    rounds: u64,
+    former: BTreeSet<(u32, Epoch)>,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let topology = Arc::new(Topology::symmetric(1, 1, 3, 0, 1));
+        let options = ManagerOptions { membership_epochs: true, ..ManagerOptions::default() };
+        let machine = StateMachine::new(topology, options);
+        let mut cluster = Cluster { machine, now: Time(1), rounds: 0, former: BTreeSet::new() };
+        cluster.apply(Action::Take { drawn: DRAWN });
+        (0..3).for_each(|node| _ = cluster.join(node));
+        cluster
+    }
+
+    fn apply(&mut self, action: Action) -> Vec<Applied> {
+        let before = Arc::clone(self.machine.configuration());
+        let mut applied = Vec::new();
+        self.machine.apply(&Command { term: Term(1), at: self.now, action }, &mut applied);
+        let after = self.machine.configuration();
+        for (node, (old, new)) in (0..).zip(before.nodes.iter().zip(&after.nodes)) {
+            let membership = |it: &NodeStanding| (it.alive, it.incarnation, it.since);
+            if old.alive && old.incarnation.0 > 0 && membership(old) != membership(new) {
+                self.former.insert((node, old.since));
+            }
+            let is_named_again = self.former.contains(&(node, new.since));
+            assert!(!new.alive || !is_named_again, "two memberships of n{node}: {after:?}");
+            assert!(!new.alive || new.since <= after.epoch, "n{node} is ahead: {after:?}");
+        }
+        applied
+    }
+
+    /// A new process of the node asks to be admitted. Returns whether it is.
+    fn join(&mut self, node: u32) -> bool {
+        let node = NodeId(node);
+        let after = self.machine.node(node).expect("a node").1;
+        let (instance, last_heartbeat) = (ProcessInstance(u64::from(after.0) + 1), self.now);
+        self.apply(Action::Join { node, instance, after, lost: false, last_heartbeat });
+        self.machine.node(node).expect("a node").1 > after
+    }
+
+    /// That much later, heartbeats of these nodes arrive.
+    fn tick(&mut self, millis: u64, nodes: &[u32]) -> Vec<Applied> {
+        self.now = self.now + Duration::from_millis(millis);
+        self.rounds += 1;
+        let heartbeats = nodes.iter().map(|node| HeartbeatRecord {
+            node: NodeId(*node),
+            incarnation: self.machine.node(NodeId(*node)).expect("a node").1,
+            round: self.rounds,
+            at: self.now,
+            known: Revision(0),
+        });
+        let heartbeats = heartbeats.collect();
+        self.apply(Action::Tick { heartbeats })
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.machine.configuration().epoch
+    }
+
+    fn is_alive(&self, node: usize) -> bool {
+        self.machine.configuration().nodes[node].alive
+    }
+
+    /// The leader reports how this epoch ended.
+    fn report(&mut self, epoch: Epoch) -> Vec<Applied> {
+        let (shard, it) = (ShardId(0), &self.machine.configuration().shards[0]);
+        let (node, incarnation, ballot) = (it.leader, it.incarnation, it.ballot);
+        let claim = LeadershipClaim { node, incarnation, shard, ballot };
+        self.apply(Action::Report { claim, epoch, end: EpochEnd::Whole })
+    }
+
+    /// Restarts a node until no epoch can begin with that any more, while the shard reports nothing.
+    fn exhaust(&mut self) {
+        while self.join(2) {
+            assert!(self.epoch() < Epoch(2000), "epochs begin without a limit");
+        }
+    }
+}
+
+/// A node that dies when no epoch can begin returns only when one has begun, by which its membership is another one.
+#[test]
+fn a_node_returns_when_the_epoch_of_its_death_has_begun() {
+    let mut cluster = Cluster::new();
+    cluster.exhaust();
+    let full = cluster.epoch();
+    cluster.tick(10, &[0, 1, 2]);
+    cluster.tick(400, &[0, 1]);
+    let applied = cluster.tick(300, &[0, 1]);
+    assert!(applied.contains(&Applied::Died(NodeId(2))), "{applied:?}");
+    for _ in 0..3 {
+        cluster.tick(20, &[0, 1, 2]);
+        assert!(!cluster.is_alive(2), "its death has no epoch yet");
+    }
+    assert!(!cluster.join(2), "nor is another process admitted");
+    assert_eq!(cluster.epoch(), full);
+
+    // One epoch is settled: the one that is due begins. Another one is settled, and the node returns with the next.
+    assert!(cluster.report(Epoch(1)).contains(&Applied::Raised(Epoch(full.0 + 1))));
+    cluster.tick(20, &[0, 1, 2]);
+    assert!(!cluster.is_alive(2), "its return would have no epoch");
+    cluster.report(Epoch(2));
+    let applied = cluster.tick(20, &[0, 1, 2]);
+    assert!(applied.contains(&Applied::Revived(NodeId(2))), "{applied:?}");
+    let since = cluster.machine.configuration().nodes[2].since;
+    assert_eq!((since, cluster.epoch()), (Epoch(full.0 + 2), Epoch(full.0 + 2)));
+}
+
+/// Deaths and returns leave room for the epoch with which a shard gets another leader.
+#[test]
+fn a_dead_leader_is_replaced_when_no_node_can_return() {
+    let mut cluster = Cluster::new();
+    cluster.exhaust();
+    let full = cluster.epoch();
+    cluster.tick(10, &[0, 1, 2]);
+    cluster.tick(400, &[1, 2]);
+    let applied = cluster.tick(300, &[1, 2]);
+    assert!(applied.contains(&Applied::Died(NodeId(0))), "{applied:?}");
+    let assignment = &cluster.machine.configuration().shards[0];
+    assert!(assignment.leader != NodeId(0) && assignment.ballot.epoch > full, "{assignment:?}");
+    // The leader's reports make room.
+    (1..full.0).map(Epoch).for_each(|epoch| _ = cluster.report(epoch));
+    cluster.tick(20, &[0, 1, 2]);
+    assert!(cluster.is_alive(0));
+}

@@ -1,0 +1,89 @@
+//! Configurations: the views of the protocol are made of them, and closed epochs are reported.
+
+use super::shared::placement;
+use super::{Zeus, ZeusEffects};
+use crate::view::{Directory, View};
+use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
+use shoal_engine::engine::EngineEffect;
+use shoal_types::{Aborted, Conflict, NodeId, Time};
+use std::sync::Arc;
+
+impl Zeus {
+    /// The configuration has changed. Transactions of an earlier epoch do not go on in the next: a procedure has made sure
+    /// that its node leads the shard of its call, and that may be so no longer.
+    pub(super) fn configured(
+        &mut self,
+        now: Time,
+        configuration: Arc<Configuration>,
+        incarnation: Incarnation,
+        effects: &mut ZeusEffects,
+    ) {
+        self.runtime.worker_context.configured(&configuration, incarnation);
+        let node = self.shared.node;
+        let view = view_of(&configuration, node, incarnation);
+        let topology = &configuration.topology;
+        let member = self.with_node(effects, |shared| {
+            shared.node.place(placement(topology));
+            shared.node.enter(now, view);
+            shared.node.view().member(node)
+        });
+        self.runtime.worker_context.epoch.set(configuration.epoch);
+        let is_same = self.member == member;
+        self.member = member;
+        let sequences: Vec<u64> = self.transactions.keys().copied().collect();
+        for sequence in sequences {
+            let Some(transaction) = self.transactions.get(&sequence) else { continue };
+            let epoch = transaction.remote_branches.epoch;
+            match transaction.is_committed {
+                true if is_same => {}
+                true => self.lose(sequence, effects),
+                false if epoch < configuration.epoch => {
+                    self.fail(
+                        sequence,
+                        Aborted::from(Conflict::EpochNotOpen { epoch }).into(),
+                        effects,
+                    );
+                }
+                false => {}
+            }
+        }
+        self.runtime.worker_context.admission.serve(member.is_some());
+        self.configuration = Some(configuration);
+        self.report(effects);
+    }
+
+    /// Tells the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
+    /// protocol ends its epochs itself.
+    pub(super) fn report(&mut self, effects: &mut ZeusEffects) {
+        let Some(configuration) = &self.configuration else { return };
+        for (shard, ballot) in &self.led {
+            for epoch in configuration.closing() {
+                if configuration.lacks_end(epoch, *shard)
+                    && self.reported.insert((*shard, *ballot, epoch))
+                {
+                    effects.push(EngineEffect::ended_whole(*shard, epoch));
+                }
+            }
+        }
+        self.reported.retain(|(.., epoch)| configuration.closing().any(|it| it == *epoch));
+    }
+}
+
+/// What the configuration is to the protocol. A process that was replaced by another one of its node is out.
+fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation) -> View {
+    let standings = (0..).map(NodeId).zip(&configuration.nodes);
+    let live = standings.filter(|(of, standing)| {
+        standing.alive && (*of != node || standing.incarnation == incarnation)
+    });
+    let directory = |assignment: &Assignment| {
+        let Assignment { leader, voters, .. } = assignment;
+        // A learner may lead the streams; it keeps no records.
+        let leader = if voters.contains(leader) { *leader } else { voters[0] };
+        Directory { leader, nodes: voters.clone() }
+    };
+    View {
+        epoch: configuration.epoch,
+        members: live.map(|(of, standing)| (of, standing.since)).collect(),
+        directories: configuration.shards.iter().map(directory).collect(),
+    }
+}

@@ -1,0 +1,333 @@
+//! The engine: a worker that runs transactions on the node's own granules.
+//!
+//! ```text
+//!   body ── operations ──► granules here? ── yes ──► done on the node's rows, answered
+//!                               └── no: wanted; the transaction waits until they have come
+//!   commit ── all owned ──► local commit ──► followers have applied it ──► told
+//! ```
+//! The node's part of the protocol, [`ZeusNode`](crate::ZeusNode), is shared by the workers of a node behind a lock; any of
+//! them steps it, and it names the transactions that can go on (`shared.rs`). Rows are in the node's own map, not in a store.
+//! A worker runs transactions while the node is a member and holds its lease, whether or not it has a replica of anything.
+//! Streams of shards stay empty: their leaders only order requests and end epochs.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options.rs`, `message.rs`, `metrics.rs`, `observation.rs` | configuration, messages, what is measured, what a checker sees |
+//! | `shared.rs` | what the workers of a node share |
+//! | `transaction.rs` | operations of a transaction, on the node's rows |
+//! | `coordinator.rs` | a transaction from its first operation until it is told |
+//! | `membership.rs` | configurations, ends of epochs |
+
+mod coordinator;
+mod membership;
+mod message;
+mod metrics;
+mod observation;
+mod options;
+mod shared;
+mod transaction;
+
+pub use message::ZeusEngineMessage;
+pub use metrics::ZeusCounters;
+pub use observation::{ShownRow, ZeusObservation};
+pub use options::ZeusEngineOptions;
+pub use shared::ZeusShared;
+
+use crate::view::Member;
+use metrics::{SHARD_METRICS, STAGES};
+use shared::{NodeOutput, SharedNode};
+use shoal_cluster::manager::{Configuration, KnownEpochs};
+use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::runtime::Runtime;
+use shoal_engine::execution::task_driver::TaskDriver;
+use shoal_engine::execution::worker_context::{
+    EngineRequest, OperationSite, WorkerContext, WorkerSetup,
+};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
+use shoal_engine::slow::Slow;
+use shoal_store::Store;
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use transaction::ZeusTransaction;
+
+type ZeusEffects = EngineEffects<ZeusEngineMessage, ZeusObservation>;
+
+/// The epoch in which a cluster begins.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// One worker of a node.
+pub struct Zeus {
+    shared: Arc<ZeusShared>,
+    runtime: Runtime<ZeusEngineMessage>,
+    /// The transactions of this worker that have asked for something and are not told, by their numbers.
+    transactions: BTreeMap<u64, ZeusTransaction>,
+    /// Of them those that are looked at in each step: they wait for something that no event tells.
+    watched: BTreeSet<u64>,
+    /// As which member of the configuration the transactions run; `None` while the node is out.
+    member: Option<Member>,
+    configuration: Option<Arc<Configuration>>,
+    lease_end: Time,
+    /// The shards whose streams this worker leads.
+    led: BTreeMap<ShardId, Ballot>,
+    /// What the manager was told of epochs that are closed and not settled.
+    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+    counters: ZeusCounters,
+    /// When waits are looked at for those that have lasted too long.
+    waits_due: Time,
+}
+
+impl Engine for Zeus {
+    type Message = ZeusEngineMessage;
+    type Options = ZeusEngineOptions;
+    type Shared = ZeusShared;
+    type Observation = ZeusObservation;
+    type PlantedBug = crate::ZeusPlantedBug;
+    type Counters = ZeusCounters;
+
+    const MEMBERSHIP_EPOCHS: bool = true;
+    const STAGES: &'static [CommitStage] = STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
+
+    fn share(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> Arc<ZeusShared> {
+        setup.options.limits.check();
+        Arc::new(ZeusShared::new(setup, node))
+    }
+
+    /// Rows are in no store.
+    fn store(_: &ZeusShared, _: ShardId) -> Option<&Arc<Store>> {
+        None
+    }
+
+    fn new(worker: WorkerId, shared: Arc<ZeusShared>, seed: u64) -> Zeus {
+        let place = WorkerPlace { node: shared.node, worker };
+        let worker_context = WorkerContext::new(WorkerSetup {
+            place,
+            topology: Arc::clone(&shared.setup.topology),
+            stores: Vec::new(),
+            operations_at: OperationSite::Engine,
+            epoch: FIRST_EPOCH,
+            limits: shared.setup.options.limits.clone(),
+            seed,
+            // What is read is validated, and so may be shown.
+            reads: None,
+            procedures: Arc::clone(&shared.setup.procedures),
+        });
+        Zeus {
+            runtime: Runtime::new(worker_context),
+            transactions: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            member: None,
+            configuration: None,
+            lease_end: Time::ZERO,
+            led: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            counters: ZeusCounters::default(),
+            waits_due: Time::ZERO,
+            shared,
+        }
+    }
+
+    fn step(
+        &mut self,
+        now: Time,
+        event: EngineEvent<ZeusEngineMessage>,
+        effects: &mut ZeusEffects,
+    ) {
+        self.runtime.begin_step(now, &event);
+        let is_watched = effects.observations.is_some();
+        let lease_end = self.lease_end;
+        self.with_node(effects, |node| {
+            if is_watched {
+                node.node.watch();
+            }
+            node.node.renew(lease_end);
+        });
+        match event {
+            EngineEvent::Received { from, message: ZeusEngineMessage::Protocol(message) } => {
+                self.with_node(effects, |node| node.node.receive(now, from.node, message));
+            }
+            EngineEvent::Received { from, message: ZeusEngineMessage::Relay(relay) } => {
+                match self.runtime.is_peer(from) && self.holds_lease(now) {
+                    true => self.runtime.relayed(from.node, relay),
+                    false => self.runtime.counters.dropped += 1,
+                }
+            }
+            EngineEvent::Client(request) if self.holds_lease(now) => self.runtime.request(request),
+            // The client asks again, here or elsewhere.
+            EngineEvent::Client(_) => self.runtime.counters.dropped += 1,
+            EngineEvent::Configured { configuration, incarnation } => {
+                self.configured(now, configuration, incarnation, effects);
+            }
+            EngineEvent::Leading { shard, ballot, length: _ } => {
+                self.led.insert(shard, ballot);
+                effects.observe(|| ZeusObservation::Serves { shard, ballot });
+                self.report(effects);
+            }
+            EngineEvent::Deposed { shard, by: _ } => drop(self.led.remove(&shard)),
+            // Nothing is in streams, and nothing depends on the ends of epochs.
+            EngineEvent::Promised { .. }
+            | EngineEvent::Accepted { .. }
+            | EngineEvent::Durable { .. }
+            | EngineEvent::Decided { .. }
+            | EngineEvent::Settled { .. }
+            | EngineEvent::SnapshotWanted { .. }
+            | EngineEvent::Restored { .. }
+            | EngineEvent::Timer
+            | EngineEvent::Nudged => {}
+        }
+        self.with_node(effects, |node| {
+            if node.node.wakes_at().is_some_and(|at| at <= now) {
+                node.node.tick(now);
+            }
+        });
+        self.look_at_watched(effects);
+        if self.holds_lease(now) {
+            self.run(now, effects);
+        } else {
+            self.hear(effects);
+        }
+        self.set_timer(now, effects);
+    }
+
+    fn local(&self) -> LocalDatabase {
+        LocalDatabase::new(&self.runtime.worker_context)
+    }
+
+    fn spawn(&mut self, task: Task) {
+        self.runtime.tasks.spawn(task);
+    }
+
+    fn renew(&mut self, lease_end: Time) {
+        self.lease_end = lease_end;
+    }
+
+    fn pending(&self) -> usize {
+        self.held() + self.shared.lock().node.pipelines().pending()
+    }
+
+    fn held(&self) -> usize {
+        self.runtime.pending() + self.transactions.len()
+    }
+
+    fn counters(&self) -> EngineCounters<ZeusCounters> {
+        let own = match self.runtime.worker_context.place.worker {
+            WorkerId(0) => self.counters.of_node(&self.shared.lock().node),
+            _ => self.counters,
+        };
+        self.runtime.counted(own)
+    }
+
+    fn shard_values(&self, _: ShardId) -> Vec<Option<u64>> {
+        Vec::new()
+    }
+
+    fn known_epochs(&self, _: Epoch) -> KnownEpochs {
+        let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        KnownEpochs { open, ..KnownEpochs::default() }
+    }
+
+    /// Streams have no entries.
+    fn may_cut(&self, _: ShardId) -> Option<u64> {
+        Some(0)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let shared = self.shared.lock();
+        let node = &shared.node;
+        let own = [
+            ("transactions", self.transactions.len()),
+            ("transactions that are watched", self.watched.len()),
+            ("reports of epochs", self.reported.len()),
+            ("granules known", node.ownership().holdings().count()),
+            ("granules that are open", node.ownership().open()),
+            ("wants", node.ownership().wants().len()),
+            ("pipelines followed", node.followed().iter().count()),
+        ];
+        self.runtime.sizes().into_iter().chain(own).collect()
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.runtime.worker_context.slows.take()
+    }
+}
+
+impl TaskDriver for Zeus {
+    type Message = ZeusEngineMessage;
+    type Observation = ZeusObservation;
+
+    fn runtime(&mut self) -> &mut Runtime<ZeusEngineMessage> {
+        &mut self.runtime
+    }
+
+    fn answer(&mut self, ask: EngineRequest, effects: &mut ZeusEffects) {
+        match ask {
+            EngineRequest::Send(remote_branches) => self.perform(&remote_branches, effects),
+            EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::Abandon(remote_branches) => {
+                self.forget(remote_branches.id.sequence, effects);
+            }
+            // Only validated rows are read (rule Z7).
+            EngineRequest::Reveal { remote_branches: _, slot } => slot.fill(Ok(())),
+        }
+    }
+
+    fn release(&mut self, effects: &mut ZeusEffects) {
+        self.hear(effects);
+    }
+}
+
+impl Zeus {
+    fn now(&self) -> Time {
+        self.runtime.worker_context.now.get()
+    }
+
+    /// Rows are shown, and clients heard, only under a lease.
+    fn holds_lease(&self, now: Time) -> bool {
+        now < self.lease_end
+    }
+
+    /// Has the node do something; what it leaves is sent, and workers whose transactions can go on are woken.
+    fn with_node<T>(
+        &self,
+        effects: &mut ZeusEffects,
+        step: impl FnOnce(&mut SharedNode) -> T,
+    ) -> T {
+        let mut shared = self.shared.lock();
+        let result = step(&mut shared);
+        let output = shared.take_output();
+        if let Some(observations) = &mut effects.observations {
+            observation::show(&mut shared, observations);
+        }
+        drop(shared);
+        let place = self.runtime.worker_context.place;
+        let NodeOutput { effects: wanted, woken } = output;
+        for crate::options::Effect::Send { to, message } in wanted {
+            let to = WorkerPlace { node: to, ..place };
+            let message = ZeusEngineMessage::Protocol(message);
+            effects.push(EngineEffect::Send { to, message });
+        }
+        for worker in woken.into_iter().filter(|worker| *worker != place.worker) {
+            effects.push(EngineEffect::Nudge { worker });
+        }
+        result
+    }
+
+    /// Asks to come back when there will be something to do.
+    fn set_timer(&mut self, now: Time, effects: &mut ZeusEffects) {
+        let mut shared = self.shared.lock();
+        let worker = self.runtime.worker_context.place.worker;
+        shared.set_watching(worker, !self.watched.is_empty());
+        let node = shared.node.wakes_at();
+        drop(shared);
+        let runs = self.holds_lease(now);
+        let watched = self.watched.iter().filter_map(|number| self.transactions.get(number));
+        let pending = watched.filter_map(|it| it.pending_until);
+        let waits = (!self.transactions.is_empty()).then_some(self.waits_due);
+        let due = [node, waits, self.runtime.next_due().filter(|_| runs)];
+        if let Some(at) = due.into_iter().flatten().chain(pending).min() {
+            effects.push(EngineEffect::Timer { at: at.max(now) });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the engine lets a checker see: what nodes have of granules, taken from their state and never from what an owner
+//! believes of others.
+
+use super::shared::SharedNode;
+use crate::granule::GranuleId;
+use crate::record::{Level, OwnershipRecord};
+use crate::rows::{ChangedRows, Row, RowKey};
+use shoal_types::{Ballot, Clock, Epoch, ShardId};
+
+/// What a worker lets a checker see.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ZeusObservation {
+    /// The worker leads its stream of a shard: the shard is served, since nothing has to be recovered from streams.
+    Serves {
+        /// The shard that is led.
+        shard: ShardId,
+        /// The ballot of the leadership.
+        ballot: Ballot,
+    },
+    /// A granule has changed at the node.
+    Granule {
+        /// The granule that has changed.
+        granule: GranuleId,
+        /// The shard in whose directory it is.
+        shard: ShardId,
+        /// The epoch that the node knows.
+        epoch: Epoch,
+        /// The level at which the node may use it.
+        level: Level,
+        /// Whether the node has its record as a directory node or as the owner.
+        is_arbiter: bool,
+        /// The newest record that is validated at the node.
+        record: OwnershipRecord,
+        /// The greatest clock of its rows that the node knows of.
+        clock: Clock,
+        /// Whether `rows` are all that the node has of it; else they are those that may have changed.
+        is_whole: bool,
+        /// Rows as the node has them.
+        rows: Vec<ShownRow>,
+    },
+}
+
+/// A row as a node has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShownRow {
+    /// Its table and key.
+    pub key: RowKey,
+    /// Its newest version; `None` if the node has none.
+    pub row: Option<Row>,
+}
+
+/// Shows the granules that have changed.
+pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservation>) {
+    let changed = shared.node.take_changed();
+    let node = &shared.node;
+    for (granule, ChangedRows { is_whole, keys }) in changed {
+        let of = node.rows().granule(&granule);
+        let keys = match is_whole {
+            true => of.into_iter().flat_map(|of| of.all()).map(|(key, _)| key.clone()).collect(),
+            false => keys,
+        };
+        let rows = keys.into_iter().map(|key| {
+            let row = node.rows().get(&granule, &key).cloned();
+            ShownRow { key, row }
+        });
+        let holding = node.ownership().holding(&granule);
+        let record = holding.map(|holding| holding.record.clone()).unwrap_or_default();
+        let shard = node.placement().shard_of(&granule);
+        let me = node.id();
+        let is_directory_node =
+            node.view().directories.get(shard.0 as usize).is_some_and(|it| it.nodes.contains(&me));
+        observations.push(ZeusObservation::Granule {
+            shard,
+            epoch: node.view().epoch,
+            level: node.ownership().level(me, &granule),
+            is_arbiter: is_directory_node || record.owner == Some(me),
+            clock: holding.map(|holding| holding.clock).unwrap_or_default(),
+            record,
+            is_whole,
+            rows: rows.collect(),
+            granule,
+        });
+    }
+}

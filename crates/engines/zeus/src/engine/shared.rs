@@ -1,0 +1,121 @@
+//! What the workers of a node share: the node's part of the protocol, and what each worker is to hear of it.
+
+use super::options::ZeusEngineOptions;
+use crate::commit::Validated;
+use crate::granule::GranuleLayout;
+use crate::node::ZeusNode;
+use crate::options::Effect;
+use crate::ownership::Ticket;
+use crate::scope::Placement;
+use shoal_cluster::topology::Topology;
+use shoal_engine::engine::Setup;
+use shoal_types::{NodeId, WorkerId};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Shared by the workers of a node. Any of them steps the node; a step leaves news for the workers whose transactions it is
+/// about.
+#[derive(Debug)]
+pub struct ZeusShared {
+    pub(super) node: NodeId,
+    pub(super) setup: Setup<ZeusEngineOptions>,
+    state: Mutex<SharedNode>,
+}
+
+/// The node's part of the protocol.
+#[derive(Debug)]
+pub(super) struct SharedNode {
+    pub(super) node: ZeusNode,
+    /// What each worker is to hear.
+    news: Vec<WorkerNews>,
+    /// The workers whose transactions wait for rows to become valid.
+    watching: BTreeSet<WorkerId>,
+    /// How often rows had become valid when those were woken last.
+    validations: u64,
+}
+
+/// What has become possible for the transactions of a worker.
+#[derive(Debug, Default)]
+pub(super) struct WorkerNews {
+    /// They have had all that they want.
+    pub(super) ready: Vec<u64>,
+    /// They are validated, by their numbers.
+    pub(super) validated: Vec<u64>,
+}
+
+/// Which workers are to be woken, and what is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct NodeOutput {
+    pub(super) effects: Vec<Effect>,
+    pub(super) woken: Vec<WorkerId>,
+}
+
+/// The tickets of a node's workers differ by this many low bits.
+const WORKER_BITS: u32 = 8;
+
+/// The name under which a worker's transaction wants granules.
+pub(super) fn ticket(worker: WorkerId, sequence: u64) -> Ticket {
+    Ticket(sequence << WORKER_BITS | u64::from(worker.0))
+}
+
+impl ZeusShared {
+    pub(super) fn new(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> ZeusShared {
+        let workers = setup.topology.workers();
+        assert!(workers <= 1 << WORKER_BITS, "{workers} workers of a node are too many");
+        let placement = placement(&setup.topology);
+        let options = setup.options.protocol;
+        let state = SharedNode {
+            node: ZeusNode::new(node, workers, placement, options, u64::from(node.0)),
+            news: (0..workers).map(|_| WorkerNews::default()).collect(),
+            watching: BTreeSet::new(),
+            validations: 0,
+        };
+        ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
+    }
+
+    /// The node, for a part of a step.
+    pub(super) fn lock(&self) -> MutexGuard<'_, SharedNode> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SharedNode {
+    /// Sorts what the node has left since this was asked last.
+    pub(super) fn take_output(&mut self) -> NodeOutput {
+        let mut woken = Vec::new();
+        for Ticket(ticket) in self.node.take_ready() {
+            let worker = WorkerId((ticket & ((1 << WORKER_BITS) - 1)) as u32);
+            self.news[worker.0 as usize].ready.push(ticket >> WORKER_BITS);
+            woken.push(worker);
+        }
+        for Validated { worker, tag, .. } in self.node.take_validated() {
+            self.news[worker.0 as usize].validated.push(tag);
+            woken.push(worker);
+        }
+        let validations = self.node.rows().validations();
+        if std::mem::replace(&mut self.validations, validations) != validations {
+            woken.extend(&self.watching);
+        }
+        woken.sort_unstable();
+        woken.dedup();
+        NodeOutput { effects: self.node.take_effects(), woken }
+    }
+
+    /// Whether transactions of the worker wait for rows to become valid, or do not any more.
+    pub(super) fn set_watching(&mut self, worker: WorkerId, is_watching: bool) {
+        match is_watching {
+            true => self.watching.insert(worker),
+            false => self.watching.remove(&worker),
+        };
+    }
+
+    /// What the worker has not heard yet.
+    pub(super) fn take_news(&mut self, worker: WorkerId) -> WorkerNews {
+        std::mem::take(&mut self.news[worker.0 as usize])
+    }
+}
+
+/// Where the granules of these tables have their directories.
+pub(super) fn placement(topology: &Arc<Topology>) -> Placement {
+    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of_engine(topology) }
+}

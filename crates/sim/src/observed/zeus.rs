@@ -1,0 +1,57 @@
+//! How a simulation uses the observations of `zeus`.
+
+use super::{Observed, Simulated};
+use crate::checks::ZeusRules;
+use crate::coverage::Coverage;
+use crate::digest::Digest;
+use crate::recovery::RecoveryFact;
+use shoal_types::{ShardId, TableId};
+use shoal_zeus::{Zeus, ZeusObservation};
+
+impl Simulated for Zeus {
+    type Rules = ZeusRules;
+}
+
+impl Observed for ZeusObservation {
+    fn cover(&self, coverage: &mut Coverage) {
+        if let ZeusObservation::Granule { rows, .. } = self {
+            coverage.tombstone += u64::from(
+                rows.iter().any(|row| row.row.as_ref().is_some_and(|row| row.value.is_none())),
+            );
+        }
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        match self {
+            ZeusObservation::Serves { shard, ballot } => {
+                digest.word(u64::from(shard.0) << 32 | u64::from(ballot.epoch.0));
+            }
+            ZeusObservation::Granule { granule, record, clock, rows, .. } => {
+                digest.bytes(&granule.prefix);
+                digest.word(record.o_ts.version);
+                digest.word(clock.0 << 16 | rows.len() as u64);
+            }
+        }
+    }
+
+    fn recovery(&self) -> Option<RecoveryFact> {
+        match self {
+            ZeusObservation::Serves { shard, ballot } => {
+                Some(RecoveryFact::Serves(*shard, *ballot))
+            }
+            ZeusObservation::Granule { .. } => None,
+        }
+    }
+
+    fn entry(&self) -> Option<(ShardId, u64)> {
+        None
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        None
+    }
+
+    fn copied(&self) -> Option<ShardId> {
+        None
+    }
+}

@@ -1,0 +1,157 @@
+//! How objects are divided among homes, and what the workloads whose data has homes share.
+
+use crate::rows;
+use shoal_types::{Database, Random, Result, TableId, Transaction};
+use std::ops::Range;
+
+/// Shares are given in millionths.
+pub(super) const MILLION: u64 = 1_000_000;
+
+/// Rows that one transaction of a check reads.
+const PAGE_ROWS: u64 = 256;
+
+/// How the objects of a workload are divided among homes, and how many transactions leave theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Homes {
+    /// The number of homes: of clients that are near each other.
+    pub homes: u32,
+    /// The number of objects of each home.
+    pub objects: u32,
+    /// Of a million transactions that write, how many take an object of another home; none does where there is one home.
+    pub remote_ppm: u32,
+}
+
+/// A client: its home, and the random source of what it does.
+#[derive(Debug)]
+pub struct HomeClient {
+    pub(super) number: usize,
+    pub(super) home: u32,
+    pub(super) random: Random,
+}
+
+impl Homes {
+    /// # Panics
+    /// If there is no home or no object, or the share is more than all.
+    pub(super) fn check(&self) {
+        assert!(self.homes > 0 && self.objects > 0, "a workload needs a home and an object");
+        assert!(u64::from(self.remote_ppm) <= MILLION, "{} of a million", self.remote_ppm);
+    }
+
+    /// How many objects there are.
+    pub(super) fn all(&self) -> u64 {
+        u64::from(self.homes) * u64::from(self.objects)
+    }
+
+    /// An object of a home.
+    pub(super) fn object(&self, random: &mut Random, home: u32) -> u32 {
+        home * self.objects + random.below(self.objects.into()) as u32
+    }
+
+    /// The home of the object that a transaction of a client takes beside its own: mostly the client's.
+    pub(super) fn other_home(&self, random: &mut Random, home: u32) -> u32 {
+        if self.homes == 1 || !random.chance(self.remote_ppm.into(), MILLION) {
+            return home;
+        }
+        let drawn = random.below(u64::from(self.homes) - 1) as u32;
+        drawn + u32::from(drawn >= home)
+    }
+
+    pub(super) fn client(&self, number: usize, seed: u64) -> HomeClient {
+        let home = (number % self.homes as usize) as u32;
+        HomeClient { number, home, random: Random::new(seed).fork(number as u64) }
+    }
+
+    /// What a result has to state.
+    pub(super) fn parameters(&self, objects: &'static str) -> Vec<(&'static str, String)> {
+        vec![
+            ("homes", self.homes.to_string()),
+            (objects, self.all().to_string()),
+            ("remote writes", format!("{} %", f64::from(self.remote_ppm) / 10_000.0)),
+        ]
+    }
+}
+
+/// The number that a client draws its type by: an index into `shares`, which add up to a hundred.
+pub(super) fn draw_kind(random: &mut Random, shares: &[u32]) -> usize {
+    let mut lot = random.below(100) as u32;
+    for (kind, share) in shares.iter().enumerate() {
+        if lot < *share {
+            return kind;
+        }
+        lot -= share;
+    }
+    unreachable!("shares add up to a hundred")
+}
+
+/// The little-endian number at the beginning of a row.
+pub(super) fn number(value: Option<&[u8]>) -> Result<i64> {
+    let bytes = value.and_then(|value| value.first_chunk());
+    bytes.map(|bytes| i64::from_le_bytes(*bytes)).ok_or_else(|| rows::corrupt("a row is missing"))
+}
+
+/// Calls `visit` with the row, or the lack of one, of the key that `key` makes of each number.
+pub(super) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
+    db: &D,
+    table: TableId,
+    numbers: Range<u64>,
+    key: impl Fn(u64) -> K,
+    mut visit: impl FnMut(u64, Option<&[u8]>),
+) -> Result<()> {
+    let mut start = numbers.start;
+    while start < numbers.end {
+        let end = (start + PAGE_ROWS).min(numbers.end);
+        // Copied out, so that a body which runs twice is seen once.
+        let page = rows::insist(db, async |tx| {
+            let mut page = Vec::new();
+            for number in start..end {
+                page.push(tx.get(table, key(number).as_ref()).await?.map(Box::<[u8]>::from));
+            }
+            Ok(page)
+        })
+        .await?;
+        (start..end).zip(&page).for_each(|(number, row)| visit(number, row.as_deref()));
+        start = end;
+    }
+    Ok(())
+}
+
+/// Objects, by their numbers, of one part of a load.
+pub(super) fn part_of(homes: &Homes, part: usize) -> Range<u64> {
+    rows::part_of(homes.all(), part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOMES: Homes = Homes { homes: 3, objects: 4, remote_ppm: 250_000 };
+
+    #[test]
+    fn objects_are_of_the_home_that_was_asked_for() {
+        let mut random = Random::new(1);
+        for home in 0..3 {
+            for _ in 0..100 {
+                let object = HOMES.object(&mut random, home);
+                assert_eq!(object / HOMES.objects, home);
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_transactions_leaves_its_home() {
+        let mut random = Random::new(1);
+        let left = (0..10_000).filter(|_| HOMES.other_home(&mut random, 1) != 1).count();
+        assert!((2_200..2_800).contains(&left), "{left}");
+        let alone = Homes { homes: 1, ..HOMES };
+        assert!((0..100).all(|_| alone.other_home(&mut random, 0) == 0));
+    }
+
+    #[test]
+    fn kinds_are_drawn_by_their_shares() {
+        let mut random = Random::new(1);
+        let mut counts = [0; 3];
+        (0..10_000).for_each(|_| counts[draw_kind(&mut random, &[0, 30, 70])] += 1);
+        assert_eq!(counts[0], 0);
+        assert!((2_800..3_200).contains(&counts[1]), "{counts:?}");
+    }
+}
