@@ -9,7 +9,7 @@ use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 use std::time::Duration;
 
-/// What an open branch holds. Who `asked` is answered when a record is durable.
+/// What an open branch holds. The request `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
     /// It executes.
     Open {
@@ -92,7 +92,7 @@ fn executes_max(limits: &Limits) -> Duration {
 
 /// A coordinator that is at work asks something of a branch that is locked before so long: it only waits for what was read on
 /// other shards to be validated. With the time until such branches are looked at again, locks are held for twice the longest
-/// wait at most where the coordinator is not heard any more.
+/// wait at most where the coordinator sends nothing any more.
 fn locked_max(limits: &Limits) -> Duration {
     limits.shard_wait_max * 2 - looked_at_every(limits)
 }

@@ -1,4 +1,4 @@
-//! A transaction that commits, as its coordinator keeps it: what it holds, how far it has come, and who decides.
+//! A transaction that commits, as its coordinator keeps it: what it holds, how far it has come, and where it is decided.
 
 use super::message::DecisionHome;
 use shoal_engine::execution::coordinated_transactions::{CommitState, CoordinatedTransactions};
@@ -117,7 +117,7 @@ impl OwnBranch {
     }
 }
 
-/// Which shards it writes, and so who decides.
+/// Which shards it writes, and so where it is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitPlan {
     /// None: once it is validated it is over.

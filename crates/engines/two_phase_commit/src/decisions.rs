@@ -21,10 +21,11 @@
 //!   and one that it knows is not answered for until the decision is durable. A branch may still be on its way when home
 //!   answers, and is refused then.
 //!
-//! A decision that was forgotten is asked for by no one: all participants have its outcome durable, and every later leader of
-//! theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, and drops the answer, or one that
-//! is over: that one is not answered, since it may not have heard so, and may still be in doubt. Home has heard so, if it has
-//! forgotten the decision: it takes acknowledgements only from the present leader.
+//! No participant inquires about a decision that was forgotten: all participants have its outcome durable, and every later
+//! leader of theirs finds it. A late copy of an inquiry names a leadership that has resolved the branch, and drops the answer,
+//! or one that is over. That one is not answered: it may still be in doubt, if its node has not received the configuration in
+//! which another leads. Home has received that configuration if it has forgotten the decision, since it takes
+//! acknowledgements only from the present leader.
 
 use super::message::{DecisionHome, Participant};
 use super::open_decisions::{Decisions, Delivery};
@@ -70,7 +71,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         // A participant that is not known here may have been followed by another, and its copy of an inquiry outlast the
-        // decision. One that this node has not heard of yet asks again.
+        // decision. A participant whose leadership is not in this node's configuration yet repeats its inquiry.
         let asks = ShardLeader { node: from, since: participant.leadership };
         let is_present = self.has_shard(participant.shard)
             && self.runtime.worker_context.leaderships.leader(participant.shard) == asks;

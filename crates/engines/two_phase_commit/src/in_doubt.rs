@@ -9,8 +9,8 @@
 //! ```
 
 use super::branch::{TwoPhaseCommitBranch, ended};
-use super::branch_writes::{BranchPlace, BranchWrites};
-use super::in_doubt_branch::{InDoubt, InDoubtLocks};
+use super::branch_writes::BranchWrites;
+use super::in_doubt_branch::{InDoubt, InDoubtLocks, LockTurns};
 use super::leader_log::RecordWaiter;
 use super::message::Participant;
 use super::sliced_work::Installing;
@@ -20,8 +20,7 @@ use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Transaction;
-use shoal_types::{Clock, NodeId, Result, ShardId, Time};
+use shoal_types::{Clock, Error, NodeId, ShardId, Time};
 
 impl TwoPhaseCommit {
     /// All that was inherited of the stream at this place is decided: what is prepared there is in doubt.
@@ -35,8 +34,8 @@ impl TwoPhaseCommit {
             self.in_doubt[at].insert(transaction, InDoubt::recovered(branch));
             effects.observe(|| TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
         }
-        let found = self.in_doubt[at].values();
-        let found = found.map(|branch| (branch.clock, branch.writes.clone())).collect();
+        let found = self.in_doubt[at].iter();
+        let found = found.map(|(_, branch)| (branch.clock, branch.writes.clone())).collect();
         self.in_doubt_keys[at].begin(found);
         self.inquire_at = Time::ZERO;
     }
@@ -66,132 +65,90 @@ impl TwoPhaseCommit {
         true
     }
 
-    /// Registers the keys of what is in doubt, then takes its locks, as far as it is its turn: as many as a step may. Resolves
-    /// what is decided. Says whether all is locked or resolved.
-    pub(super) fn lock_in_doubt(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) -> bool {
+    /// Registers the keys of what is in doubt, then takes its locks, as far as it is its turn, and resolves what is decided,
+    /// by `left` keys at most. Says whether all is locked or resolved.
+    ///
+    /// # Panics
+    /// Where the store does not take what a former leader has prepared: the shard cannot be served without it.
+    pub(super) fn lock_in_doubt(
+        &mut self,
+        at: usize,
+        left: &mut usize,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> bool {
         let since = self.leader_logs[at].since();
-        let mut left = self.options().limits.step_keys_max;
-        if !self.register_in_doubt(at, &mut left, effects)
+        if !self.register_in_doubt(at, left, effects)
             || !self.shared.in_doubt[at].is_complete(since)
         {
             return false;
         }
-        let ignores =
-            self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
-        let open = self.in_doubt[at].iter().filter(|(_, branch)| !branch.is_locked());
-        let open: Vec<TransactionId> = open.map(|(transaction, _)| *transaction).collect();
-        let (mut all, mut any, mut blocked) = (true, false, false);
-        for transaction in open {
-            if ignores && self.in_doubt[at][&transaction].committed.is_none() {
-                continue;
-            }
-            if left == 0 {
-                (all, self.goes_on_locking) = (false, true);
+        let (ignores, before) = (self.ignores_undecided(), *left);
+        let skips = |branch: &InDoubt| ignores && branch.committed.is_none();
+        let keys = &self.shared.in_doubt[at];
+        let sessions = &self.prepared_replays[at].sessions;
+        let turns = LockTurns { keys, leadership: since, sessions };
+        let branches = &mut self.in_doubt[at];
+        for _ in 0..branches.retry_waiting(keys.resolved(since)) {
+            if *left == 0 {
                 break;
             }
-            match self.lock_some_in_doubt(at, transaction, &mut left) {
-                Ok(true) => {
-                    self.resolve_in_doubt(at, transaction, effects);
-                    any = true;
+            match branches.lock_next(&turns, skips, left) {
+                (_, Ok(())) => {}
+                // A dropped transaction is rolled back in slices and still holds a lock, a table was dropped since, or all
+                // sessions of the store are in use: all of that ends.
+                (_, Err(Error::Aborted(_))) => self.retries_locks = true,
+                (transaction, Err(error)) => {
+                    let shard = self.leader_logs[at].lead.shard;
+                    panic!(
+                        "P7: {transaction} is prepared on {shard}, and cannot be locked: {error}"
+                    )
                 }
-                // Its turn is to come, or the next slice.
-                Ok(false) => all = false,
-                // Another worker still replays what is beside it.
-                Err(_) => (all, blocked) = (false, true),
             }
         }
-        self.retries_locks |= blocked || (any && !all);
-        all
+        self.goes_on_locking |= *left == 0 && branches.has_to_lock();
+        self.runtime.worker_context.worked(before - *left);
+        let are_locked = branches.are_locked()
+            || (ignores && branches.iter().all(|(_, it)| it.is_locked() || skips(it)));
+        self.resolve_decided(at, left, effects);
+        are_locked
     }
 
-    /// Goes on with the locks of a branch in doubt if it is its turn, by `left` keys at most. Says whether it has all.
-    fn lock_some_in_doubt(
+    /// Whether shards are served though undecided branches do not hold their locks.
+    fn ignores_undecided(&self) -> bool {
+        self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks)
+    }
+
+    /// Installs or drops the branches at this place that are locked and decided, or begins to, by `left` keys at most. A
+    /// branch counts as one key at least.
+    pub(super) fn resolve_decided(
         &mut self,
         at: usize,
-        transaction: TransactionId,
         left: &mut usize,
-    ) -> Result<bool> {
-        let since = self.leader_logs[at].since();
-        let branch = self.in_doubt[at].get_mut(&transaction).expect("its caller has seen it");
-        let waiting = InDoubtLocks::Waiting(BranchPlace::default());
-        let mut locks = std::mem::replace(&mut branch.locks, waiting);
-        // Where an error ends it, it begins again.
-        while *left > 0 && !matches!(locks, InDoubtLocks::Locked(_)) {
-            locks = match locks {
-                InDoubtLocks::Waiting(mut place) => {
-                    let (keys, before) = (&self.shared.in_doubt[at], *left);
-                    let is_turn =
-                        keys.follow_turn(since, branch.clock, &branch.writes, &mut place, left);
-                    self.runtime.worker_context.worked(before - *left);
-                    if !is_turn {
-                        branch.locks = InDoubtLocks::Waiting(place);
-                        self.goes_on_locking |= *left == 0;
-                        return Ok(false);
-                    }
-                    let session = self.prepared_replays[at].sessions.take()?;
-                    InDoubtLocks::Writing(Transaction::on(session), BranchPlace::default())
-                }
-                InDoubtLocks::Writing(writing, mut place) => {
-                    match branch.writes.next_from(&mut place, *left) {
-                        Some(slice) => {
-                            for write in slice {
-                                writing.replicate(
-                                    write.table,
-                                    &write.key,
-                                    write.value.as_deref(),
-                                )?;
-                            }
-                            self.runtime.worker_context.worked(slice.len());
-                            *left -= slice.len();
-                            InDoubtLocks::Writing(writing, place)
-                        }
-                        None => InDoubtLocks::Locking(writing.locking()),
-                    }
-                }
-                InDoubtLocks::Locking(mut locking) => {
-                    let is_over = locking.lock_some(*left)?;
-                    let (locks, keys) = match is_over {
-                        true => {
-                            let locked = locking.locked();
-                            let keys = locked.size().writes.min(*left);
-                            (InDoubtLocks::Locked(locked), keys)
-                        }
-                        false => (InDoubtLocks::Locking(locking), *left),
-                    };
-                    self.runtime.worker_context.worked(keys);
-                    *left -= keys;
-                    locks
-                }
-                locked @ InDoubtLocks::Locked(_) => locked,
-            };
-        }
-        branch.locks = locks;
-        self.goes_on_locking |= !branch.is_locked();
-        Ok(branch.is_locked())
-    }
-
-    /// Installs or drops a branch in doubt that is locked and whose decision is known, or begins to.
-    fn resolve_in_doubt(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let it = &self.in_doubt[at][&transaction];
-        let (true, Some(committed)) = (it.is_locked(), it.committed) else { return };
-        let it = self.in_doubt[at].remove(&transaction).expect("seen above");
-        let InDoubt { clock, home, writes, locks, .. } = it;
-        let InDoubtLocks::Locked(locked) = locks else { unreachable!("seen above") };
-        if committed {
-            let outcome = RecordWaiter::Outcome(transaction, home.shard);
-            let (next, outcome, in_doubt) = (0, Some(outcome), Some(writes));
-            return self.begin_to_install(
-                Installing { at, transaction, locked, clock, outcome, next, in_doubt },
-                effects,
-            );
+        while *left > 0
+            && let Some((transaction, branch)) = self.in_doubt[at].take_decided()
+        {
+            let InDoubt { clock, home, writes, locks, committed, .. } = branch;
+            let InDoubtLocks::Locked(locked) = locks else {
+                panic!("P7: {transaction} is resolved before it is locked")
+            };
+            let keys = locked.size().writes;
+            if committed.expect("it is decided") {
+                let outcome = RecordWaiter::Outcome(transaction, home.shard);
+                let (next, outcome, in_doubt) = (0, Some(outcome), Some(writes));
+                self.begin_to_install(
+                    Installing { at, transaction, locked, clock, outcome, next, in_doubt },
+                    *left,
+                    effects,
+                );
+            } else {
+                self.drop_locked(at, transaction, locked, clock, true, effects);
+                self.end_in_doubt(at, clock, writes);
+            }
+            *left -= keys.clamp(1, *left);
         }
-        self.drop_locked(at, transaction, locked, clock, true, effects);
-        self.end_in_doubt(at, clock, writes);
+        self.goes_on_locking |= self.in_doubt[at].has_decided();
     }
 
     /// A branch that a former leader has prepared is resolved: it is the turn of the next on its keys, as soon as these are
@@ -203,21 +160,26 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Takes out the keys of what is resolved at this place, as many as a step may.
-    pub(super) fn resolve_keys(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
-        let (since, most) = (self.leader_logs[at].since(), self.options().limits.step_keys_max);
+    /// Takes out the keys of what is resolved at this place, `left` at most.
+    pub(super) fn resolve_keys(
+        &mut self,
+        at: usize,
+        left: &mut usize,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let (since, before) = (self.leader_logs[at].since(), *left);
         let (own, shared) = (&mut self.in_doubt_keys[at].to_resolve, &self.shared.in_doubt[at]);
         if own.is_empty() {
             return;
         }
-        let mut left = most;
-        own.go_on(&mut left, |clock, writes| shared.resolve(since, clock, writes));
+        own.go_on(left, |clock, writes| shared.resolve(since, clock, writes));
         self.goes_on_locking |= !own.is_empty();
-        self.runtime.worker_context.worked(most - left);
+        self.runtime.worker_context.worked(before - *left);
         self.runtime.nudge_others(effects);
     }
 
-    /// The decision on a transaction that is prepared on the shard at this place, or was.
+    /// Records the decision on a transaction that is prepared on the shard at this place, or was. A branch in doubt is
+    /// resolved with the others that are decided, in this step or a later one.
     pub(super) fn learn(
         &mut self,
         at: usize,
@@ -227,7 +189,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let shard = self.leader_logs[at].lead.shard;
-        if !self.in_doubt[at].contains_key(&transaction)
+        if self.in_doubt[at].get(transaction).is_none()
             && let Some(TwoPhaseCommitBranch::Prepared { home: own, durable, valid, .. }) =
                 self.branches.context_mut(transaction, shard)
             && own.shard == home
@@ -238,19 +200,11 @@ impl TwoPhaseCommit {
             }
             self.leave_prepared(at, |id| id == transaction);
         }
-        match self.in_doubt[at].get_mut(&transaction) {
+        match self.in_doubt[at].get(transaction) {
             Some(branch) if branch.home.shard != home => self.runtime.counters.dropped += 1,
-            Some(branch) => {
-                assert!(
-                    branch.committed.is_none_or(|before| before == committed),
-                    "P8: {transaction} was decided in two ways"
-                );
-                branch.committed = Some(committed);
-                match branch.is_locked() {
-                    true => self.resolve_in_doubt(at, transaction, effects),
-                    // Resolved with its turn, which may be now.
-                    false => _ = self.lock_in_doubt(at, effects),
-                }
+            Some(_) => {
+                self.in_doubt[at].decide(transaction, committed);
+                self.goes_on_locking = true;
             }
             // Its outcome is in an entry. If that is not durable, the decision comes again.
             None if committed && self.prepared_replays[at].may_be_committed(transaction) => {
@@ -300,13 +254,13 @@ impl TwoPhaseCommit {
         let mut next = Time::MAX;
         let mut asked = Vec::new();
         for at in 0..self.in_doubt.len() {
-            for (transaction, branch) in &mut self.in_doubt[at] {
+            for (transaction, branch) in self.in_doubt[at].iter_mut() {
                 if branch.committed.is_some() {
                     continue;
                 }
                 if branch.ask_at <= now {
                     branch.ask_at = now + again;
-                    asked.push((at, *transaction, branch.home));
+                    asked.push((at, transaction, branch.home));
                 }
                 next = next.min(branch.ask_at);
             }
@@ -336,7 +290,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// A decision came from another node.
+    /// The leader of the home shard, which may be this node, has sent a decision.
     pub(super) fn receive_decision(
         &mut self,
         transaction: TransactionId,
@@ -355,7 +309,8 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Sends a participant a decision.
+    /// Sends a participant a decision. One on a branch that this node leads itself is recorded, and handled in slices like
+    /// those of other nodes.
     pub(super) fn send_decision(
         &mut self,
         to: NodeId,

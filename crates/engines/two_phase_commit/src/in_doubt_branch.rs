@@ -1,11 +1,20 @@
-//! A prepared branch without a coordinator, as the leader of its shard keeps it (rule P7).
+//! Prepared branches without a coordinator, as the leader of their shard keeps them (rule P7).
+//!
+//! ```text
+//!   waiting ─────► writing ─────► locking ─────► locked ─────► installed or dropped
+//!     its turn       write set      locks         once the decision is known
+//! ```
 
 use super::branch_writes::{BranchPlace, BranchWrites};
+use super::in_doubt_keys::InDoubtKeys;
 use super::message::DecisionHome;
 use super::prepared_replay::PreparedBranch;
-use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::session_pool::{PooledSession, SessionPool};
+use shoal_engine::transaction_id::TransactionId;
 use shoal_store::{Locked, Locking, Transaction};
-use shoal_types::{Clock, Time};
+use shoal_types::{Clock, Epoch, Result, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// A prepared branch whose outcome is not known here.
 pub(super) struct InDoubt {
@@ -53,5 +62,213 @@ impl InDoubt {
         let ask_at = Time::ZERO;
         let locks = InDoubtLocks::Waiting(BranchPlace::default());
         InDoubt { clock, home, writes, locks, committed: None, ask_at }
+    }
+    /// Goes on with its locks, by `left` keys at most.
+    ///
+    /// # Errors
+    /// Those of sessions, writes and locks. Then it holds no lock, and begins again when it is tried next.
+    pub(super) fn lock_some(&mut self, turns: &LockTurns<'_>, left: &mut usize) -> Result<()> {
+        let waiting = InDoubtLocks::Waiting(BranchPlace::default());
+        let mut locks = std::mem::replace(&mut self.locks, waiting);
+        while *left > 0 {
+            locks = match locks {
+                InDoubtLocks::Waiting(place) => match self.follow_turn(turns, place, left)? {
+                    waiting @ InDoubtLocks::Waiting(_) => {
+                        self.locks = waiting;
+                        return Ok(());
+                    }
+                    writing => writing,
+                },
+                InDoubtLocks::Writing(writing, place) => self.write_some(writing, place, left)?,
+                InDoubtLocks::Locking(locking) => lock_more(locking, left)?,
+                locked @ InDoubtLocks::Locked(_) => {
+                    self.locks = locked;
+                    return Ok(());
+                }
+            };
+        }
+        self.locks = locks;
+        Ok(())
+    }
+
+    /// Checks from this place on whether its turn has come, and takes a session when it has come on all keys.
+    fn follow_turn(
+        &self,
+        turns: &LockTurns<'_>,
+        mut place: BranchPlace,
+        left: &mut usize,
+    ) -> Result<InDoubtLocks> {
+        let (keys, since) = (turns.keys, turns.leadership);
+        if !keys.follow_turn(since, self.clock, &self.writes, &mut place, left) {
+            return Ok(InDoubtLocks::Waiting(place));
+        }
+        let session = turns.sessions.take()?;
+        Ok(InDoubtLocks::Writing(Transaction::on(session), BranchPlace::default()))
+    }
+
+    /// Adds its next writes, from this place on, to the write set.
+    fn write_some(
+        &self,
+        writing: Transaction<PooledSession>,
+        mut place: BranchPlace,
+        left: &mut usize,
+    ) -> Result<InDoubtLocks> {
+        let Some(slice) = self.writes.next_from(&mut place, *left) else {
+            return Ok(InDoubtLocks::Locking(writing.locking()));
+        };
+        for write in slice {
+            writing.replicate(write.table, &write.key, write.value.as_deref())?;
+        }
+        *left -= slice.len();
+        Ok(InDoubtLocks::Writing(writing, place))
+    }
+}
+
+/// Takes the next locks of a branch in doubt.
+fn lock_more(mut locking: Locking<PooledSession>, left: &mut usize) -> Result<InDoubtLocks> {
+    if !locking.lock_some(*left)? {
+        *left = 0;
+        return Ok(InDoubtLocks::Locking(locking));
+    }
+    let locked = locking.locked();
+    *left -= locked.size().writes.min(*left);
+    Ok(InDoubtLocks::Locked(locked))
+}
+
+/// What decides when a branch in doubt may take its locks, and where its session comes from.
+pub(super) struct LockTurns<'a> {
+    /// The keys that are in doubt on the shard.
+    pub(super) keys: &'a InDoubtKeys,
+    /// The leadership that takes the shard over.
+    pub(super) leadership: Epoch,
+    pub(super) sessions: &'a Rc<SessionPool>,
+}
+
+/// The branches in doubt of one shard, in one worker's stream, and which of them a step can do something about.
+///
+/// Invariant: a branch without all of its locks is in exactly one of `to_lock` and `waiting`; one that is locked, and whose
+/// decision is known, is in `decided`.
+#[derive(Default)]
+pub(super) struct InDoubtBranches {
+    branches: BTreeMap<TransactionId, InDoubt>,
+    /// These are not locked, and are to be tried in this order.
+    to_lock: VecDeque<TransactionId>,
+    /// These are not locked, and wait for keys of others to be resolved.
+    waiting: Vec<TransactionId>,
+    /// How many slices of keys had been resolved on the shard when those that wait were last to be tried.
+    resolved: u64,
+    /// These are locked and decided, and are to be resolved in this order.
+    decided: VecDeque<TransactionId>,
+}
+
+impl InDoubtBranches {
+    /// Adds a branch whose decision is not known.
+    pub(super) fn insert(&mut self, transaction: TransactionId, branch: InDoubt) {
+        assert!(branch.committed.is_none(), "{transaction} is decided before it is in doubt");
+        if !branch.is_locked() {
+            self.to_lock.push_back(transaction);
+        }
+        let before = self.branches.insert(transaction, branch);
+        assert!(before.is_none(), "{transaction} is in doubt twice on a shard");
+    }
+
+    pub(super) fn get(&self, transaction: TransactionId) -> Option<&InDoubt> {
+        self.branches.get(&transaction)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TransactionId, &InDoubt)> {
+        self.branches.iter().map(|(transaction, branch)| (*transaction, branch))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (TransactionId, &mut InDoubt)> {
+        self.branches.iter_mut().map(|(transaction, branch)| (*transaction, branch))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// Whether all branches hold their locks.
+    pub(super) fn are_locked(&self) -> bool {
+        self.to_lock.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether a branch without its locks is to be tried.
+    pub(super) fn has_to_lock(&self) -> bool {
+        !self.to_lock.is_empty()
+    }
+
+    /// Whether a branch is locked, and decided, and not resolved.
+    pub(super) fn has_decided(&self) -> bool {
+        !self.decided.is_empty()
+    }
+
+    /// So many slices of keys have been resolved on the shard: where that are more than before, the branches that wait are
+    /// to be tried again. Returns how many branches are to be tried.
+    pub(super) fn retry_waiting(&mut self, resolved: u64) -> usize {
+        if std::mem::replace(&mut self.resolved, resolved) != resolved {
+            self.to_lock.extend(self.waiting.drain(..));
+        }
+        self.to_lock.len()
+    }
+
+    /// Goes on with the locks of the next branch that is to be tried, by `left` keys at most, and counts one at least.
+    /// Those that `skips` chooses are left for a later step.
+    ///
+    /// # Errors
+    /// As for [`InDoubt::lock_some`]: it is tried again after the others.
+    ///
+    /// # Panics
+    /// If none is to be tried.
+    pub(super) fn lock_next(
+        &mut self,
+        turns: &LockTurns<'_>,
+        skips: impl Fn(&InDoubt) -> bool,
+        left: &mut usize,
+    ) -> (TransactionId, Result<()>) {
+        let transaction = self.to_lock.pop_front().expect("its caller has seen one");
+        let branch = self.branches.get_mut(&transaction).expect("it is in doubt");
+        if skips(branch) {
+            self.to_lock.push_back(transaction);
+            return (transaction, Ok(()));
+        }
+        let before = *left;
+        let tried = branch.lock_some(turns, left);
+        match (&tried, &branch.locks) {
+            (Err(_), _) => self.to_lock.push_back(transaction),
+            (Ok(()), InDoubtLocks::Locked(_)) => {
+                self.decided.extend(branch.committed.map(|_| transaction));
+            }
+            (Ok(()), InDoubtLocks::Waiting(_)) if *left > 0 => self.waiting.push(transaction),
+            (Ok(()), _) => self.to_lock.push_front(transaction),
+        }
+        *left = (*left).min(before - 1);
+        (transaction, tried)
+    }
+
+    /// Records the decision on a branch: it is resolved when it is locked and its turn among the decided comes.
+    ///
+    /// # Panics
+    /// If it is not in doubt, or was decided otherwise (rule P8).
+    pub(super) fn decide(&mut self, transaction: TransactionId, committed: bool) {
+        let branch = self.branches.get_mut(&transaction).expect("its caller has seen it");
+        match branch.committed.replace(committed) {
+            Some(before) => {
+                assert_eq!(before, committed, "P8: {transaction} was decided in two ways");
+            }
+            None => self.decided.extend(branch.is_locked().then_some(transaction)),
+        }
+    }
+
+    /// Takes out the next branch that is locked and decided.
+    pub(super) fn take_decided(&mut self) -> Option<(TransactionId, InDoubt)> {
+        let transaction = self.decided.pop_front()?;
+        let branch = self.branches.remove(&transaction).expect("it is in doubt");
+        Some((transaction, branch))
+    }
+
+    /// Takes out all branches.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = InDoubt> {
+        std::mem::take(self).branches.into_values()
     }
 }

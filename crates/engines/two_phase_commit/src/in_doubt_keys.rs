@@ -1,6 +1,6 @@
 //! The keys of a shard that prepared transactions of a former leadership write, while a node takes the shard over.
 //!
-//! A leader releases locks when it hears of a decision, and the outcome in its stream may be lost. Another worker's stream
+//! A leader releases locks when it receives a decision, and the outcome in its stream may be lost. Another worker's stream
 //! may have a transaction by then that has locked the same key after that. So of the transactions that are in doubt, several
 //! may have written one key, of which the former leader had resolved all but the one with the greatest clock. The new one
 //! takes locks in the order of clocks: a transaction gets its own when none with a lesser clock is in doubt on any of
@@ -27,6 +27,10 @@ struct InDoubtState {
     leadership: Epoch,
     /// The number of workers that have registered all keys of what they have.
     registered: u32,
+    /// How many slices of keys have been resolved.
+    resolved: u64,
+    /// A worker has laid this leadership down: it takes no more locks.
+    is_over: bool,
     keys: BTreeMap<(TableId, Bytes), BTreeSet<Clock>>,
 }
 
@@ -44,9 +48,22 @@ impl InDoubtKeys {
         (state.leadership == leadership).then_some(state)
     }
 
+    /// The state of a leadership that is not over.
+    fn open_state(&self, leadership: Epoch) -> Option<MutexGuard<'_, InDoubtState>> {
+        self.state(leadership).filter(|state| !state.is_over)
+    }
+
+    /// A worker lays the leadership down: its keys are dropped, and no turn comes any more.
+    pub(super) fn end(&self, leadership: Epoch) {
+        if let Some(mut state) = self.state(leadership) {
+            state.is_over = true;
+            state.keys = BTreeMap::new();
+        }
+    }
+
     /// A transaction with this clock is in doubt on these keys.
     pub(super) fn register(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) {
-        let Some(mut state) = self.state(leadership) else { return };
+        let Some(mut state) = self.open_state(leadership) else { return };
         for write in writes {
             state.keys.entry((write.table, write.key.clone())).or_default().insert(clock);
         }
@@ -65,8 +82,13 @@ impl InDoubtKeys {
         self.state(leadership).is_some_and(|state| state.registered == self.workers)
     }
 
+    /// How many slices of keys have been resolved. While that is the same, no turn comes that has not come.
+    pub(super) fn resolved(&self, leadership: Epoch) -> u64 {
+        self.state(leadership).map_or(0, |state| state.resolved)
+    }
+
     /// Moves the place behind the keys of the transaction with this clock on which none with a lesser clock is in doubt, by
-    /// `left` keys at most. Says whether these were the last of its keys: it is its turn. Once all workers have registered
+    /// `left` keys at most; a key where it is not first counts, too. Says whether these were the last of its keys: it is its turn. Once all workers have registered
     /// what they have, the turn on a key does not pass.
     pub(super) fn follow_turn(
         &self,
@@ -76,7 +98,7 @@ impl InDoubtKeys {
         place: &mut BranchPlace,
         left: &mut usize,
     ) -> bool {
-        let Some(state) = self.state(leadership) else { return false };
+        let Some(state) = self.open_state(leadership) else { return false };
         let is_first = |write: &&StreamWrite| {
             let clocks = state.keys.get(&(write.table, write.key.clone()));
             clocks.and_then(BTreeSet::first).is_none_or(|first| *first >= clock)
@@ -85,7 +107,7 @@ impl InDoubtKeys {
             let mut until = *place;
             let Some(slice) = writes.next_from(&mut until, *left) else { return true };
             let free = slice.iter().take_while(is_first).count();
-            *left -= free;
+            *left -= slice.len().min(free + 1);
             if free < slice.len() {
                 writes.next_from(place, free);
                 return false;
@@ -97,7 +119,8 @@ impl InDoubtKeys {
 
     /// The transaction with this clock is resolved on these keys.
     pub(super) fn resolve(&self, leadership: Epoch, clock: Clock, writes: &[StreamWrite]) {
-        let Some(mut state) = self.state(leadership) else { return };
+        let Some(mut state) = self.open_state(leadership) else { return };
+        state.resolved += 1;
         for write in writes {
             let place = (write.table, write.key.clone());
             if let Some(clocks) = state.keys.get_mut(&place) {
@@ -226,8 +249,8 @@ mod tests {
         let (first, second) = (branch(&["a"]), branch(&["b", "a"]));
         assert_eq!(turn(&keys, 3, 5, &first, &mut BranchPlace::default()), (true, 1));
         let mut place = BranchPlace::default();
-        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 1));
-        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 0), "it waits");
+        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 2));
+        assert_eq!(turn(&keys, 3, 9, &second, &mut place), (false, 1), "it waits");
         keys.resolve(Epoch(3), Clock(5), &writes(&["a"]));
         assert_eq!(turn(&keys, 3, 9, &second, &mut place), (true, 1));
     }
@@ -253,6 +276,22 @@ mod tests {
         assert!(keys.is_complete(Epoch(4)));
         let place = &mut BranchPlace::default();
         assert_eq!(turn(&keys, 4, 10, &branch(&["a"]), place), (true, 1));
+    }
+
+    #[test]
+    fn a_leadership_that_is_over_keeps_no_keys_and_gives_no_turn() {
+        let keys = InDoubtKeys::new(1);
+        keys.register(Epoch(3), Clock(9), &writes(&["a"]));
+        keys.complete(Epoch(3));
+        keys.end(Epoch(2));
+        let (own, place) = (branch(&["a"]), &mut BranchPlace::default());
+        assert_eq!(turn(&keys, 3, 9, &own, place), (true, 1), "another one is over");
+        keys.end(Epoch(3));
+        keys.register(Epoch(3), Clock(10), &writes(&["b"]));
+        let place = &mut BranchPlace::default();
+        assert_eq!(turn(&keys, 3, 9, &own, place), (false, 0));
+        assert!(keys.state.lock().expect("no test fails with it").keys.is_empty());
+        assert!(keys.is_complete(Epoch(3)), "that was so, and stays so");
     }
 
     #[test]

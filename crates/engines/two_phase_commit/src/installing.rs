@@ -32,20 +32,22 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let (next, in_doubt) = (0, None);
+        let most = self.options().limits.step_keys_max;
         self.begin_to_install(
             Installing { at, transaction, locked, clock, outcome, next, in_doubt },
+            most,
             effects,
         );
     }
 
-    /// Installs a first slice, and keeps the rest for later steps. Of a branch in doubt (`in_doubt`), streams of other
+    /// Installs `most` writes, and keeps the rest for later steps. Of a branch in doubt (`in_doubt`), streams of other
     /// workers may have gone further than that of its outcome.
     pub(super) fn begin_to_install(
         &mut self,
         installing: Installing,
+        most: usize,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let most = self.options().limits.step_keys_max;
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_some(installing, most, effects) {
             self.installing.push_back(rest);

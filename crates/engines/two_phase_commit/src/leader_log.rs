@@ -1,4 +1,4 @@
-//! A shard as its leader's worker sees it: clocks in flight, the open batch, who waits for which record
+//! A shard as its leader's worker sees it: clocks in flight, the open batch, what waits for which record
 //! to be durable (rules P2 and P5).
 //!
 //! A clock is in flight from its draw until what was locked for it is installed or given up. The
@@ -33,7 +33,7 @@ pub(super) struct LeaderLog {
     batched: BatchedRecords,
     /// What each of the entries before it has.
     full: VecDeque<BatchedRecords>,
-    /// Each proposed entry that is not decided, and who waits for it.
+    /// Each proposed entry that is not decided, and what waits for it.
     undecided: VecDeque<DurableRecords>,
 }
 
@@ -68,7 +68,7 @@ struct BatchedRecords {
     waiters: Vec<RecordWaiter>,
 }
 
-/// An entry of this leader, and who waits for it to be durable.
+/// An entry of this leader, and what waits for it to be durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DurableRecords {
     pub(super) entry: Bytes,
@@ -109,7 +109,7 @@ impl LeaderLog {
         }
     }
 
-    /// Adds a record. `clock` is that of the writes in it; `waiter` hears when it is durable.
+    /// Adds a record. `clock` is that of the writes in it; `waiter` is returned by `durable` when the record is.
     pub(super) fn append(
         &mut self,
         now: Time,
@@ -219,7 +219,7 @@ impl LeaderLog {
         lags.then(|| self.lead.appended_at() + options.heartbeat)
     }
 
-    /// The stream has decided that many entries. Returns those of them that are news, with who waited, in their order.
+    /// The stream has decided that many entries. Returns those of them that are news, with what waited for them, in their order.
     pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<DurableRecords> {
         let news = self.lead.decide(now, length);
         if let Some(state) = &mut self.leader_state {

@@ -17,8 +17,8 @@ use shoal_engine::execution::worker_context::ConfigurationNews;
 use shoal_types::{Ballot, ShardId};
 use std::sync::Arc;
 
-/// This worker speaks for its node where the manager hears only one.
-const SPEAKER: shoal_types::WorkerId = shoal_types::WorkerId(0);
+/// The manager receives the reports of a node from this worker only.
+const REPORTER: shoal_types::WorkerId = shoal_types::WorkerId(0);
 
 impl TwoPhaseCommit {
     /// The configuration has changed.
@@ -49,7 +49,7 @@ impl TwoPhaseCommit {
         self.admit();
     }
 
-    /// A node that leads nothing coordinates transactions on the shards of others, as soon as it knows who leads. One that
+    /// A node that leads nothing coordinates transactions on the shards of others, as soon as it knows their leaders. One that
     /// has been appointed before lets transactions in when it serves.
     fn admit(&self) {
         let worker_context = &self.runtime.worker_context;
@@ -123,10 +123,11 @@ impl TwoPhaseCommit {
         for (transaction, context) in over {
             self.leave_branch(at, transaction, context, effects);
         }
-        for (_, branch) in std::mem::take(&mut self.in_doubt[at]) {
+        for branch in self.in_doubt[at].take_all() {
             self.leader_logs[at].lead.end_in_flight(branch.clock);
         }
         self.in_doubt_keys[at] = OwnInDoubtKeys::default();
+        self.shared.in_doubt[at].end(self.leader_logs[at].since());
         let place = self.runtime.worker_context.place;
         for transaction in std::mem::take(&mut self.decisions[at]).transactions() {
             if (transaction.node, transaction.worker) == (place.node, place.worker) {
@@ -137,18 +138,27 @@ impl TwoPhaseCommit {
         self.leader_logs[at].resign();
     }
 
-    /// Goes on with recovering every shard that this node has been appointed to lead.
+    /// Goes on with recovering every shard that this node has been appointed to lead, and with what is in doubt there: on
+    /// all of them together by as many keys as a step may.
     pub(super) fn recover_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
         (self.retries_locks, self.goes_on_locking) = (false, false);
-        for at in 0..self.leader_logs.len() {
-            self.resolve_keys(at, effects);
-            self.recover(at, effects);
+        let mut left = self.in_doubt_budget.left;
+        let shards = self.leader_logs.len();
+        for number in 0..shards {
+            let at = (self.recovers_first + number) % shards;
+            self.resolve_decided(at, &mut left, effects);
+            self.resolve_keys(at, &mut left, effects);
+            self.recover(at, &mut left, effects);
         }
+        if left == 0 {
+            self.recovers_first = (self.recovers_first + 1) % shards;
+        }
+        self.in_doubt_budget.left = left;
     }
 
-    fn recover(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+    fn recover(&mut self, at: usize, left: &mut usize, effects: &mut TwoPhaseCommitEffects) {
         let Some(state) = self.leader_logs[at].leader_state else { return };
-        if state.recovered && state.serves {
+        if state.recovered && state.serves && self.in_doubt[at].are_locked() {
             return;
         }
         let replay = &self.prepared_replays[at];
@@ -159,9 +169,9 @@ impl TwoPhaseCommit {
             self.begin_to_lead(at, effects);
         }
         let began = |log: &super::LeaderLog| log.leader_state.is_some_and(|it| it.began);
-        if !state.recovered
-            && began(&self.leader_logs[at])
-            && self.lock_in_doubt(at, effects)
+        if began(&self.leader_logs[at])
+            && self.lock_in_doubt(at, left, effects)
+            && !state.recovered
             && self.is_sealed(at)
             && let Some(state) = &mut self.leader_logs[at].leader_state
         {
@@ -219,7 +229,7 @@ impl TwoPhaseCommit {
         );
         let ignores =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ServeWithoutRecoveredLocks);
-        for (transaction, branch) in &self.in_doubt[at] {
+        for (transaction, branch) in self.in_doubt[at].iter() {
             assert!(
                 branch.is_locked() || ignores,
                 "P7: {shard} is served, and {transaction} is in doubt there without its locks"
@@ -232,7 +242,7 @@ impl TwoPhaseCommit {
     /// shard is served: by then nothing of a former leadership can follow.
     fn report(&mut self, effects: &mut TwoPhaseCommitEffects) {
         let Some(configuration) = &self.configuration else { return };
-        if self.runtime.worker_context.place.worker != SPEAKER {
+        if self.runtime.worker_context.place.worker != REPORTER {
             return;
         }
         for log in self.leader_logs.iter().filter(|log| log.serves()) {

@@ -51,7 +51,7 @@
 //!   is asked for. Where several such have written one key, the former leader had resolved all but the last of them
 //!   (`in_doubt_keys.rs`).
 //! - What a participant has neither prepared nor committed is undone with its leader, and the coordinator gives the transaction
-//!   up as soon as it hears of the new leadership. Where that shard was to decide alone, the outcome is *unknown*.
+//!   up as soon as its node has the configuration with the new leadership. Where that shard was to decide alone, the outcome is *unknown*.
 //! - The decision is on its way when home has another leader: the client receives *unknown*, and what the coordinator's node
 //!   has prepared on other shards is in doubt like any other branch.
 //! - The coordinator is gone, and home has the same leader as before: that is the last agent. Participants ask it, and are
@@ -106,7 +106,7 @@
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
 //! | `slices.rs`, `installing.rs` | what is too large for one step | P1, P4 |
 //! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
-//! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
+//! | `leader_log.rs` | a shard that is led: clocks in flight, batches, what waits for them | P2, P5 |
 //! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
 //! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
 //! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
@@ -159,7 +159,7 @@ use branch::TwoPhaseCommitBranch;
 use branch_writes::{CopiedWrites, CopyContext};
 use bytes::Bytes;
 use commit_progress::Coordinator;
-use in_doubt_branch::InDoubt;
+use in_doubt_branch::InDoubtBranches;
 use in_doubt_keys::OwnInDoubtKeys;
 use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
 use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
@@ -186,8 +186,8 @@ use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use sliced_work::{Installing, PausedCommit};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use sliced_work::{Installing, KeyBudget, PausedCommit};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 type TwoPhaseCommitEffects =
     shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage, TwoPhaseCommitObservation>;
 
-/// One worker of a node, speaking two-phase commit.
+/// One worker of a node, which runs two-phase commit.
 pub struct TwoPhaseCommit {
     shared: Arc<TwoPhaseCommitShared>,
     runtime: Runtime<TwoPhaseCommitMessage>,
@@ -213,14 +213,13 @@ pub struct TwoPhaseCommit {
     /// In the order of the replicas, like the next four.
     leader_logs: Vec<LeaderLog>,
     prepared_replays: Vec<PreparedReplay>,
-    in_doubt: Vec<BTreeMap<TransactionId, InDoubt>>,
+    in_doubt: Vec<InDoubtBranches>,
     in_doubt_keys: Vec<OwnInDoubtKeys>,
     decisions: Vec<Decisions>,
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
-    /// Something in doubt was not locked though it was its turn, or has just given way to the next: it is tried again soon.
-    /// What waits for its turn otherwise is nudged.
+    /// Something in doubt was not locked though it was its turn: it is tried again soon. What waits for its turn is nudged.
     retries_locks: bool,
     /// Something in doubt is registered, locked or resolved in slices, and the next is for another step.
     goes_on_locking: bool,
@@ -242,6 +241,10 @@ pub struct TwoPhaseCommit {
     installing: VecDeque<Installing>,
     /// How much may still be replayed in this step.
     budget: ReplayBudget,
+    /// How many keys of branches in doubt may still be handled in this step.
+    in_doubt_budget: KeyBudget,
+    /// The place of the shard that comes first in this step, so that none waits for all work on another.
+    recovers_first: usize,
     /// When other workers were last notified that clocks have moved.
     nudged_at: Time,
 }
@@ -296,7 +299,7 @@ impl Engine for TwoPhaseCommit {
                 .map(|replica| LeaderLog::new(replica.shard, options.part()))
                 .collect(),
             prepared_replays: replicas().map(PreparedReplay::new).collect(),
-            in_doubt: replicas().map(|_| BTreeMap::new()).collect(),
+            in_doubt: replicas().map(|_| InDoubtBranches::default()).collect(),
             in_doubt_keys: replicas().map(|_| OwnInDoubtKeys::default()).collect(),
             decisions: replicas().map(|_| Decisions::default()).collect(),
             configuration: None,
@@ -313,6 +316,8 @@ impl Engine for TwoPhaseCommit {
             paused: VecDeque::new(),
             installing: VecDeque::new(),
             budget: ReplayBudget::default(),
+            in_doubt_budget: KeyBudget::default(),
+            recovers_first: 0,
             nudged_at: Time::ZERO,
             shared,
         }
@@ -326,6 +331,7 @@ impl Engine for TwoPhaseCommit {
     ) {
         self.runtime.begin_step(now, &event);
         self.budget.begin(now, self.options().replay_bytes_max);
+        self.in_doubt_budget.begin(now, self.shared.setup.options.limits.step_keys_max);
         let holds_lease = self.holds_lease(now);
         match event {
             EngineEvent::Received { from, message }
@@ -392,7 +398,7 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn held(&self) -> usize {
-        let in_doubt: usize = self.in_doubt.iter().map(BTreeMap::len).sum();
+        let in_doubt: usize = self.in_doubt.iter().map(InDoubtBranches::len).sum();
         let sliced = self.sliced();
         self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
@@ -430,7 +436,7 @@ impl Engine for TwoPhaseCommit {
             ("what goes on in another step", self.sliced()),
             ("coordinators", coordinators),
             ("branches that are over", over),
-            ("branches in doubt", self.in_doubt.iter().map(BTreeMap::len).sum()),
+            ("branches in doubt", self.in_doubt.iter().map(InDoubtBranches::len).sum()),
             (
                 "decisions that are not acknowledged",
                 self.decisions.iter().map(Decisions::len).sum(),
@@ -557,7 +563,8 @@ impl TwoPhaseCommit {
             TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
                 self.part_is_taken(from, shard, copy, reached.as_ref());
             }
-            // This node will hear of that leader, or the sender that it is none. It is said again.
+            // The sender leads no more, or this node has not received the configuration in which it leads. The sender
+            // repeats the message.
             TwoPhaseCommitMessage::Decision { .. }
             | TwoPhaseCommitMessage::Acknowledgement { .. } => self.runtime.counters.dropped += 1,
         }
@@ -730,8 +737,8 @@ fn observe_inherited(
     observations.extend(installed);
 }
 
-/// Takes an entry apart. What is decided is the word of the shard's leader, who has it in its own store: to skip it would
-/// part this replica from the others for good.
+/// Takes an entry apart. What is decided is in the store of the leader that proposed it: to skip it would part this replica
+/// from the others for good.
 ///
 /// # Panics
 /// If it is malformed.

@@ -40,7 +40,8 @@ impl TwoPhaseCommit {
         let (Some(at), true) = (at, self.runtime.is_ours(peer, header, at.is_some())) else {
             return;
         };
-        // All transactions are of one epoch: leaderships tell them apart. And who is gone asks for nothing.
+        // All transactions are of one epoch: leaderships distinguish them. A request of a coordinator that is gone is a
+        // late copy.
         if header.epoch != FIRST_EPOCH || self.is_gone(header.transaction) {
             self.runtime.counters.dropped += 1;
             return;
@@ -146,7 +147,7 @@ impl TwoPhaseCommit {
         transaction: TransactionId,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Option<TwoPhaseCommitReply> {
-        if let Some(home) = self.in_doubt[at].get(&transaction).map(|branch| branch.home.shard) {
+        if let Some(home) = self.in_doubt[at].get(transaction).map(|branch| branch.home.shard) {
             self.learn(at, transaction, home, true, effects);
         }
         let is_durable = self.prepared_replays[at].may_be_committed(transaction);
@@ -389,7 +390,8 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitReply::Committed { clock: Some(clock) }
             }
             TwoPhaseCommitBranch::Ended { home, .. } => {
-                // The coordinator hears so by the reply. Where it does not keep the decision, so does the node that does.
+                // The coordinator receives the reply. Where another node keeps the decision, that one is sent an
+                // acknowledgement.
                 if self.runtime.worker_context.leader(home) != transaction.node {
                     self.acknowledge(transaction, home, shard, effects);
                 }

@@ -74,7 +74,7 @@ pub(super) struct StreamState {
     pub(super) greatest: Clock,
     /// What is prepared, and has no outcome here.
     pub(super) prepared: BTreeMap<TransactionId, PreparedBranch>,
-    /// What is decided here for several shards, and who takes part, until all of these have it durable.
+    /// What is decided here for several shards, with its participants, until all of these have it durable.
     pub(super) decided: BTreeMap<TransactionId, Vec<ShardId>>,
     /// The first writes of what is not prepared or committed yet.
     pub(super) parts: WritesToCome,

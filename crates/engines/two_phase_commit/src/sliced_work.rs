@@ -6,7 +6,7 @@ use super::message::BranchHeader;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
-use shoal_types::{Clock, NodeId};
+use shoal_types::{Clock, NodeId, Time};
 
 /// What goes on in another step.
 #[derive(Debug, Clone, Copy)]
@@ -30,4 +30,21 @@ pub(super) struct Installing {
     pub(super) next: usize,
     /// What a former leader has prepared of it, if it was in doubt: then only what is newer than what is there is installed.
     pub(super) in_doubt: Option<BranchWrites>,
+}
+
+/// How many keys of branches in doubt the step that is under way may still handle, on all shards together. Events of one
+/// time are one step.
+#[derive(Debug, Default)]
+pub(super) struct KeyBudget {
+    step: Option<Time>,
+    pub(super) left: usize,
+}
+
+impl KeyBudget {
+    /// A step begins at this time, or goes on.
+    pub(super) fn begin(&mut self, now: Time, most: usize) {
+        if self.step.replace(now) != Some(now) {
+            self.left = most;
+        }
+    }
 }

@@ -66,7 +66,7 @@ use std::rc::Rc;
 /// No shard gets that far: a greater clock is nonsense.
 const CLOCK_MAX: Clock = Clock(1 << 62);
 
-/// A snapshot that speaks of leaderships so far beyond the epoch that this node knows is nonsense.
+/// A snapshot that names leaderships so far beyond the epoch that this node knows is nonsense.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
 /// What stands for the first entries of a stream, together with the parts of a copy.

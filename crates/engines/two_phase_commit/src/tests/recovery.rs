@@ -122,18 +122,80 @@ fn many_branches_in_doubt_are_taken_over_in_slices() {
     hand.hear(decided(7, true));
     while !hand.serves() {
         assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
-        let locked = hand.worker.in_doubt[0].values().all(InDoubt::is_locked);
+        let locked = hand.worker.in_doubt[0].are_locked();
         assert!(!locked, "all is locked, and the shard is not served");
         hand.step(EngineEvent::Timer);
     }
     (8..7 + u64::from(BRANCHES)).for_each(|sequence| drop(hand.hear(decided(sequence, true))));
-    while !hand.worker.in_doubt_keys[0].to_resolve.is_empty() {
+    while hand.worker.in_doubt[0].len() + hand.worker.sliced() > 0 {
+        assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
         hand.step(EngineEvent::Timer);
     }
     let most = hand.worker.counters().runtime.step_keys_most;
     assert!(most <= 6, "a step handled {most} keys");
     for branch in 0..BRANCHES {
         assert_eq!(hand.value(&[branch, 0]), Ok(Some(b"new".to_vec())), "{branch}");
+    }
+}
+
+/// This node takes over both shards, of which one is home to many branches that are in doubt on the other: it answers its
+/// own inquiries and sends itself the decisions, and no step handles more of them than it may.
+#[test]
+fn what_is_decided_on_the_same_node_is_resolved_in_slices() {
+    const BRANCHES: u64 = 40;
+    const HOME: ShardId = THERE.shard;
+    let mut options = TwoPhaseCommitOptions::default();
+    options.limits.step_keys_max = 2;
+    let (mut participant, mut home) =
+        (record::OpenRecords::new(options.part()), record::OpenRecords::new(options.part()));
+    let [mut hand] = Hand::with(Topology::compact(1, 2, 3, 0, 1), options);
+    hand.configure(OTHER, 2);
+    // All write a key of their own, and every fourth one that others write as well. Every second is committed.
+    let keys = |number: u64| [vec![0, number as u8], vec![1 + (number % 4 / 3) as u8, 0]];
+    let is_committed = |number: u64| number.is_multiple_of(2);
+    for number in 0..BRANCHES {
+        let (transaction, clock) = (others(number + 7), Clock(number + 7));
+        let own = 1 + usize::from(number % 4 == 3);
+        participant.prepare(transaction, clock, THERE, |write| {
+            keys(number)[..own].iter().for_each(|key| write(T, key, Some(b"new")));
+        });
+        if is_committed(number) {
+            home.commit(transaction, Clock::default(), &[HERE], |_| {});
+        }
+    }
+    for (shard, mut batch) in [(HERE, participant), (HOME, home)] {
+        let entry = batch.close(Epoch(2), Clock(4));
+        hand.step(EngineEvent::Decided { shard, index: 0, entry });
+    }
+    let ballot = Ballot { epoch: Epoch(3), node: NodeId(0) };
+    let configuration = hand.worker.configuration.as_ref().expect("it is configured");
+    let mut configuration = Configuration::clone(configuration);
+    configuration.epoch = ballot.epoch;
+    for shard in &mut configuration.shards {
+        (shard.leader, shard.since, shard.ballot) = (ballot.node, ballot.epoch, ballot);
+    }
+    let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
+    hand.step(EngineEvent::Configured { configuration, incarnation });
+    for (shard, at) in [(HERE, 0), (HOME, 1)] {
+        let length = hand.worker.prepared_replays[at].length();
+        hand.step(EngineEvent::Leading { shard, ballot, length });
+    }
+    let mut steps = 0;
+    while hand.worker.pending() > 0 {
+        for (shard, at) in [(HERE, 0), (HOME, 1)] {
+            let undecided = hand.worker.leader_logs[at].lead.undecided() as u64;
+            let length = hand.worker.prepared_replays[at].length() + undecided;
+            hand.step(EngineEvent::Durable { shard, length });
+            steps += 1;
+        }
+        assert!(steps < 1000, "{:?} after {steps} steps", hand.worker.sizes());
+    }
+    assert!(steps >= BRANCHES as usize / 2, "all is resolved in {steps} steps");
+    let most = hand.worker.counters().runtime.step_keys_most;
+    assert!(most <= 6, "a step handled {most} keys");
+    for number in 0..BRANCHES {
+        let expected = is_committed(number).then(|| b"new".to_vec());
+        assert_eq!(hand.value(&keys(number)[0]), Ok(expected), "{number}");
     }
 }
 
