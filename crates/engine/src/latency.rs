@@ -39,6 +39,25 @@ impl LatencyHistogram {
     }
 }
 
+/// The time, in seconds, that such a part of the times in these buckets does not exceed: exact to the bucket, and within it as
+/// if its times were spread evenly. The last bucket counts as one that is as wide as all before it. `None` if there is no time.
+pub fn quantile_s(counts: &[u64], part: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let wanted = (all as f64 * part).ceil().max(1.0);
+    let bounds: Vec<u64> = LatencyHistogram::bounds_ns().collect();
+    let mut sum = 0.0;
+    for (at, count) in counts.iter().enumerate() {
+        let count = *count as f64;
+        if count > 0.0 && sum + count >= wanted {
+            let low = at.checked_sub(1).map_or(0, |below| bounds[below]) as f64;
+            let high = bounds.get(at).map_or(2.0 * low, |bound| *bound as f64);
+            return Some((low + (high - low) * (wanted - sum) / count) / 1e9);
+        }
+        sum += count;
+    }
+    None
+}
+
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

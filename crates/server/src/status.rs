@@ -9,14 +9,15 @@ use shoal_engine::Engine;
 use shoal_engine::declarations::{
     counted, hot_keys, outcome_latencies, shard_metrics, stage_latencies,
 };
-use shoal_engine::hot_keys::HotKey;
+use shoal_engine::hot_keys::{HotKey, REPORTED_MAX};
 use shoal_engine::latency::LatencyHistogram;
 use shoal_engine::metrics::{CommitStage, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
 use shoal_types::wire::{CLIENT_MESSAGES, MessageVersion, MessageVersions, PEER_MESSAGES};
-use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, TableId, Time, WorkerId};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -125,6 +126,43 @@ pub struct HotKeyStatus {
     pub is_cut: bool,
     /// About how often it was used, and hardly less.
     pub uses: u64,
+}
+
+impl HotKeyStatus {
+    /// The name of its table, or the id where the topology does not have it.
+    pub fn table_name(&self, topology: &Topology) -> String {
+        let table = TableId(self.table);
+        let known = topology.tables().get(table);
+        known.map_or_else(|| table.to_string(), |known| known.name().to_owned())
+    }
+}
+
+impl HotKeysStatus {
+    /// The most used keys of all these workers together.
+    pub fn of<'s>(workers: impl IntoIterator<Item = &'s NodeStatus>) -> Vec<HotKeysStatus> {
+        /// A table, a key, and whether that is only the beginning of one.
+        type UsedKey<'k> = (u32, &'k [u8], bool);
+        let mut sums: BTreeMap<&str, BTreeMap<UsedKey<'_>, u64>> = BTreeMap::new();
+        for of_kind in workers.into_iter().flat_map(|status| &status.hot_keys) {
+            let uses = sums.entry(&of_kind.what).or_default();
+            for key in &of_kind.keys {
+                *uses.entry((key.table, &key.key, key.is_cut)).or_default() += key.uses;
+            }
+        }
+        let status = |((table, key, is_cut), uses): (UsedKey<'_>, u64)| HotKeyStatus {
+            table,
+            key: key.to_vec(),
+            is_cut,
+            uses,
+        };
+        let kinds = sums.into_iter().map(|(what, uses)| {
+            let mut uses: Vec<_> = uses.into_iter().collect();
+            uses.sort_by_key(|(_, uses)| Reverse(*uses));
+            let keys = uses.into_iter().take(REPORTED_MAX).map(status).collect();
+            HotKeysStatus { what: what.to_owned(), keys }
+        });
+        kinds.collect()
+    }
 }
 
 impl From<(&'static str, Vec<HotKey>)> for HotKeysStatus {
@@ -305,6 +343,13 @@ pub struct StreamStatus {
     pub held: u64,
     /// The other replicas, where this node leads.
     pub followers: Vec<FollowerStatus>,
+}
+
+impl StreamStatus {
+    /// Entries that the follower which is farthest behind has not acknowledged; 0 where this node does not lead.
+    pub fn behind(&self) -> u64 {
+        self.followers.iter().map(|follower| follower.behind).max().unwrap_or_default()
+    }
 }
 
 /// A replica of a stream, as its leader sees it.

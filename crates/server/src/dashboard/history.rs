@@ -1,8 +1,8 @@
 //! The last ten minutes of a node: rates and latencies, and the epochs that began.
 
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, StreamStatus};
 use serde::Serialize;
-use shoal_engine::latency::{LatencyHistogram, Outcome};
+use shoal_engine::latency::{Outcome, quantile_s};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -136,8 +136,7 @@ fn totals(workers: &[&NodeStatus]) -> Totals {
                 }
             }
         }
-        let rolled_back = status.counters.iter().filter(|(name, _)| name == "rolled_back");
-        totals.rolled_back += rolled_back.map(|(_, count)| count).sum::<u64>();
+        totals.rolled_back += status.counter("rolled_back");
     }
     totals
 }
@@ -157,37 +156,16 @@ fn sample(at_ms: u64, last: &Totals, totals: &Totals, workers: &[&NodeStatus]) -
         .zip(before)
         .map(|(now, before)| now.wrapping_sub(*before))
         .collect();
-    let followers = workers.iter().flat_map(|it| &it.streams).flat_map(|it| &it.followers);
+    let streams = workers.iter().flat_map(|it| &it.streams);
     Sample {
         at_ms,
         per_second,
-        p50_s: quantile(&counts, 0.5),
-        p99_s: quantile(&counts, 0.99),
+        p50_s: quantile_s(&counts, 0.5),
+        p99_s: quantile_s(&counts, 0.99),
         open: workers.iter().map(|status| status.pending).sum(),
         memory_bytes: workers.first().map_or(0, |status| status.memory_bytes),
-        behind: followers.map(|follower| follower.behind).max().unwrap_or_default(),
+        behind: streams.map(StreamStatus::behind).max().unwrap_or_default(),
     }
-}
-
-/// The time, in seconds, that such a share of these took at most, which lies within a bucket as if all of that bucket were
-/// spread evenly.
-fn quantile(counts: &[u64], share: f64) -> Option<f64> {
-    let all: u64 = counts.iter().sum();
-    if all == 0 {
-        return None;
-    }
-    let mut left = all as f64 * share;
-    let mut lower = 0.0;
-    for (count, bound) in counts.iter().zip(LatencyHistogram::bounds_ns()) {
-        let (count, upper) = (*count as f64, bound as f64 / 1e9);
-        if left <= count && count > 0.0 {
-            return Some(lower + (upper - lower) * left / count);
-        }
-        left -= count;
-        lower = upper;
-    }
-    // Longer than the last bound: no more is known.
-    Some(lower)
 }
 
 fn change(at_ms: u64, last: &Totals, totals: &Totals) -> EpochChange {
@@ -208,6 +186,7 @@ fn change(at_ms: u64, last: &Totals, totals: &Totals) -> EpochChange {
 mod tests {
     use super::*;
     use crate::status::LatencyStatus;
+    use shoal_engine::latency::LatencyHistogram;
 
     /// A node of one worker at this second, which has committed so many transactions of 1 to 2 ms.
     fn status(

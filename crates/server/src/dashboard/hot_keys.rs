@@ -1,18 +1,14 @@
 //! The keys that are used most, of all workers of the node together.
 
-use crate::status::NodeStatus;
+use crate::status::{HotKeysStatus, NodeStatus};
 use serde::Serialize;
 use shoal_cluster::topology::Topology;
-use shoal_engine::hot_keys::REPORTED_MAX;
-use shoal_types::TableId;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// A key that transactions of this node use much.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct HotKeyView<'a> {
+pub(super) struct HotKeyView {
     /// `read`, `written` or `conflicted`.
-    pub(super) what: &'a str,
+    pub(super) what: String,
     /// The name of the table, or its id where the topology does not have it.
     table: String,
     /// Printable, and only the beginning of a long key.
@@ -22,39 +18,24 @@ pub(super) struct HotKeyView<'a> {
 }
 
 /// The most used keys of these workers, each kind with the most used first.
-pub(super) fn hot_keys<'a>(workers: &[&'a NodeStatus], topology: &Topology) -> Vec<HotKeyView<'a>> {
-    let mut sums: BTreeMap<(&str, u32, &[u8], bool), u64> = BTreeMap::new();
-    for hot in workers.iter().flat_map(|status| &status.hot_keys) {
-        for key in &hot.keys {
-            *sums.entry((&hot.what, key.table, &key.key, key.is_cut)).or_default() += key.uses;
-        }
-    }
-    let mut views: Vec<HotKeyView<'_>> = sums
-        .into_iter()
-        .map(|((what, table, key, is_cut), uses)| HotKeyView {
-            what,
-            table: match topology.tables().get(TableId(table)) {
-                Some(known) => known.name().to_owned(),
-                None => TableId(table).to_string(),
-            },
-            key: format!("{}{}", key.escape_ascii(), if is_cut { "…" } else { "" }),
-            uses,
+pub(super) fn hot_keys(workers: &[&NodeStatus], topology: &Topology) -> Vec<HotKeyView> {
+    let kinds = HotKeysStatus::of(workers.iter().copied()).into_iter();
+    let views = kinds.flat_map(|HotKeysStatus { what, keys }| {
+        keys.into_iter().map(move |key| HotKeyView {
+            what: what.clone(),
+            table: key.table_name(topology),
+            key: format!("{}{}", key.key.escape_ascii(), if key.is_cut { "…" } else { "" }),
+            uses: key.uses,
         })
-        .collect();
-    views.sort_by_key(|view| (view.what, Reverse(view.uses)));
-    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
-    views.retain(|view| {
-        let count = kept.entry(view.what).or_default();
-        *count += 1;
-        *count <= REPORTED_MAX
     });
-    views
+    views.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{HotKeyStatus, HotKeysStatus};
+    use crate::status::HotKeyStatus;
+    use shoal_engine::hot_keys::REPORTED_MAX;
 
     fn worker(what: &str, keys: impl Iterator<Item = (u8, u64)>) -> NodeStatus {
         let key = |(key, uses)| HotKeyStatus { table: 9, key: vec![key], is_cut: false, uses };
@@ -74,7 +55,7 @@ mod tests {
         ];
         let views = hot_keys(&[&first, &second, &third], &topology);
         assert_eq!(views.len(), REPORTED_MAX + 1);
-        let shown: Vec<_> = views.iter().map(|it| (it.what, &it.key[..], it.uses)).collect();
+        let shown: Vec<_> = views.iter().map(|it| (&it.what[..], &it.key[..], it.uses)).collect();
         assert_eq!(shown[..2], [("read", "a", 1097), ("read", "p", 112)]);
         assert_eq!(shown.last(), Some(&("written", "\\x00", 5)));
         assert_eq!(views[0].table, "t9");

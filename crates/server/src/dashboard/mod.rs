@@ -45,7 +45,7 @@ struct DashboardView<'a> {
     outcomes: [&'static str; Outcome::ALL.len()],
     samples: Vec<&'a Sample>,
     epochs: Vec<&'a EpochChange>,
-    hot_keys: Vec<HotKeyView<'a>>,
+    hot_keys: Vec<HotKeyView>,
 }
 
 /// The node that shows the page.
@@ -119,7 +119,7 @@ fn node<'a>(status: &'a NodeStatus, workers: &[&NodeStatus]) -> NodeView<'a> {
     let led = workers.iter().flat_map(|it| &it.streams).filter(|stream| stream.leading);
     let mut behind: Vec<BehindView> = Vec::new();
     for stream in led {
-        let entries = stream.followers.iter().map(|it| it.behind).max().unwrap_or_default();
+        let entries = stream.behind();
         match behind.iter_mut().find(|it| it.shard == stream.shard) {
             Some(shard) => shard.entries = shard.entries.max(entries),
             None => behind.push(BehindView { shard: stream.shard, entries }),

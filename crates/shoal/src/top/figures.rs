@@ -3,9 +3,9 @@
 use super::sample::TopSample;
 use crate::literal::{Form, show};
 use serde::Serialize;
-use shoal_engine::latency::{BUCKETS, LatencyHistogram};
-use shoal_server::NodeStatus;
-use shoal_types::{NodeId, TableId};
+use shoal_engine::latency::{BUCKETS, quantile_s};
+use shoal_server::{HotKeyStatus, HotKeysStatus, NodeStatus, StreamStatus};
+use shoal_types::NodeId;
 use std::collections::BTreeMap;
 
 /// What is known of a cluster between two samples.
@@ -94,8 +94,8 @@ impl Figures {
         Figures {
             seconds,
             committed_per_s: change.rate(|_| true, "committed"),
-            latency_p50_s: quantile(&committed, 0.5),
-            latency_p99_s: quantile(&committed, 0.99),
+            latency_p50_s: quantile_s(&committed, 0.5),
+            latency_p99_s: quantile_s(&committed, 0.99),
             outcomes_per_s: change.outcomes(),
             conflicts_per_s: change.conflicts(),
             epoch: latest.map_or(0, |status| status.epoch),
@@ -196,14 +196,14 @@ impl Change<'_> {
         let statuses = self.now.workers.iter().filter(|((_, worker), _)| *worker == 0);
         let leader = statuses.map(|(_, status)| status).find(|status| led(status).contains(&shard));
         let Some(status) = leader else { return ShardFigures { shard, ..ShardFigures::default() } };
-        let followers = status.streams.iter().filter(|stream| stream.shard == shard);
+        let streams = status.streams.iter().filter(|stream| stream.shard == shard);
         let known = status.shards.iter().find(|it| it.shard == shard);
         let number = |name: &str| known.and_then(|known| known.numbers.get(name)).copied();
         let columns = status.shard_columns.iter().filter(|column| !column.of_followers);
         ShardFigures {
             shard,
             leader: Some(status.name.clone()),
-            behind: followers.flat_map(|it| &it.followers).map(|it| it.behind).max().unwrap_or(0),
+            behind: streams.map(StreamStatus::behind).max().unwrap_or(0),
             memory_bytes: known.and_then(|it| it.memory_bytes).unwrap_or(0) as u64,
             numbers: columns
                 .filter_map(|column| Some((column.heading.clone(), number(&column.number)?)))
@@ -219,62 +219,23 @@ fn led(status: &NodeStatus) -> Vec<u32> {
     leading.map(|stream| stream.shard).collect()
 }
 
-/// The sums over all workers, each kind with the most used first.
+/// The most used keys of all workers.
 fn hot_keys(sample: &TopSample) -> BTreeMap<String, Vec<HotKeyFigures>> {
-    /// A table, a key, and whether that is only the beginning of one.
-    type UsedKey<'k> = (u32, &'k [u8], bool);
-    let mut sums: BTreeMap<&str, BTreeMap<UsedKey<'_>, u64>> = BTreeMap::new();
-    for of_kind in sample.workers.values().flat_map(|status| &status.hot_keys) {
-        let uses = sums.entry(&of_kind.what).or_default();
-        for key in &of_kind.keys {
-            *uses.entry((key.table, &key.key, key.is_cut)).or_default() += key.uses;
-        }
-    }
-    let tables = sample.topology.tables();
-    let figures = |((table, key, is_cut), uses): (UsedKey<'_>, u64)| HotKeyFigures {
-        table: match tables.get(TableId(table)) {
-            Some(known) => known.name().to_owned(),
-            None => TableId(table).to_string(),
-        },
-        key: show(key, Form::Auto) + if is_cut { "…" } else { "" },
-        uses,
+    let figures = |key: HotKeyStatus| HotKeyFigures {
+        table: key.table_name(&sample.topology),
+        key: show(&key.key, Form::Auto) + if key.is_cut { "…" } else { "" },
+        uses: key.uses,
     };
-    let kinds = sums.into_iter().map(|(what, uses)| {
-        let mut uses: Vec<_> = uses.into_iter().collect();
-        uses.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
-        let most = uses.into_iter().take(shoal_engine::hot_keys::REPORTED_MAX);
-        (what.to_owned(), most.map(figures).collect())
-    });
-    kinds.collect()
-}
-
-/// The time that such a part of the counted times does not exceed, in seconds: exact to the bucket, and within it as if
-/// times were spread evenly.
-fn quantile(counts: &[u64; BUCKETS], part: f64) -> Option<f64> {
-    let all: u64 = counts.iter().sum();
-    let wanted = (all as f64 * part).ceil().max(1.0);
-    let bounds: Vec<u64> = LatencyHistogram::bounds_ns().collect();
-    let mut sum = 0.0;
-    for (at, count) in counts.iter().enumerate() {
-        let count = *count as f64;
-        if count > 0.0 && sum + count >= wanted {
-            let low = at.checked_sub(1).map_or(0, |below| bounds[below]) as f64;
-            let high = bounds.get(at).map_or(2.0 * low, |bound| *bound as f64);
-            return Some((low + (high - low) * (wanted - sum) / count) / 1e9);
-        }
-        sum += count;
-    }
-    None
+    let kinds = HotKeysStatus::of(sample.workers.values()).into_iter();
+    kinds.map(|kind| (kind.what, kind.keys.into_iter().map(figures).collect())).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use shoal_cluster::topology::Topology;
-    use shoal_server::{
-        FollowerStatus, HotKeyStatus, HotKeysStatus, LatencyStatus, ShardColumnStatus, ShardStatus,
-        StreamStatus,
-    };
+    use shoal_engine::latency::LatencyHistogram;
+    use shoal_server::{FollowerStatus, LatencyStatus, ShardColumnStatus, ShardStatus};
     use shoal_types::Time;
     use std::time::Duration;
 
