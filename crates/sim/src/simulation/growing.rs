@@ -10,7 +10,7 @@
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_cluster::manager::{ClusterChange, ManagerEvent};
+use shoal_cluster::manager::ClusterChange;
 use shoal_cluster::topology::Topology;
 use shoal_types::{NodeId, Time};
 use std::sync::Arc;
@@ -33,10 +33,7 @@ impl<E: Simulated> Simulation<E> {
     }
 
     fn plan_node_change(&mut self) {
-        if self.node_changes.every_ns > 0 && self.managers.is_some() {
-            let pause = self.random.range_inclusive(1, 2 * self.node_changes.every_ns);
-            self.queue.push(Time(self.now.0 + pause), SimulationEvent::ChangeNodes);
-        }
+        self.plan_request(self.node_changes.every_ns, SimulationEvent::ChangeNodes);
     }
 
     /// Asks for an addition or a removal, and draws the time of the next.
@@ -51,12 +48,9 @@ impl<E: Simulated> Simulation<E> {
         if let Some(change) = change
             && let Some(managers) = &mut self.managers
         {
-            let (ask, count) = (managers.next_ask(), managers.count());
+            let ask = managers.next_ask();
             self.note(|now, trace| trace.note(now, format_args!("asked: {change:?}")));
-            for manager in 0..count {
-                let change = change.clone();
-                self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
-            }
+            self.ask_managers(ask, &change)?;
         }
         self.plan_node_change();
         Ok(())

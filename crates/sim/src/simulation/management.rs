@@ -5,7 +5,7 @@ use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::network::WorkerEnd;
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Configuration, ManagerEvent, ToManager};
+use shoal_cluster::manager::{Ask, ClusterChange, Configuration, ManagerEvent, ToManager};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_mako::epoch_ends::watermark_of;
@@ -273,10 +273,29 @@ impl<E: Simulated> Simulation<E> {
     }
 
     fn plan_change(&mut self) {
-        if self.changes_every_ns > 0 && self.managers.is_some() {
-            let pause = self.random.range_inclusive(1, 2 * self.changes_every_ns);
-            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Change);
+        self.plan_request(self.changes_every_ns, SimulationEvent::Change);
+    }
+
+    /// Draws when the next request of an operator is made, of a kind that is made so often on average; never, where that is 0.
+    pub(super) fn plan_request(&mut self, every_ns: u64, event: SimulationEvent<E::Message>) {
+        if every_ns > 0 && self.managers.is_some() {
+            let pause = self.random.range_inclusive(1, 2 * every_ns);
+            self.queue.push(Time(self.now.0 + pause), event);
         }
+    }
+
+    /// Makes a request of an operator to all managers, of which the one that leads proposes it.
+    pub(super) fn ask_managers(
+        &mut self,
+        ask: Ask,
+        change: &ClusterChange,
+    ) -> Result<(), Violation> {
+        let count = self.managers.as_ref().map_or(0, SimulatedManagers::count);
+        for manager in 0..count {
+            let change = change.clone();
+            self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
+        }
+        Ok(())
     }
 
     /// Begins an epoch, if the one before has ended; and draws the time of the next.
@@ -285,16 +304,12 @@ impl<E: Simulated> Simulation<E> {
             return Ok(());
         }
         let Some(managers) = &mut self.managers else { return Ok(()) };
-        let count = managers.count();
         // A move that is under way is cancelled, so that the next can begin.
         let ends = if managers.truth().moving.is_some() { &[true, false][..] } else { &[false] };
         for ends in ends {
             let Some(managers) = &mut self.managers else { return Ok(()) };
             let (ask, change) = managers.next_change(*ends);
-            for manager in 0..count {
-                let change = change.clone();
-                self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
-            }
+            self.ask_managers(ask, &change)?;
         }
         self.plan_change();
         Ok(())

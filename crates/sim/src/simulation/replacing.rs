@@ -13,7 +13,7 @@
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Assignment, ClusterChange, Configuration, ManagerEvent};
+use shoal_cluster::manager::{Assignment, ClusterChange, Configuration};
 use shoal_types::{NodeId, ShardId, Time};
 
 /// Of so many changes one takes back what is under way.
@@ -30,10 +30,7 @@ impl<E: Simulated> Simulation<E> {
     }
 
     fn plan_replacement(&mut self) {
-        if self.replacements.every_ns > 0 && self.managers.is_some() {
-            let pause = self.random.range_inclusive(1, 2 * self.replacements.every_ns);
-            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Replace);
-        }
+        self.plan_request(self.replacements.every_ns, SimulationEvent::Replace);
     }
 
     /// Asks for a replacement, and draws the time of the next.
@@ -45,15 +42,12 @@ impl<E: Simulated> Simulation<E> {
             && let Some(managers) = &mut self.managers
         {
             self.work.replacements += 1;
-            let (ask, count) = (managers.next_ask(), managers.count());
+            let ask = managers.next_ask();
             if let ClusterChange::ReplaceReplica { shard, .. } = change {
                 self.replacements.asked.insert(ask, shard);
             }
             self.note(|now, trace| trace.note(now, format_args!("asked: {change:?}")));
-            for manager in 0..count {
-                let change = change.clone();
-                self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
-            }
+            self.ask_managers(ask, &change)?;
         }
         self.plan_replacement();
         Ok(())
