@@ -71,23 +71,34 @@ pub trait Database: Clone + 'static {
     fn call(&self, call: &Call<'_>) -> impl Future<Output = Result<Bytes>>;
 }
 
-/// How often a transaction of a load is run at most.
-const LOAD_ATTEMPTS_MAX: u32 = 100;
+/// How often [`transact_again`] runs a transaction at most.
+const ATTEMPTS_MAX: u32 = 100;
 
-/// Writes the rows of a batch in one transaction. It is run again where it is aborted, since a load has no caller who
-/// would do that.
-async fn write_batch<D: Database>(db: &D, batch: &LoadBatch) -> Result<()> {
+/// Runs `body` as one transaction, and again where it is aborted, beyond the database's retry budget: for loads and checks
+/// beside many others, which have no caller that would do that.
+///
+/// # Errors
+/// Those of the transaction; after 100 aborts the last of them.
+pub async fn transact_again<D: Database, T>(
+    db: &D,
+    mut body: impl AsyncFnMut(&D::Transaction<'_>) -> Result<T>,
+) -> Result<T> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let written = db.transact(async |tx| {
-            batch.rows().iter().try_for_each(|row| tx.put(row.table, &row.key, &row.value))
-        });
-        match written.await {
-            Err(Error::Aborted(_)) if attempts < LOAD_ATTEMPTS_MAX => {}
+        match db.transact(async |tx| body(tx).await).await {
+            Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
             ended => return ended,
         }
     }
+}
+
+/// Writes the rows of a batch in one transaction.
+async fn write_batch<D: Database>(db: &D, batch: &LoadBatch) -> Result<()> {
+    transact_again(db, async |tx| {
+        batch.rows().iter().try_for_each(|row| tx.put(row.table, &row.key, &row.value))
+    })
+    .await
 }
 
 /// One transaction's reads and writes. Reads see the transaction's own writes. Writes are buffered

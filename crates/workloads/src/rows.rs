@@ -21,28 +21,6 @@ pub(crate) fn part_of(rows: u64, part: usize) -> Range<u64> {
     start..(start + PART_ROWS).min(rows)
 }
 
-/// So often a transaction is run at most.
-const ATTEMPTS_MAX: u32 = 100;
-
-/// Runs a transaction until it is not aborted: loads and checks beside many others have no caller to which that would be of
-/// use.
-///
-/// # Errors
-/// Those of the database, and the last abort where there is no end to them.
-pub(crate) async fn insist<D: Database, T>(
-    db: &D,
-    mut body: impl AsyncFnMut(&D::Transaction<'_>) -> Result<T>,
-) -> Result<T> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match db.transact(async |tx| body(tx).await).await {
-            Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
-            ended => return ended,
-        }
-    }
-}
-
 /// Writes a row for every number in `numbers`; `row` returns its key and value.
 pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     db: &D,

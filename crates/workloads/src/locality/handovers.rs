@@ -12,7 +12,7 @@
 //!
 //! Invariant: the users that a station serves are those whose rows say so.
 
-use super::homes::{HomeClient, Homes, MILLION, number, part_of, visit_rows};
+use super::homes::{HomeClient, Homes, MILLION, key, number, part_of, row, visit_numbers};
 use crate::rows;
 use crate::workload::{Check, Done, Workload};
 use shoal_types::{Database, Error, Result, TableId, Transaction};
@@ -69,12 +69,6 @@ struct Change {
     kind: usize,
     user: u32,
     station: u32,
-}
-
-fn row(value: i64) -> [u8; ROW_BYTES] {
-    let mut row = [0; ROW_BYTES];
-    row[..8].copy_from_slice(&value.to_le_bytes());
-    row
 }
 
 impl Handovers {
@@ -160,8 +154,10 @@ impl Handovers {
         if at != if comes { NOT_SERVED } else { here } {
             return Err(rows::corrupt("a user is at another station than its client knows"));
         }
-        tx.put(self.users, &user, &row(if comes { here } else { NOT_SERVED }))?;
-        tx.put(self.stations, &station, &row(served + if comes { 1 } else { -1 }))
+        let user_row: [u8; ROW_BYTES] = row(if comes { here } else { NOT_SERVED });
+        let station_row: [u8; ROW_BYTES] = row(served + if comes { 1 } else { -1 });
+        tx.put(self.users, &user, &user_row)?;
+        tx.put(self.stations, &station, &station_row)
     }
 }
 
@@ -196,7 +192,7 @@ impl Workload for Handovers {
         _seed: u64,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let empty = |number: u64| ((number as u32).to_be_bytes(), row(0));
+        let empty = |number| (key(number), row::<ROW_BYTES>(0));
         if part == 0 {
             rows::load(db, self.stations, 0..self.all_stations().into(), empty, loaded).await?;
         }
@@ -236,16 +232,14 @@ impl Workload for Handovers {
         let stations = u64::from(self.all_stations());
         let (mut missing, mut differs) = (0, 0);
         let mut served = vec![0_i64; stations as usize];
-        let key = |at: u64| (at as u32).to_be_bytes();
-        visit_rows(db, self.users, 0..self.homes.all(), key, |_, row| match number(row) {
-            Ok(NOT_SERVED) => {}
-            Ok(at) => served[at as usize - 1] += 1,
-            Err(_) => missing += 1,
+        missing += visit_numbers(db, self.users, self.homes.all(), |_, at| {
+            if at != NOT_SERVED {
+                served[at as usize - 1] += 1;
+            }
         })
         .await?;
-        visit_rows(db, self.stations, 0..stations, key, |at, row| match number(row) {
-            Ok(count) => differs += u64::from(count != served[at as usize]),
-            Err(_) => missing += 1,
+        missing += visit_numbers(db, self.stations, stations, |at, count| {
+            differs += u64::from(count != served[at as usize]);
         })
         .await?;
         Ok(vec![

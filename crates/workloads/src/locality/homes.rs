@@ -1,6 +1,7 @@
 //! How objects are divided among homes, and what the workloads whose data has homes share.
 
 use crate::rows;
+use shoal_types::transaction::transact_again;
 use shoal_types::{Database, Random, Result, TableId, Transaction};
 use std::ops::Range;
 
@@ -83,7 +84,19 @@ pub(super) fn draw_kind(random: &mut Random, shares: &[u32]) -> usize {
     unreachable!("shares add up to a hundred")
 }
 
-/// The little-endian number at the beginning of a row.
+/// A row that begins with a number, little-endian, and is zero behind it.
+pub(super) fn row<const BYTES: usize>(number: i64) -> [u8; BYTES] {
+    let mut row = [0; BYTES];
+    row[..8].copy_from_slice(&number.to_le_bytes());
+    row
+}
+
+/// The key of the row with this number, in tables of a row for each.
+pub(super) fn key(number: u64) -> [u8; 4] {
+    (number as u32).to_be_bytes()
+}
+
+/// The number at the beginning of a [`row`].
 pub(super) fn number(value: Option<&[u8]>) -> Result<i64> {
     let bytes = value.and_then(|value| value.first_chunk());
     bytes.map(|bytes| i64::from_le_bytes(*bytes)).ok_or_else(|| rows::corrupt("a row is missing"))
@@ -101,7 +114,7 @@ pub(super) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
     while start < numbers.end {
         let end = (start + PAGE_ROWS).min(numbers.end);
         // Copied out, so that a body which runs twice is seen once.
-        let page = rows::insist(db, async |tx| {
+        let page = transact_again(db, async |tx| {
             let mut page = Vec::new();
             for number in start..end {
                 page.push(tx.get(table, key(number).as_ref()).await?.map(Box::<[u8]>::from));
@@ -113,6 +126,23 @@ pub(super) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
         start = end;
     }
     Ok(())
+}
+
+/// Calls `visit` with the numbers of the first `rows` rows of a table with a row for each [`key`]. Returns how many are
+/// missing.
+pub(super) async fn visit_numbers<D: Database>(
+    db: &D,
+    table: TableId,
+    rows: u64,
+    mut visit: impl FnMut(u64, i64),
+) -> Result<u64> {
+    let mut missing = 0;
+    visit_rows(db, table, 0..rows, key, |at, row| match number(row) {
+        Ok(number) => visit(at, number),
+        Err(_) => missing += 1,
+    })
+    .await?;
+    Ok(missing)
 }
 
 /// Objects, by their numbers, of one part of a load.

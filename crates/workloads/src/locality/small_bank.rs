@@ -11,7 +11,7 @@
 //!
 //! Invariant: all balances add up to what was loaded and what committed transactions brought and took.
 
-use super::homes::{HomeClient, Homes, draw_kind, number, part_of, visit_rows};
+use super::homes::{HomeClient, Homes, draw_kind, key, number, part_of, visit_numbers};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -179,7 +179,7 @@ impl Workload for SmallBank {
         _seed: u64,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let row = |account: u64| ((account as u32).to_be_bytes(), OPENING.to_le_bytes());
+        let row = |account| (key(account), OPENING.to_le_bytes());
         for table in [self.savings, self.checking] {
             rows::load(db, table, part_of(&self.homes, part), row, loaded).await?;
         }
@@ -209,13 +209,9 @@ impl Workload for SmallBank {
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
         let (mut sum, mut missing, mut overdrawn) = (0_i64, 0, 0);
         for table in [self.savings, self.checking] {
-            let key = |account: u64| (account as u32).to_be_bytes();
-            visit_rows(db, table, 0..self.homes.all(), key, |_, row| match number(row) {
-                Ok(balance) => {
-                    sum += balance;
-                    overdrawn += u64::from(table == self.savings && balance < 0);
-                }
-                Err(_) => missing += 1,
+            missing += visit_numbers(db, table, self.homes.all(), |_, balance| {
+                sum += balance;
+                overdrawn += u64::from(table == self.savings && balance < 0);
             })
             .await?;
         }

@@ -5,7 +5,7 @@
 //!
 //! Invariant: the votes that contestants got, those that voters gave, and those that were committed are as many.
 
-use super::homes::{HomeClient, Homes, number, part_of, visit_rows};
+use super::homes::{HomeClient, Homes, key, number, part_of, visit_numbers};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -80,7 +80,7 @@ impl Workload for Voter {
         _seed: u64,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let row = |number: u64| ((number as u32).to_be_bytes(), 0_i64.to_le_bytes());
+        let row = |number| (key(number), 0_i64.to_le_bytes());
         if part == 0 {
             rows::load(db, self.contestants, 0..self.contestants().into(), row, loaded).await?;
         }
@@ -121,12 +121,7 @@ impl Workload for Voter {
         let tables =
             [(self.voters, self.homes.all()), (self.contestants, u64::from(self.contestants()))];
         for ((table, rows), sum) in tables.into_iter().zip(&mut sums) {
-            let key = |at: u64| (at as u32).to_be_bytes();
-            visit_rows(db, table, 0..rows, key, |_, row| match number(row) {
-                Ok(votes) => *sum += votes as u64,
-                Err(_) => missing += 1,
-            })
-            .await?;
+            missing += visit_numbers(db, table, rows, |_, votes| *sum += votes as u64).await?;
         }
         let [given, got] = sums;
         Ok(vec![
