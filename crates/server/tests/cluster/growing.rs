@@ -1,7 +1,7 @@
 //! Nodes are added to a cluster that serves, and removed from it.
 
 use crate::cluster::{Cluster, until_so};
-use crate::replacing::S;
+use crate::replacing::holds;
 use shoal_cluster::manager::ReplacementStage;
 use shoal_net::CloseReason;
 use shoal_server::{
@@ -18,11 +18,11 @@ async fn a_cluster_changes_its_nodes(protocol: Protocol) {
         config.managers = [3, 4, 5].map(NodeId).to_vec();
     });
     let keys: Vec<u8> = (0..16).collect();
-    count(&cluster, NodeId(3), &keys, 1).await;
+    cluster.count(NodeId(3), &keys, 1).await;
     let added = cluster.add_node("more", 1).await;
     cluster.until("it joins", added, |status| status.admitted).await;
     // It coordinates.
-    count(&cluster, added, &keys, 2).await;
+    cluster.count(added, &keys, 2).await;
     assert_eq!(cluster.replace(0, added.0, 2).await, DONE);
     cluster.until_voted_by([1, 2, added.0]).await;
     cluster.until("it holds nothing", NodeId(0), |status| !holds(status)).await;
@@ -56,12 +56,12 @@ async fn a_cluster_changes_its_nodes(protocol: Protocol) {
     let is_full = |status: &NodeStatus| status.admitted && status.shards[0].empty.is_empty();
     cluster.until("it has a copy again", NodeId(2), is_full).await;
     cluster.kill(NodeId(1));
-    count(&cluster, NodeId(5), &keys, 3).await;
+    cluster.count(NodeId(5), &keys, 3).await;
     let again = cluster.add_node("another", 6).await;
     assert_eq!(cluster.replace(1, again.0, 7).await, DONE);
     cluster.until_voted_by([2, added.0, again.0]).await;
     cluster.kill(added);
-    count(&cluster, again, &keys, 4).await;
+    cluster.count(again, &keys, 4).await;
 }
 
 /// A node is added, and takes the manager and the replica of another one, which is removed. Then it is needed for a majority of
@@ -70,7 +70,7 @@ async fn a_cluster_changes_its_nodes(protocol: Protocol) {
 async fn an_added_node_hosts_a_manager() {
     let mut cluster = Cluster::start(1, 1, Protocol::Mako);
     let keys: Vec<u8> = (0..4).collect();
-    count(&cluster, NodeId(0), &keys, 1).await;
+    cluster.count(NodeId(0), &keys, 1).await;
     let added = cluster.add_node("more", 1).await;
     cluster.until("it joins", added, |status| status.admitted).await;
     assert_eq!(cluster.replace(1, added.0, 2).await, DONE);
@@ -84,20 +84,7 @@ async fn an_added_node_hosts_a_manager() {
     assert_eq!(cluster.remove_node(NodeId(1), 3).await, removed);
     // It leads the shard, and had a manager from the beginning.
     cluster.kill(NodeId(0));
-    count(&cluster, added, &keys, 2).await;
-}
-
-/// Adds one to each key, which is this one then.
-async fn count(cluster: &Cluster, via: NodeId, keys: &[u8], times: i64) {
-    let mut client = cluster.client(times as u64);
-    for key in keys {
-        let told = client.call(via, S, "count", &[*key]).await.expect("counted");
-        assert_eq!(told[..], times.to_le_bytes(), "key {key}");
-    }
-}
-
-fn holds(status: &NodeStatus) -> bool {
-    status.shards[0].memory_bytes.is_some()
+    cluster.count(added, &keys, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

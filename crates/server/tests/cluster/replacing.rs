@@ -7,7 +7,21 @@ use shoal_types::{NodeId, ShardId};
 
 pub const S: ShardId = ShardId(0);
 
+/// Whether a node has a copy of the shard.
+pub fn holds(status: &NodeStatus) -> bool {
+    status.shards[0].memory_bytes.is_some()
+}
+
 impl Cluster {
+    /// Adds one to each key of the shard, whose count is this one then.
+    pub async fn count(&self, via: NodeId, keys: &[u8], times: i64) {
+        let mut client = self.client(times as u64);
+        for key in keys {
+            let told = client.call(via, S, "count", &[*key]).await.expect("counted");
+            assert_eq!(told[..], times.to_le_bytes(), "key {key}");
+        }
+    }
+
     /// Has a node take the replica of another one, and returns the last answer.
     pub async fn replace(&self, outgoing: u32, incoming: u32, number: u64) -> ToOperator {
         let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
@@ -38,32 +52,22 @@ async fn a_shard_moves(protocol: Protocol) {
     });
     let done = ToOperator::Replacing(ReplacementStage::Done);
     let keys: Vec<u8> = (0..16).collect();
-    let mut client = cluster.client(1);
-    for key in &keys {
-        client.call(NodeId(3), S, "count", &[*key]).await.expect("counted");
-    }
+    cluster.count(NodeId(3), &keys, 1).await;
     assert_eq!(cluster.replace(1, 3, 1).await, done);
     cluster.until_voted_by([0, 2, 3]).await;
     assert_eq!(cluster.replace(1, 3, 1).await, done, "it was asked for before");
     // It leads.
     assert_eq!(cluster.replace(0, 4, 2).await, done);
     cluster.until_voted_by([2, 3, 4]).await;
-    let held = |status: &NodeStatus| status.shards[0].memory_bytes.is_some();
-    cluster.until("it holds nothing", NodeId(0), |status| !held(status)).await;
-    for key in &keys {
-        client.call(NodeId(3), S, "count", &[*key]).await.expect("counted");
-    }
+    cluster.until("it holds nothing", NodeId(0), |status| !holds(status)).await;
+    cluster.count(NodeId(3), &keys, 2).await;
     cluster.kill(NodeId(2));
     assert_eq!(cluster.replace(2, 5, 3).await, done);
     cluster.until_voted_by([3, 4, 5]).await;
     // None of the first nodes is needed any more.
     cluster.kill(NodeId(0));
     cluster.kill(NodeId(1));
-    let mut client = cluster.client(2);
-    for key in &keys {
-        let told = client.call(NodeId(5), S, "count", &[*key]).await.expect("counted");
-        assert_eq!(told[..], 3_i64.to_le_bytes(), "key {key}");
-    }
+    cluster.count(NodeId(5), &keys, 3).await;
     let refused = cluster.replace(3, 4, 4).await;
     assert!(matches!(refused, ToOperator::Refused(OperatorRefusal::Failed(_))), "{refused:?}");
 }
