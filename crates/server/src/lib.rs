@@ -52,8 +52,8 @@ pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManage
 pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
-    FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus, LossStatus,
-    LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus, ShardStatus,
-    StageStatus, StreamStatus, VersionsStatus,
+    AddedVoterStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus,
+    LossStatus, LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus,
+    ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

@@ -523,8 +523,11 @@ impl<E: Subject> PreparedRun<E> {
     fn finish(&mut self) -> Result<(), Violation> {
         let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
         if !led {
-            let what =
-                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
+            let shard = self.simulation.not_led();
+            let assignment = shard.and_then(|shard| self.simulation.configuration()?.shard(shard));
+            let what = format!(
+                "after {PATIENCE:?} without faults a shard has no leader that serves: {shard:?}, {assignment:?}"
+            );
             return Err(Violation::new("liveness", self.simulation.now(), what));
         }
         self.wait("liveness", PATIENCE)

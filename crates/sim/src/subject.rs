@@ -56,8 +56,8 @@ pub enum AnyPlantedBug {
     KeepLeadership,
     /// Voters that were replaced go on to vote (M4).
     KeepFormerVoters,
-    /// A replica that takes the place of a voter votes before it has what was decided (M4).
-    CountIncoming,
+    /// A voter that is replaced leaves before the added one has caught up (M4).
+    LeaveEarly,
     /// A process of a node that was removed is admitted.
     AdmitRemoved,
     /// A request that has created a table creates another one when it comes again (exactly once).
@@ -99,7 +99,7 @@ impl AnyPlantedBug {
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
-        ("count-incoming", AnyPlantedBug::CountIncoming),
+        ("leave-early", AnyPlantedBug::LeaveEarly),
         ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
         ("answer-untold", AnyPlantedBug::AnswerUntold),
@@ -210,7 +210,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
-        AnyPlantedBug::CountIncoming => manager.count_incoming = true,
+        AnyPlantedBug::LeaveEarly => manager.leave_early = true,
         AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,
         AnyPlantedBug::AnswerUntold => manager.answer_untold = true,

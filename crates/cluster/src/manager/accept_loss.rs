@@ -206,6 +206,7 @@ impl StateMachine {
             assignment.voters = survivors;
             assignment.learners.clear();
             assignment.empty.clear();
+            assignment.added = None;
             assignment.left.extend(void.iter().map(|(node, _)| *node));
         }
         let loss = assignment.loss.as_mut().expect("it is accepted");

@@ -601,7 +601,9 @@ impl ManagerClient {
                 configuration.epoch <= epoch || configuration.lacks_end(epoch, shard)
             }
             RequestTopic::Close(epoch) => configuration.epoch <= epoch,
-            RequestTopic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
+            RequestTopic::CaughtUp(_, replica) => {
+                assignment.catching_up().any(|it| it.node == replica)
+            }
             RequestTopic::Held(_) => {
                 let loss = assignment.loss.as_ref();
                 loss.is_some_and(|loss| loss.stage == LossStage::Preparing)

@@ -79,11 +79,39 @@ pub struct Assignment {
     /// Replicas without memory, and the epoch in which each had lost it. A voter among them may vote again
     /// when a leader of a later appointment has reported that it has caught up.
     pub empty: BTreeMap<NodeId, Epoch>,
+    /// The voter that was added in the place of another, until one of the two has left.
+    pub added: Option<AddedVoter>,
     /// The last loss of its majority that an operator has accepted.
     pub loss: Option<Loss>,
     /// Nodes that held the shard, and do not any more. Their processes may have something of it: none of them gets a
     /// replica of the shard before it has begun anew, without memory.
     pub left: BTreeSet<NodeId>,
+}
+
+/// A voter that was added in the place of another, which has not left yet. Both count in majorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+pub struct AddedVoter {
+    /// The voter that was added.
+    pub node: NodeId,
+    /// The voter that leaves when the added one has caught up.
+    pub in_place_of: NodeId,
+    /// The epoch at whose end it was added; `None` when a leader of a later appointment has reported that it has caught up.
+    pub catching_up_after: Option<Epoch>,
+    /// Whether it was a learner before, and becomes one again where the replacement is given up.
+    pub was_learner: bool,
+    /// Whether the replacement is given up: the added voter leaves again.
+    pub is_given_up: bool,
+}
+
+/// A replica of which the manager has no report yet that it has caught up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatchingUp {
+    /// The node that holds the replica.
+    pub node: NodeId,
+    /// A voter has caught up when a leader says so that was appointed in a later epoch.
+    pub after: Epoch,
+    /// Whether the replica has lost its memory, and does not vote.
+    pub is_empty: bool,
 }
 
 /// A table whose partitions change their shards.
@@ -121,6 +149,20 @@ impl Assignment {
     /// All replicas, voters first.
     pub fn holders(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.voters.iter().chain(&self.learners).copied()
+    }
+
+    /// The replicas of which a leader is to report that they have caught up.
+    pub fn catching_up(&self) -> impl Iterator<Item = CatchingUp> + '_ {
+        let of_empty = |(node, after): (&NodeId, &Epoch)| CatchingUp {
+            node: *node,
+            after: *after,
+            is_empty: true,
+        };
+        let added = self.added.filter(|added| !self.empty.contains_key(&added.node));
+        let added = added.and_then(|AddedVoter { node, catching_up_after, .. }| {
+            catching_up_after.map(|after| CatchingUp { node, after, is_empty: false })
+        });
+        self.empty.iter().map(of_empty).chain(added)
     }
 
     /// Voters that have their promises and accepted entries.

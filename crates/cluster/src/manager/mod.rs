@@ -106,6 +106,7 @@ mod options;
 mod outage;
 mod recovery;
 mod refusal;
+mod replacement;
 mod request;
 mod simulated;
 mod state_machine;
@@ -115,10 +116,9 @@ mod tables;
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
-pub use change::ReplacementStage;
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
 pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
-pub use configuration::{Assignment, Configuration, Move, NodeStanding};
+pub use configuration::{AddedVoter, Assignment, CatchingUp, Configuration, Move, NodeStanding};
 pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
 pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 pub use log::{CarriedLog, ManagerLog};
@@ -128,6 +128,7 @@ pub use options::{LeaderCandidates, LearnerLeads, ManagerOptions, ManagerPlanted
 pub use outage::Outage;
 pub use recovery::{KnownEpochs, NotRecovered, Recollection};
 pub use refusal::ChangeRefusal;
+pub use replacement::ReplacementStage;
 pub use request::ManagerRequest;
 pub use simulated::{LogPace, SimulatedLog};
 pub use state_machine::{Applied, StateMachine};

@@ -189,8 +189,8 @@ planted! {
         pub appoint_empty: bool,
         /// Learners are appointed where only voters may lead.
         pub appoint_learner: bool,
-        /// A replica that takes the place of a voter votes at once, before it has anything (breaks rule M4).
-        pub count_incoming: bool,
+        /// A voter that is replaced leaves before the added one has caught up (breaks rule M4).
+        pub leave_early: bool,
         /// A process of a node that was removed is admitted.
         pub admit_removed: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.

@@ -2,7 +2,7 @@
 //!
 //! This file dispatches the commands, and keeps the time. The other parts of the state are in `memberships.rs` (nodes:
 //! which are admitted, alive, and dead), `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
-//! `change.rs` (replicas, tables, the shard map).
+//! `replacement.rs` (replicas), `change.rs` (tables, the shard map).
 //!
 //! It reads no clock and draws nothing at random: managers that applied the same commands have the same
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
@@ -265,6 +265,7 @@ impl StateMachine {
                 learners: topology.learners(shard).to_vec(),
                 out: None,
                 empty: BTreeMap::new(),
+                added: None,
                 loss: None,
                 left: BTreeSet::new(),
             };

@@ -307,7 +307,8 @@ impl<R: EngineRules> Checks<R> {
             let before = before.unwrap_or_else(|| holders.clone());
             self.empty.extend(holders.difference(&before).map(|node| (shard, *node)));
             self.empty.retain(|(other, node)| *other != shard || holders.contains(node));
-            self.durable.elect(shard, assignment.ballot, &assignment.voters);
+            let empty = |node| self.empty.contains(&(shard, node));
+            self.durable.elect(shard, assignment.ballot, &assignment.voters, empty);
             if assignment.incarnation == Incarnation(0) {
                 // The leader hands over. If it leads again after that, it is another leadership.
                 let none = Ballot { node: NodeId(u32::MAX), ..assignment.ballot };

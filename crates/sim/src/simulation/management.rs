@@ -86,20 +86,26 @@ impl<E: Simulated> Simulation<E> {
 
     /// Whether every shard but the lost one serves.
     pub fn is_led(&self) -> bool {
+        let all_lead = self.not_led().is_none();
+        all_lead
+            && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
+    }
+
+    /// The first shard whose leader does not lead all its streams, not counting the lost one.
+    pub fn not_led(&self) -> Option<ShardId> {
         let ballot = |shard| Some(self.configuration()?.shard(shard)?.ballot);
         let mut shards = self.topology.shard_ids().filter(|shard| Some(*shard) != self.lost);
-        let led = shards.all(|shard| {
-            (0..self.topology.workers()).map(WorkerId).all(|worker| {
-                let place = WorkerPlace { node: self.leader(shard), worker };
+        shards.find(|shard| {
+            !(0..self.topology.workers()).map(WorkerId).all(|worker| {
+                let place = WorkerPlace { node: self.leader(*shard), worker };
                 let worker = self.cluster.worker(self.cluster.worker_at(place));
-                let stream = worker.and_then(|worker| worker.stream(shard));
+                let stream = worker.and_then(|worker| worker.stream(*shard));
                 stream.is_some_and(|stream| {
-                    let newest = ballot(shard).is_none_or(|ballot| stream.ballot() == ballot);
+                    let newest = ballot(*shard).is_none_or(|ballot| stream.ballot() == ballot);
                     stream.is_leading() && newest
                 })
             })
-        });
-        led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
+        })
     }
 
     /// Whether every closed epoch is settled, and every node has learned so. While a shard is lost: whether

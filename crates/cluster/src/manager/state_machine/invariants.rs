@@ -51,6 +51,13 @@ impl StateMachine {
                     !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),
                     "is back",
                 ),
+                (
+                    shard.assignment.added.as_ref().is_none_or(|added| {
+                        let both = [added.node, added.in_place_of];
+                        both.iter().all(|node| voters.contains(node)) && shard.replacement.is_none()
+                    }),
+                    "one of two voters is missing",
+                ),
                 (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
             ]
         });
