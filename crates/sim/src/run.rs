@@ -226,10 +226,13 @@ impl<E: Subject> PreparedRun<E> {
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let mut lot = root.fork(14);
-        if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
+        if E::PROTOCOL.info().accepts_losses
+            && scenario.fault_schedule.forgets
+            && lot.chance(1, LOST_ONE_IN)
+        {
             scenario.lose(&mut lot);
         }
-        let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
+        let may_have = seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
         }
@@ -239,7 +242,7 @@ impl<E: Subject> PreparedRun<E> {
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
         let mut lot = root.fork(18);
-        if seed >= REPLACEMENTS_FROM && E::COORDINATES_ANYWHERE && scenario.loss.is_none() {
+        if seed >= REPLACEMENTS_FROM && scenario.loss.is_none() {
             scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
             scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
@@ -581,7 +584,9 @@ impl<E: Subject> PreparedRun<E> {
     }
 
     fn compare(&self) -> Result<(), String> {
-        let Some(checks) = self.simulation.checks().filter(|_| E::ROWS_IN_STORES) else {
+        let Some(checks) =
+            self.simulation.checks().filter(|_| E::PROTOCOL.info().replicates_shards)
+        else {
             return Ok(());
         };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);

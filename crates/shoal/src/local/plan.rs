@@ -3,7 +3,7 @@
 use super::folder::Security;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Regions, Topology, TopologyError};
-use shoal_server::Protocol;
+use shoal_server::EngineOptions;
 use shoal_types::Distance;
 use std::io;
 use std::net::TcpListener;
@@ -84,11 +84,8 @@ pub struct ClusterPlan {
     pub workers: u32,
     /// The datacenters, and the emulated distances between them.
     pub regions: Regions,
-    /// The commit protocol.
-    pub protocol: Protocol,
-    /// Its options if it is `mako`. Files of nodes do not contain them: only clusters of this process have
-    /// them.
-    pub mako: shoal_mako::MakoOptions,
+    /// The commit engine. Files of nodes do not contain its options: only clusters of this process have them.
+    pub engine: EngineOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
@@ -107,7 +104,7 @@ fn tables() -> Vec<(String, Partitioning)> {
 }
 
 impl ClusterPlan {
-    /// A cluster of `mako` with so many shards of so many replicas, each in a datacenter of its own without any distance
+    /// A cluster of the default engine with so many shards of so many replicas, each in a datacenter of its own without any distance
     /// between them, that knows all tables.
     pub fn new(shards: u32, replicas: u32) -> ClusterPlan {
         ClusterPlan {
@@ -116,8 +113,7 @@ impl ClusterPlan {
             leader_datacenters: 1,
             workers: 1,
             regions: Regions::uniform(replicas, Distance::NONE),
-            protocol: Protocol::default(),
-            mako: shoal_mako::MakoOptions::default(),
+            engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
         }
@@ -130,9 +126,9 @@ impl ClusterPlan {
         ClusterPlan { regions, ..self }
     }
 
-    /// The protocol's name.
-    pub fn engine(&self) -> &'static str {
-        self.protocol.name()
+    /// The engine, as results show it.
+    pub fn engine_name(&self) -> &'static str {
+        self.engine.protocol().name()
     }
 
     /// In words: `mako, 3 shards of 3 replicas, 50 ms`, the longest round trip.
@@ -153,7 +149,7 @@ impl ClusterPlan {
         let several =
             |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
-        format!("{}, {shards} of {replicas}{far}{spread}", self.engine())
+        format!("{}, {shards} of {replicas}{far}{spread}", self.engine_name())
     }
 
     /// The same with this table, also where it has another of this name.
@@ -230,7 +226,7 @@ impl ClusterPlan {
     /// The file of a node, which serves its health and metrics at `http`, if that is given.
     pub fn node_file(&self, node: &str, http: Option<&str>, security: Security) -> String {
         let managers = self.managers();
-        let engine = self.engine();
+        let engine = self.engine_name();
         let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
         let client_secret = match security.client_secret {
             true => "client_secret = \"../client-secret\"\n",

@@ -8,7 +8,6 @@ use crate::violation::Violation;
 use shoal_cluster::manager::{Ask, ClusterChange, Configuration, ManagerEvent, ToManager};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
-use shoal_mako::epoch_ends::watermark_of;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -214,7 +213,7 @@ impl<E: Simulated> Simulation<E> {
         };
         if let Some(checks) = &mut self.checks {
             match applied {
-                Applied::Final(last) => checks.is_final(self.now, &watermark_of(last))?,
+                Applied::Final(ends) => checks.is_final(self.now, ends)?,
                 // If it has lost its memory once more, the managers may not know yet (seed 26547).
                 Applied::CaughtUp { shard, replica, incarnation }
                     if self.forgot_after.get(replica) != Some(incarnation) =>
