@@ -14,7 +14,7 @@ mod docs;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 20] = [
+const PLAN: [(&str, &[&str]); 21] = [
     ("wire_derive", &[]),
     ("types", &["wire_derive"]),
     ("fuzz", &["types"]),
@@ -22,6 +22,7 @@ const PLAN: [(&str, &[&str]); 20] = [
     ("explore", &["types"]),
     ("store", &["types"]),
     ("log", &["types"]),
+    ("wal", &["types"]),
     ("cluster", &["log"]),
     ("engine", &["store", "cluster"]),
     ("mako", &["engine"]),
@@ -38,8 +39,9 @@ const PLAN: [(&str, &[&str]); 20] = [
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 9] =
-    ["types", "store", "log", "cluster", "engine", "mako", "two_phase_commit", "zeus", "node"];
+const PURE: [&str; 10] = [
+    "types", "store", "log", "wal", "cluster", "engine", "mako", "two_phase_commit", "zeus", "node",
+];
 
 /// The folder of the engines, a crate each.
 const ENGINES: &str = "engines";
