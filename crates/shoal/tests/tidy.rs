@@ -22,6 +22,7 @@ const PLAN: [(&str, &[&str]); 21] = [
     ("explore", &["types"]),
     ("store", &["types"]),
     ("log", &["types"]),
+    ("wal", &["types"]),
     ("cluster", &["log"]),
     ("engine", &["store", "cluster"]),
     ("mako", &["engine"]),
@@ -39,8 +40,9 @@ const PLAN: [(&str, &[&str]); 21] = [
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 9] =
-    ["types", "store", "log", "cluster", "engine", "mako", "two_phase_commit", "zeus", "node"];
+const PURE: [&str; 10] = [
+    "types", "store", "log", "wal", "cluster", "engine", "mako", "two_phase_commit", "zeus", "node",
+];
 
 /// The folder of the engines, a crate each.
 const ENGINES: &str = "engines";
