@@ -122,6 +122,11 @@ impl InFlightClocks {
         })
     }
 
+    /// Is this clock in flight?
+    pub fn flies(&self, clock: Clock) -> bool {
+        self.in_flight.contains_key(&clock)
+    }
+
     /// Is something in flight that belongs to `epoch`?
     pub fn flies_in(&self, epoch: Epoch) -> bool {
         self.in_flight.values().any(|flight| flight.epoch == epoch)

@@ -324,6 +324,11 @@ impl<C: Clone> SnapshotSenders<C> {
         senders.map(|sender| sender.head.length).min()
     }
 
+    /// The places of the shards of which copies are kept, one for each copy.
+    pub fn places(&self) -> Vec<usize> {
+        self.senders.iter().map(|sender| sender.head.at).collect()
+    }
+
     /// The engine's contexts of the copies of the shard at this place.
     pub fn contexts(&self, at: usize) -> impl Iterator<Item = &C> {
         self.senders.iter().filter(move |sender| sender.head.at == at).map(|sender| &sender.context)

@@ -8,15 +8,15 @@
 //!     └── anything goes wrong before it is decided: abort, everywhere ──► done
 //! ```
 
-use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
 use super::last_agent::last_agent;
-use super::leader_log::{LeaderLog, RecordWaiter};
-use super::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::metrics::{LOCKING, VALIDATING};
-use super::open_decisions::Delivery;
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
+use crate::leader_log::RecordWaiter;
+use crate::message::{DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use crate::metrics::{LOCKING, VALIDATING};
 use crate::observation::TwoPhaseCommitObservation;
+use crate::open_decisions::Delivery;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::engine::WorkerPlace;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 impl TwoPhaseCommit {
     /// Sends the operations that have gathered in the remote branches.
-    pub(super) fn send_batches(
+    pub(crate) fn send_batches(
         &mut self,
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut TwoPhaseCommitEffects,
@@ -45,7 +45,7 @@ impl TwoPhaseCommit {
     }
 
     /// A participant has answered the request that was under way.
-    pub(super) fn replied(
+    pub(crate) fn replied(
         &mut self,
         key: BranchKey,
         reply: TwoPhaseCommitReply,
@@ -143,7 +143,7 @@ impl TwoPhaseCommit {
     }
 
     /// A transaction's body is done.
-    pub(super) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
         self.coordinator.transactions.remove(remote_branches.id.sequence);
@@ -175,8 +175,8 @@ impl TwoPhaseCommit {
         {
             return self.abort(it, error, effects);
         }
-        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.leader_logs[*at].serves()) {
-            let error = recovering(self.leader_logs[*at].lead.shard);
+        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.streams[*at].log().serves()) {
+            let error = recovering(self.streams[*at].shard());
             return self.abort(it, error, effects);
         }
         let remote_branches = Rc::clone(&it.remote_branches);
@@ -232,7 +232,7 @@ impl TwoPhaseCommit {
     }
 
     /// Takes the own locks that it has not, and then those of other nodes' shards.
-    pub(super) fn lock_rest(
+    pub(crate) fn lock_rest(
         &mut self,
         mut it: CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
@@ -300,7 +300,7 @@ impl TwoPhaseCommit {
                 continue;
             };
             let clock = self.draw(at, transaction, &locked, effects);
-            it.drawn.push((self.leader_logs[at].lead.shard, clock));
+            it.drawn.push((self.streams[at].shard(), clock));
             let (prepared, validates) = (false, Some(0));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared, validates }));
         }
@@ -337,7 +337,7 @@ impl TwoPhaseCommit {
                 *prepared = true;
                 it.undurable += 1;
                 let waiter = Some(RecordWaiter::Prepared(transaction.sequence));
-                self.leader_logs[*at].append(
+                self.streams[*at].append(
                     self.runtime.worker_context.now.get(),
                     Some(*clock),
                     waiter,
@@ -395,7 +395,7 @@ impl TwoPhaseCommit {
     }
 
     /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
-    pub(super) fn validate_all(
+    pub(crate) fn validate_all(
         &mut self,
         mut it: CommitProgress,
         effects: &mut TwoPhaseCommitEffects,
@@ -431,7 +431,7 @@ impl TwoPhaseCommit {
     }
 
     /// An own shard other than the home shard has its prepare record durable.
-    pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
         // Otherwise it was given up meanwhile.
         if let Some(mut it) = self.coordinator.transactions.take_commit(sequence) {
             it.undurable -= 1;
@@ -481,7 +481,7 @@ impl TwoPhaseCommit {
             OwnBranch::Locked { locked, clock, .. } if *place == at => Some((locked, *clock)),
             _ => None,
         });
-        let home = self.leader_logs[at].lead.shard;
+        let home = self.streams[at].shard();
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
         let waiter = RecordWaiter::Decided(transaction.sequence);
@@ -496,7 +496,7 @@ impl TwoPhaseCommit {
     }
 
     /// The commit record is durable.
-    pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
         let Some(it) = self.coordinator.transactions.take_commit(sequence) else {
             panic!("{sequence} was decided, and is not known");
         };
@@ -518,8 +518,8 @@ impl TwoPhaseCommit {
         for (at, branch) in std::mem::take(&mut it.own) {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
                 let outcome = prepared.then(|| {
-                    let (log, (_, home)) = (&self.leader_logs[at], home.expect("two phases"));
-                    deliveries.insert(log.lead.shard, Delivery::Coordinated(log.since()));
+                    let (here, (_, home)) = (self.home_at(at), home.expect("two phases"));
+                    deliveries.insert(here.shard, Delivery::Coordinated(here.leadership));
                     RecordWaiter::Outcome(transaction, home.shard)
                 });
                 self.install(at, transaction, locked, clock, outcome, effects);
@@ -547,7 +547,7 @@ impl TwoPhaseCommit {
             deliveries.retain(|shard, _| *shard != home.shard && drew(shard));
             match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
                 true => self.end_decision(at, transaction),
-                false => self.decisions[at].add(transaction, deliveries.into_iter()),
+                false => self.streams.add_decision(at, transaction, deliveries),
             }
         }
         self.report_outcome(&mut it, effects);
@@ -585,7 +585,7 @@ impl TwoPhaseCommit {
     }
 
     /// Gives a transaction up, everywhere.
-    pub(super) fn abort(
+    pub(crate) fn abort(
         &mut self,
         it: CommitProgress,
         error: Error,
@@ -602,7 +602,7 @@ impl TwoPhaseCommit {
     }
 
     /// A transaction was dropped before it asked to commit.
-    pub(super) fn abandon(
+    pub(crate) fn abandon(
         &mut self,
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut TwoPhaseCommitEffects,
@@ -612,20 +612,19 @@ impl TwoPhaseCommit {
     }
 
     /// The name of this worker's transaction with this number.
-    pub(super) fn own_id(&self, sequence: u64) -> TransactionId {
+    pub(crate) fn own_id(&self, sequence: u64) -> TransactionId {
         let WorkerPlace { node, worker } = self.runtime.worker_context.place;
         TransactionId { node, worker, sequence }
     }
 
     /// The place of a shard that this node serves.
     fn served(&self) -> Option<usize> {
-        self.leader_logs.iter().position(LeaderLog::serves)
+        self.streams.served()
     }
 
     /// The present leadership of the shard at this place.
     fn home_at(&self, at: usize) -> DecisionHome {
-        let log = &self.leader_logs[at];
-        DecisionHome { shard: log.lead.shard, leadership: log.since() }
+        self.streams[at].home()
     }
 
     /// Why the transaction cannot go on, if the leadership of a shard that it has spoken to is over.

@@ -30,18 +30,18 @@
 //!   arrives. A decision is not undone.
 //! - Home sends participants the decision when they have not acknowledged it for a while: their coordinator sends it first.
 
-use super::branch::{TwoPhaseCommitBranch, ended};
-use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress};
-use super::message::{DecisionHome, TwoPhaseCommitRequest};
-use super::open_decisions::Delivery;
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::branch::TwoPhaseCommitBranch;
+use crate::commit_progress::{CommitPhase, CommitPlan, CommitProgress};
+use crate::message::{DecisionHome, TwoPhaseCommitRequest};
+use crate::open_decisions::Delivery;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Error, ShardId};
 
 /// The home of a transaction whose decision the participant of `shard` keeps.
-pub(super) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> DecisionHome {
+pub(crate) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> DecisionHome {
     let leadership = remote_branches.with_remote(shard, |remote| remote.leader.since);
     DecisionHome { shard, leadership }
 }
@@ -49,7 +49,7 @@ pub(super) fn last_agent(remote_branches: &RemoteBranches, shard: ShardId) -> De
 /// At the coordinator.
 impl TwoPhaseCommit {
     /// Has the last agent append the decision: the other shards that have drawn a clock are prepared.
-    pub(super) fn decide_there(
+    pub(crate) fn decide_there(
         &mut self,
         it: &CommitProgress,
         shard: ShardId,
@@ -62,7 +62,7 @@ impl TwoPhaseCommit {
     }
 
     /// Ends a transaction that has lost a participant which it needs: the leader there is another one, or does not answer.
-    pub(super) fn end_without(
+    pub(crate) fn end_without(
         &mut self,
         it: CommitProgress,
         error: Error,
@@ -105,29 +105,29 @@ impl TwoPhaseCommit {
 /// At the last agent.
 impl TwoPhaseCommit {
     /// Are these shards that can take part in a transaction which is decided on `home`?
-    pub(super) fn can_take_part(&self, home: ShardId, participants: &[ShardId]) -> bool {
+    pub(crate) fn can_take_part(&self, home: ShardId, participants: &[ShardId]) -> bool {
         let can = |shard: &ShardId| *shard != home && self.has_shard(*shard);
         !participants.is_empty() && participants.iter().all(can)
     }
 
     /// A commit record of another node's transaction is durable at this place. If it is a decision, it is sent to the
     /// participants until they have it (rule P9).
-    pub(super) fn keep_decision(&mut self, at: usize, transaction: TransactionId) {
-        let Some(participants) = self.prepared_replays[at].participants(transaction) else {
+    pub(crate) fn keep_decision(&mut self, at: usize, transaction: TransactionId) {
+        let Some(participants) = self.streams[at].replay().participants(transaction) else {
             return;
         };
         let from = self.runtime.worker_context.now.get() + self.options().inquire_every;
-        let deliveries: Vec<_> =
-            participants.iter().map(|shard| (*shard, Delivery::RepeatedFrom(from))).collect();
+        let repeated = participants.iter().map(|shard| (*shard, Delivery::RepeatedFrom(from)));
+        let deliveries = repeated.collect();
         match self.options().faults.has(TwoPhaseCommitPlantedBug::EndUnacknowledged) {
             true => self.end_decision(at, transaction),
-            false => self.decisions[at].add(transaction, deliveries.into_iter()),
+            false => self.streams.add_decision(at, transaction, deliveries),
         }
     }
 
     /// No decision is known on a transaction whose home is this leadership of the shard at this place: can none be appended
     /// any more (rule P8)? One of another node's that has no branch here never gets one after that.
-    pub(super) fn is_presumed_aborted(&mut self, at: usize, transaction: TransactionId) -> bool {
+    pub(crate) fn is_presumed_aborted(&mut self, at: usize, transaction: TransactionId) -> bool {
         let (worker_context, coordinator) =
             (&self.runtime.worker_context, transaction.coordinator());
         if coordinator == worker_context.place {
@@ -137,9 +137,9 @@ impl TwoPhaseCommit {
         if !is_known || !self.runtime.is_peer(coordinator) {
             return false;
         }
-        let shard = self.leader_logs[at].lead.shard;
+        let shard = self.streams[at].shard();
         let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortUnended);
-        match self.branches.context_mut(transaction, shard) {
+        match self.branches.get(transaction, shard) {
             Some(
                 TwoPhaseCommitBranch::Open { .. }
                 | TwoPhaseCommitBranch::Locked { .. }
@@ -148,7 +148,7 @@ impl TwoPhaseCommit {
             Some(_) => false,
             None => {
                 if !ignores {
-                    self.branches.refuse(transaction, shard, &Some(ended(shard)));
+                    self.branches.refuse(transaction, shard);
                 }
                 true
             }

@@ -27,42 +27,30 @@
 //! which another leads. Home has received that configuration if it has forgotten the decision, since it takes
 //! acknowledgements only from the present leader.
 
-use super::message::{DecisionHome, Participant};
-use super::open_decisions::{Decisions, Delivery};
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::message::{DecisionHome, Participant};
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::shard_stream::Resend;
+use crate::shard_streams::DueResend;
+use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::leaderships::ShardLeader;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{NodeId, ShardId, Time};
 
 impl TwoPhaseCommit {
-    /// All that was inherited of the stream at this place is decided: goes on with its decisions.
-    pub(super) fn find_decisions(&mut self, at: usize) {
-        let mut decisions = Decisions::default();
-        for (transaction, participants) in self.prepared_replays[at].decided() {
-            let participants =
-                participants.iter().map(|it| (*it, Delivery::RepeatedFrom(Time::ZERO)));
-            decisions.add(transaction, participants);
-        }
-        self.decisions[at] = decisions;
-    }
-
     /// A participant has the outcome of a committed transaction durable.
-    pub(super) fn acknowledged(&mut self, transaction: TransactionId, shard: ShardId) {
-        let mut places = self.decisions.iter_mut();
-        if let Some(at) = places.position(|it| it.acknowledge(transaction, shard)) {
-            self.end_decision(at, transaction);
-        }
+    pub(crate) fn acknowledged(&mut self, transaction: TransactionId, shard: ShardId) {
+        let now = self.runtime.worker_context.now.get();
+        self.streams.acknowledge(now, transaction, shard);
     }
 
     /// All participants have the outcome durable, and the decision may be forgotten (rule P9).
-    pub(super) fn end_decision(&mut self, at: usize, transaction: TransactionId) {
+    pub(crate) fn end_decision(&mut self, at: usize, transaction: TransactionId) {
         let now = self.runtime.worker_context.now.get();
-        self.leader_logs[at].append(now, None, None, |batch| batch.end(transaction));
+        self.streams[at].end_decision(now, transaction);
     }
 
     /// Answers a participant, if there is a decision, or can be none any more (rule P8).
-    pub(super) fn answer_inquiry(
+    pub(crate) fn answer_inquiry(
         &mut self,
         from: NodeId,
         transaction: TransactionId,
@@ -86,46 +74,34 @@ impl TwoPhaseCommit {
 
     /// The decision on a transaction that was coordinated there, if there is one, or can be none any more (rule P8).
     fn decision(&mut self, transaction: TransactionId, home: DecisionHome) -> Option<bool> {
-        let at = self.place_of(home.shard)?;
-        let state = self.leader_logs[at].leader_state?;
-        if self.prepared_replays[at].is_decided(transaction) {
+        let at = self.streams.led_at(home.shard)?;
+        let state = *self.streams[at].leadership()?;
+        if self.streams[at].replay().is_decided(transaction) {
             return Some(true);
         }
         if self.options().faults.has(TwoPhaseCommitPlantedBug::PresumeAbortEarly) {
             return Some(false);
         }
-        if !state.began || !self.is_sealed(at) || state.since < home.leadership {
+        if !state.has_begun() || !self.is_sealed(at) || state.since() < home.leadership {
             return None;
         }
-        let is_over = state.since > home.leadership || self.is_presumed_aborted(at, transaction);
+        let is_over = state.since() > home.leadership || self.is_presumed_aborted(at, transaction);
         is_over.then_some(false)
     }
 
-    /// Sends participants the decisions that they have not acknowledged, and that no coordinator sends them.
-    pub(super) fn send_decisions(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        for at in 0..self.decisions.len() {
-            if now < self.decisions[at].due_at {
-                continue;
-            }
-            let (mut next, mut due) = (Time::MAX, Vec::new());
-            let again = now + self.options().inquire_every;
-            for (transaction, participants) in &mut self.decisions[at].open {
-                for (shard, delivery) in participants {
-                    let Delivery::RepeatedFrom(from) = delivery else { continue };
-                    if *from <= now {
-                        due.push((*transaction, *shard));
-                        *from = again;
-                    }
-                    next = next.min(*from);
+    /// Sends again what is due and was not answered: decisions to participants that have not acknowledged them and receive
+    /// them from no coordinator, and inquiries about branches in doubt.
+    pub(crate) fn send_again(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        let again = now + self.options().inquire_every;
+        while let Some(DueResend { at, resend, home }) = self.streams.take_resend(now, again) {
+            match resend {
+                Resend::Inquiry(transaction) => self.inquire(at, transaction, home, effects),
+                Resend::Decision(transaction, shard) => {
+                    let ShardLeader { node: to, since: leadership } =
+                        self.runtime.worker_context.leaderships.leader(shard);
+                    let participant = Participant { shard, leadership };
+                    self.send_decision(to, transaction, home.shard, participant, true, effects);
                 }
-            }
-            self.decisions[at].due_at = next;
-            let home = self.leader_logs[at].lead.shard;
-            for (transaction, shard) in due {
-                let ShardLeader { node: to, since: leadership } =
-                    self.runtime.worker_context.leaderships.leader(shard);
-                let participant = Participant { shard, leadership };
-                self.send_decision(to, transaction, home, participant, true, effects);
             }
         }
     }

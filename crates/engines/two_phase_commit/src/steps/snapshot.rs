@@ -42,12 +42,12 @@
 //! - Half a copy does no harm: what is there is committed, and newer or the same. What is not comes with the next copy, which
 //!   begins from the first key again.
 
-use super::branch_writes::{CopyContext, is_among_writes, next_writes, writes_begin};
-use super::message::{DecisionHome, SnapshotPart, SnapshotRow, SnapshotWrite};
-use super::prepared_replay::{Checkpoint, PreparedBranch};
-use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::branch_writes::{CopyContext, is_among_writes, next_writes, writes_begin};
+use crate::message::{DecisionHome, SnapshotPart, SnapshotRow, SnapshotWrite};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::prepared_replay::{Checkpoint, PreparedBranch};
+use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::observation::AppliedWrite;
@@ -80,26 +80,26 @@ struct SnapshotMetadata {
 impl TwoPhaseCommit {
     /// Makes checkpoints of what the stream at this place says, and takes them for stable. Looked at with its entries: where
     /// none come, nothing is to be cut.
-    pub(super) fn stabilize(&mut self, at: usize) {
+    pub(crate) fn stabilize(&mut self, at: usize) {
         let ignores = self.options().faults.has(TwoPhaseCommitPlantedBug::CopyUnreached);
-        self.prepared_replays[at].stabilize(ignores);
+        self.streams[at].stabilize(ignores);
     }
 
     /// So many entries of this worker's stream of `shard` may be cut: a snapshot can stand for them, and none that is under
     /// way stands for fewer.
-    pub(super) fn cuttable(&self, shard: ShardId) -> u64 {
-        let at = self.place_of(shard).expect("a stream that is held");
+    pub(crate) fn cuttable(&self, shard: ShardId) -> u64 {
+        let at = self.streams.place_of(shard).expect("a stream that is held");
         let given = self.senders.least_length(at);
-        given.unwrap_or(u64::MAX).min(self.prepared_replays[at].stable().state.length)
+        given.unwrap_or(u64::MAX).min(self.streams[at].replay().stable().state.length)
     }
 
     /// A replica needs entries of this worker's stream of `shard` that are cut.
-    pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
-        let at = self.place_of(shard).expect("a stream that is held");
+    pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+        let at = self.streams.place_of(shard).expect("a stream that is held");
         if self.senders.ask_again(now, at, to) {
             return;
         }
-        let (replica, replay) = (&self.shared.replicas[at], &self.prepared_replays[at]);
+        let (replica, replay) = (&self.shared.replicas[at], self.streams[at].replay());
         let faults = self.shared.setup.options.faults;
         let mut checkpoint = replay.stable().clone();
         assert!(
@@ -127,7 +127,13 @@ impl TwoPhaseCommit {
             CopyContext { cut, writes },
         );
         self.keep_tombstones(at);
-        self.keeps_tombstones = true;
+    }
+
+    /// Ends the copies of the shard at this place: what follows the entries that they stand for is gone here.
+    pub(crate) fn stop_giving(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let shard = self.streams[at].shard();
+        effects.effects.extend(self.senders.stop(at).iter().map(|head| head.answer(shard)));
+        self.keep_tombstones(at);
     }
 
     /// Tombstones stay that copies which are given have to include (rule P10).
@@ -141,7 +147,7 @@ impl TwoPhaseCommit {
     }
 
     /// The receiver of a copy has everything before `reached`.
-    pub(super) fn part_is_taken(
+    pub(crate) fn part_is_taken(
         &mut self,
         from: NodeId,
         shard: ShardId,
@@ -149,16 +155,17 @@ impl TwoPhaseCommit {
         reached: Option<&(TableId, Bytes)>,
     ) {
         let now = self.runtime.worker_context.now.get();
-        let is_known = self.place_of(shard).is_some_and(|at| {
+        let is_known = self.streams.place_of(shard).is_some_and(|at| {
             self.senders.acknowledge(now, CopyKey { at, peer: from, copy }, reached.map(place))
         });
         self.runtime.counters.dropped += u64::from(!is_known);
     }
 
     /// Goes on with the copies that this worker gives.
-    pub(super) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn give(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let worker_context = &self.runtime.worker_context;
         let replicas = &self.shared.replicas;
+        let given = self.senders.places();
         let gives = |head: &SnapshotHead| {
             worker_context.leaderships.sends(replicas[head.at].shard, head.to)
         };
@@ -168,10 +175,8 @@ impl TwoPhaseCommit {
         if let Some(part) = self.senders.next_part(now) {
             self.give_part(now, &part, effects);
         }
-        if self.keeps_tombstones {
-            (0..self.leader_logs.len()).for_each(|at| self.keep_tombstones(at));
-            self.keeps_tombstones = self.senders.sizes()[0] > 0;
-        }
+        // Some copies may be over.
+        given.into_iter().for_each(|at| self.keep_tombstones(at));
     }
 
     fn give_part(
@@ -219,13 +224,14 @@ impl TwoPhaseCommit {
 /// Receiving copies.
 impl TwoPhaseCommit {
     /// A part of a copy has come.
-    pub(super) fn take_part(
+    pub(crate) fn take_part(
         &mut self,
         from: NodeId,
         part: SnapshotPart,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let Some(at) = self.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
+        let Some(at) =
+            self.streams.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
         else {
             self.runtime.counters.dropped += 1;
             return;
@@ -265,7 +271,7 @@ impl TwoPhaseCommit {
         worker_context.leaderships.holds(part.shard)
             && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
             && is_one
-            && !self.leader_logs[at].leader_state.is_some_and(|state| state.began)
+            && !self.streams[at].has_begun()
             && ascends
             && part.cut <= CLOCK_MAX
             && part.rows.iter().all(fits)
@@ -321,14 +327,15 @@ impl TwoPhaseCommit {
     }
 
     /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
-    pub(super) fn has_copy(
+    pub(crate) fn has_copy(
         &self,
         shard: ShardId,
         from: NodeId,
         length: u64,
         state: &Bytes,
     ) -> bool {
-        let (Some(at), Ok(metadata)) = (self.place_of(shard), decode::<SnapshotMetadata>(state))
+        let (Some(at), Ok(metadata)) =
+            (self.streams.place_of(shard), decode::<SnapshotMetadata>(state))
         else {
             return false;
         };
@@ -347,7 +354,7 @@ impl TwoPhaseCommit {
         self.receivers.reached(key).is_none()
             && written.all(|transaction| state.is_to_come(transaction))
             && state.length == length
-            && state.safe >= self.prepared_replays[at].safe()
+            && state.safe >= self.streams[at].replay().safe()
             && state.greatest <= CLOCK_MAX
             && state.safe <= CLOCK_MAX
             && state.leadership <= Epoch(last)
@@ -356,24 +363,18 @@ impl TwoPhaseCommit {
     }
 
     /// This worker's stream of `shard` begins behind a snapshot.
-    pub(super) fn restored(
+    pub(crate) fn restored(
         &mut self,
         shard: ShardId,
         state: &Bytes,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let at = self.place_of(shard).expect("a stream that is held");
-        assert!(
-            !self.leader_logs[at].leader_state.is_some_and(|state| state.began),
-            "P10: {shard} is led here, and its stream begins anew"
-        );
+        let at = self.streams.place_of(shard).expect("a stream that is held");
         let SnapshotMetadata { checkpoint, .. } = decode(state).expect("it was looked at before");
         self.receivers.forget(at);
         let writes = self.copied_writes.remove(at);
-        self.prepared_replays[at].restore(checkpoint, writes);
-        for head in self.senders.stop(at) {
-            effects.push(head.answer(shard));
-        }
+        self.streams[at].restore(checkpoint, writes);
+        self.stop_giving(at, effects);
         effects.observe(|| TwoPhaseCommitObservation::Restored { shard });
     }
 }

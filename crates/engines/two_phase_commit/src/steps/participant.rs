@@ -9,11 +9,11 @@
 //!              └ Validate, Abort, or any refusal ──► over
 //! ```
 
-use super::branch::{BranchGoal, BranchOutcome, ReplyTarget, TwoPhaseCommitBranch, ended};
-use super::leader_log::RecordWaiter;
-use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::branch::{BranchGoal, BranchOutcome, ReplyTarget, TwoPhaseCommitBranch, ended};
+use crate::leader_log::RecordWaiter;
+use crate::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use crate::observation::TwoPhaseCommitObservation;
+use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::RequestArrival;
@@ -27,7 +27,7 @@ use shoal_types::{Clock, NodeId, Result, ShardId, Time, WorkerPlace};
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         &mut self,
         from: NodeId,
         header: &BranchHeader,
@@ -35,7 +35,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let is_own = self.is_leader(self.runtime.worker_context.place.node, header.shard);
-        let at = self.place_of(header.shard).filter(|_| is_own);
+        let at = self.streams.place_of(header.shard).filter(|_| is_own);
         let peer = self.runtime.peer(from);
         let (Some(at), true) = (at, self.runtime.is_ours(peer, header, at.is_some())) else {
             return;
@@ -46,7 +46,7 @@ impl TwoPhaseCommit {
             self.runtime.counters.dropped += 1;
             return;
         }
-        if !self.leader_logs[at].serves() {
+        if !self.streams[at].log().serves() {
             return self.defer(from, header, request, effects);
         }
         self.act_as_leader(at, effects);
@@ -64,8 +64,8 @@ impl TwoPhaseCommit {
         let ends = matches!(request, TwoPhaseCommitRequest::Abort);
         let reply = match self.branches.arrive(header, ends) {
             RequestArrival::Act => {
-                let context = self.branches.context_mut(header.transaction, header.shard);
-                if !fits(context.as_deref(), &request) {
+                let context = self.branches.get(header.transaction, header.shard);
+                if !fits(context, &request) {
                     // No coordinator of ours asks for that now.
                     self.runtime.counters.dropped += 1;
                     return;
@@ -113,7 +113,7 @@ impl TwoPhaseCommit {
                     return;
                 };
                 // Not even one that executes is open: none was served under this leadership.
-                self.branches.close(header, Some(reply.clone()));
+                self.branches.put(header, None, Some(reply.clone()));
                 say((from, *header), reply, effects);
             }
             TwoPhaseCommitRequest::Execute { .. }
@@ -129,7 +129,7 @@ impl TwoPhaseCommit {
     }
 
     /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
-    pub(super) fn serve_deferred(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn serve_deferred(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let worker_context = &self.runtime.worker_context;
         let (ready, dropped) =
             self.deferred.take_served(now, |shard| worker_context.own(shard).is_some());
@@ -147,10 +147,11 @@ impl TwoPhaseCommit {
         transaction: TransactionId,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Option<TwoPhaseCommitReply> {
-        if let Some(home) = self.in_doubt[at].get(transaction).map(|branch| branch.home.shard) {
+        let in_doubt = self.streams[at].in_doubt().get(transaction);
+        if let Some(home) = in_doubt.map(|branch| branch.home().shard) {
             self.learn(at, transaction, home, true, effects);
         }
-        let is_durable = self.prepared_replays[at].may_be_committed(transaction);
+        let is_durable = self.streams[at].replay().may_be_committed(transaction);
         is_durable.then_some(TwoPhaseCommitReply::Resolved)
     }
 
@@ -170,7 +171,14 @@ impl TwoPhaseCommit {
                 .worker_context
                 .begin(self.runtime.worker_context.own(header.shard).expect("led"))
             {
-                Ok(branch) => self.act_open(at, asked, request, branch, effects),
+                Ok(branch) => {
+                    if matches!(request, TwoPhaseCommitRequest::Execute { .. }) {
+                        let now = self.runtime.worker_context.now.get();
+                        let due_at = self.branches.timeouts().executes(now);
+                        self.branches.watch(transaction, header.shard, due_at);
+                    }
+                    self.act_open(at, asked, request, branch, effects)
+                }
                 Err(error) => (None, Some(TwoPhaseCommitReply::Refused { error })),
             },
             Some(TwoPhaseCommitBranch::Open { branch, .. }) => {
@@ -218,24 +226,8 @@ impl TwoPhaseCommit {
                 unreachable!("nothing fits a branch that is committed")
             }
         };
-        self.keep_or_close(&header, context, reply.clone());
+        self.branches.put(&header, context, reply.clone());
         reply
-    }
-
-    /// A branch holds that after a request, or is over; this is the answer, if there is one already.
-    pub(super) fn keep_or_close(
-        &mut self,
-        header: &BranchHeader,
-        context: Option<TwoPhaseCommitBranch>,
-        reply: Option<TwoPhaseCommitReply>,
-    ) {
-        match context {
-            Some(context) => {
-                self.expect_request(&context);
-                self.branches.keep(header, context, reply);
-            }
-            None => self.branches.close(header, reply),
-        }
     }
 
     /// Acts on a request to a branch that executes.
@@ -302,7 +294,7 @@ impl TwoPhaseCommit {
     }
 
     /// A branch that holds its locks draws its clock, and its prepare record is appended.
-    pub(super) fn prepare_locked(
+    pub(crate) fn prepare_locked(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -312,7 +304,7 @@ impl TwoPhaseCommit {
     ) -> BranchOutcome {
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(RecordWaiter::Branch(transaction));
-        self.leader_logs[at].append(
+        self.streams[at].append(
             self.runtime.worker_context.now.get(),
             Some(clock),
             waiter,
@@ -320,13 +312,13 @@ impl TwoPhaseCommit {
                 batch.prepare(transaction, clock, home, |write| locked.writes(write));
             },
         );
-        let since = self.runtime.worker_context.now.get();
-        self.inquire_at = self.inquire_at.min(since + self.options().inquire_after);
+        let ask_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
+        self.branches.watch(transaction, self.streams[at].shard(), ask_at);
         let context = TwoPhaseCommitBranch::Prepared {
             locked,
             clock,
             home,
-            since,
+            ask_at,
             durable: false,
             valid: false,
             validates: 0,
@@ -336,7 +328,7 @@ impl TwoPhaseCommit {
     }
 
     /// Everything is valid, and nothing else is written but by `participants`, which are prepared.
-    pub(super) fn commit_branch(
+    pub(crate) fn commit_branch(
         &mut self,
         at: usize,
         asked: ReplyTarget,
@@ -346,7 +338,7 @@ impl TwoPhaseCommit {
     ) -> BranchOutcome {
         let transaction = asked.1.transaction;
         assert_eq!(
-            self.leader_logs[at].since(),
+            self.streams[at].log().since(),
             asked.1.leadership,
             "P8: {transaction} is decided by another leadership than has locked it"
         );
@@ -356,14 +348,14 @@ impl TwoPhaseCommit {
     }
 
     /// A record of the branch is durable.
-    pub(super) fn branch_is_durable(
+    pub(crate) fn branch_is_durable(
         &mut self,
         at: usize,
         transaction: TransactionId,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let shard = self.leader_logs[at].lead.shard;
-        let asked = match self.branches.context_mut(transaction, shard) {
+        let shard = self.streams[at].shard();
+        let asked = match self.branches.get_mut(transaction, shard) {
             // It was given up meanwhile.
             None => return,
             Some(TwoPhaseCommitBranch::Prepared { durable, asked, .. }) => {
@@ -398,16 +390,16 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitReply::Resolved
             }
             prepared => {
-                self.branches.keep(&header, prepared, Some(TwoPhaseCommitReply::Validated));
+                self.branches.put(&header, Some(prepared), Some(TwoPhaseCommitReply::Validated));
                 return say((from, header), TwoPhaseCommitReply::Validated, effects);
             }
         };
-        self.branches.close(&header, Some(reply.clone()));
+        self.branches.put(&header, None, Some(reply.clone()));
         say((from, header), reply, effects);
     }
 
     /// Shows what a branch has read.
-    pub(super) fn observe_reads(
+    pub(crate) fn observe_reads(
         &self,
         at: usize,
         transaction: TransactionId,
@@ -415,7 +407,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let Some(observations) = &mut effects.observations else { return };
-        let shard = self.leader_logs[at].lead.shard;
+        let shard = self.streams[at].shard();
         branch.versions_read(0, usize::MAX, |version| {
             let (stamp, tombstone) = (version.stamp.to_stamp(), version.value.is_none());
             observations.push(TwoPhaseCommitObservation::Read {
@@ -428,18 +420,17 @@ impl TwoPhaseCommit {
     }
 
     /// Draws a clock under the locks (rule P2).
-    pub(super) fn draw(
+    pub(crate) fn draw(
         &mut self,
         at: usize,
         transaction: TransactionId,
         locked: &Locked<PooledSession>,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Clock {
-        let (shard, clock) = (self.leader_logs[at].lead.shard, locked.draw_clock());
+        let (shard, clock) = (self.streams[at].shard(), locked.draw_clock());
         self.act_as_leader(at, effects);
         let (epoch, since) = (FIRST_EPOCH, self.runtime.worker_context.now.get());
-        self.leader_logs[at]
-            .lead
+        self.streams[at]
             .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
         effects.observe(|| TwoPhaseCommitObservation::Drawn { transaction, shard, clock });
         clock
@@ -447,7 +438,7 @@ impl TwoPhaseCommit {
 
     /// Appends a commit record: of a transaction that writes this shard only, or the decision on one
     /// that writes `participants` as well.
-    pub(super) fn append_commit(
+    pub(crate) fn append_commit(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -456,7 +447,7 @@ impl TwoPhaseCommit {
         waiter: RecordWaiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
-        self.leader_logs[at].append(
+        self.streams[at].append(
             self.runtime.worker_context.now.get(),
             clock,
             Some(waiter),
@@ -469,20 +460,20 @@ impl TwoPhaseCommit {
     }
 
     /// Appends what became of a branch that is prepared.
-    pub(super) fn append_outcome(
+    pub(crate) fn append_outcome(
         &mut self,
         at: usize,
         transaction: TransactionId,
         committed: bool,
         waiter: Option<RecordWaiter>,
     ) {
-        self.leader_logs[at].append(self.runtime.worker_context.now.get(), None, waiter, |batch| {
+        self.streams[at].append(self.runtime.worker_context.now.get(), None, waiter, |batch| {
             batch.outcome(transaction, committed);
         });
     }
 
     /// Undoes what is locked.
-    pub(super) fn drop_locked(
+    pub(crate) fn drop_locked(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -492,12 +483,12 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         drop(locked);
-        let shard = self.leader_logs[at].lead.shard;
+        let shard = self.streams[at].shard();
         if is_prepared {
             self.append_outcome(at, transaction, false, None);
             effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
         }
-        self.leader_logs[at].lead.end_in_flight(clock);
+        self.streams[at].end_in_flight(clock);
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
             shard,
@@ -540,7 +531,7 @@ fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest)
     }
 }
 
-pub(super) fn say(
+pub(crate) fn say(
     (to, header): ReplyTarget,
     reply: TwoPhaseCommitReply,
     effects: &mut TwoPhaseCommitEffects,

@@ -8,21 +8,20 @@
 //! slice: so the safe clock of the stream is below it, and with that what counts as applied here (P5, P10). A leader
 //! that lays its lead down installs the rest at once: its store must have what its stream has committed.
 
-use super::leader_log::RecordWaiter;
-use super::sliced_work::Installing;
-use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::leader_log::RecordWaiter;
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::sliced_work::Installing;
+use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Stamp};
-use std::collections::VecDeque;
 
 impl TwoPhaseCommit {
     /// Installs what is committed, and releases its locks; or begins to. If it was prepared, its outcome follows, for which
     /// `outcome` waits.
-    pub(super) fn install(
+    pub(crate) fn install(
         &mut self,
         at: usize,
         transaction: TransactionId,
@@ -42,7 +41,7 @@ impl TwoPhaseCommit {
 
     /// Installs `most` writes, and keeps the rest for later steps. Of a branch in doubt (`in_doubt`), streams of other
     /// workers may have gone further than that of its outcome.
-    pub(super) fn begin_to_install(
+    pub(crate) fn begin_to_install(
         &mut self,
         installing: Installing,
         most: usize,
@@ -50,25 +49,22 @@ impl TwoPhaseCommit {
     ) {
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_some(installing, most, effects) {
-            self.installing.push_back(rest);
+            self.sliced.install_later(rest);
         }
     }
 
     /// Goes on with what is installed in slices, by one slice.
-    pub(super) fn install_more(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        let Some(installing) = self.installing.pop_front() else { return };
+    pub(crate) fn install_more(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        let Some(installing) = self.sliced.next_installing() else { return };
         let most = self.options().limits.step_keys_max;
         if let Some(rest) = self.install_some(installing, most, effects) {
-            self.installing.push_front(rest);
+            self.sliced.install_next(rest);
         }
     }
 
     /// This node is about to lay down the lead of the shard at this place: what is committed there is installed first.
-    pub(super) fn install_rest(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
-        let (own, others): (VecDeque<_>, _) =
-            std::mem::take(&mut self.installing).into_iter().partition(|it| it.at == at);
-        self.installing = others;
-        for it in own {
+    pub(crate) fn install_rest(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        for it in self.sliced.take_installing(at) {
             let rest = self.install_some(it, usize::MAX, effects);
             assert!(rest.is_none(), "P4: a committed transaction is left half installed");
         }
@@ -93,23 +89,20 @@ impl TwoPhaseCommit {
         }
         let Installing { at, transaction, locked, clock, outcome, in_doubt, .. } = installing;
         drop(locked);
-        self.leader_logs[at].lead.end_in_flight(clock);
-        let shard = self.leader_logs[at].lead.shard;
+        self.streams[at].end_in_flight(clock);
+        let shard = self.streams[at].shard();
         effects.observe(|| TwoPhaseCommitObservation::Resolved {
             transaction,
             shard,
             clock,
             installed: true,
         });
-        match outcome {
-            Some(waiter) => {
-                self.prepared_replays[at].note_installed(transaction);
-                self.append_outcome(at, transaction, true, Some(waiter));
-            }
-            None => self.prepared_replays[at].note_committed(transaction),
+        self.streams[at].installed(transaction, outcome.is_some());
+        if outcome.is_some() {
+            self.append_outcome(at, transaction, true, outcome);
         }
         if let Some(writes) = in_doubt {
-            self.end_in_doubt(at, clock, writes);
+            self.streams[at].end_in_doubt(clock, writes);
         }
         None
     }
@@ -122,7 +115,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let Installing { at, transaction, ref mut locked, clock, next, .. } = *installing;
-        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
+        let (shard, stamp) = (self.streams[at].shard(), Stamp::local(FIRST_EPOCH, clock));
         if let Some(observations) = &mut effects.observations {
             let mut left = next - from;
             locked.writes_from(from, |table, key, value| {
@@ -152,7 +145,7 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let Installing { at, transaction, ref mut locked, clock, next, .. } = *installing;
-        let (shard, stamp) = (self.leader_logs[at].lead.shard, Stamp::local(FIRST_EPOCH, clock));
+        let (shard, stamp) = (self.streams[at].shard(), Stamp::local(FIRST_EPOCH, clock));
         let mut values = Vec::new();
         if effects.observations.is_some() {
             locked.writes_from(from, |_, _, value| {

@@ -1,9 +1,8 @@
 //! What becomes of a coordinator's transactions where a shard that they need has another leader, or none (rule P8): nothing
 //! that is not decided outlasts that, and nothing that is decided depends on it.
 
-use super::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
-use super::in_doubt_branch::InDoubt;
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::commit_progress::{CommitPhase, CommitPlan, CommitProgress, OwnBranch};
+use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::coordinated_transactions::unless_committed;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::worker_context::recovering;
@@ -14,9 +13,9 @@ use std::rc::Rc;
 impl TwoPhaseCommit {
     /// The leadership of `shard` is another one: what its former leader was asked will not be answered. What is not decided
     /// and needs that is given up; a decision is sent to the new leader.
-    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn lose_participant(&mut self, shard: ShardId, effects: &mut TwoPhaseCommitEffects) {
         self.runtime.lose_participant(shard);
-        self.decisions.iter_mut().for_each(|decisions| decisions.lose_participant(shard));
+        self.streams.lose_participant(shard);
         let error = recovering(shard);
         self.coordinator.transactions.lose_executing(shard, &error);
         // Where it is decided, that does not need an answer of this shard any more.
@@ -41,8 +40,8 @@ impl TwoPhaseCommit {
 
     /// This node is about to lay down the lead of the shard at this place: what is to be decided there never is, and what
     /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
-    pub(super) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
-        let shard = self.leader_logs[at].lead.shard;
+    pub(crate) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
+        let shard = self.streams[at].shard();
         let touched = self.coordinator.transactions.take_commits(|it| {
             it.home.is_some_and(|(home, _)| home == at) || it.own.iter().any(|(own, _)| *own == at)
         });
@@ -78,10 +77,9 @@ impl TwoPhaseCommit {
         for (at, branch) in kept {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch {
                 assert!(prepared, "P3: {transaction} is decided, and not prepared");
-                self.in_doubt[at].insert(transaction, InDoubt::left(locked, clock, home));
+                self.streams.leave(at, transaction, locked, clock, home);
             }
         }
-        self.inquire_at = Time::ZERO;
         if !handed_over {
             self.runtime.expect_resolved(transaction.sequence, 0);
         }
@@ -107,14 +105,14 @@ impl TwoPhaseCommit {
 
     /// Ends what has waited too long for other shards, or for its decision to be durable. What is given up is not said any
     /// more: its participants end by themselves what they have not prepared, and ask for the rest.
-    pub(super) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+    pub(crate) fn expire(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let expired = self.runtime.expire(now, |_, _| true);
         for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }
         for (sequence, shard) in expired.decided {
             let transaction = self.own_id(sequence);
-            self.decisions.iter_mut().for_each(|it| it.hand_over(transaction, shard));
+            self.streams.hand_over(transaction, shard);
         }
         if self.coordinator.durable_due.is_some_and(|due| due <= now) {
             self.expire_records(now, effects);
@@ -161,10 +159,10 @@ impl TwoPhaseCommit {
         let Some(it) = self.coordinator.transactions.take_commit(sequence) else { return };
         let undurable = it.own.iter().find(|(at, branch)| {
             let prepared = matches!(branch, OwnBranch::Locked { prepared: true, .. });
-            prepared && self.leader_logs[*at].lead.undecided() > 0
+            prepared && self.streams[*at].log().undecided() > 0
         });
         let (at, _) = undurable.or(it.own.first()).expect("it has prepared here");
-        let shard = self.leader_logs[*at].lead.shard;
+        let shard = self.streams[*at].shard();
         self.abort(it, Aborted::from(Conflict::NoAnswer { shard }).into(), effects);
     }
 

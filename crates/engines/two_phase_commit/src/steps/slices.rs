@@ -10,13 +10,13 @@
 //! shard (P2). What counts is the validation that begins once all locks are held, everywhere (P1): what is still so at
 //! any of its slices was so when the last lock was taken. A branch that is given up in between loses its locks in slices, too.
 
-use super::branch::{BranchGoal, BranchOutcome, ReplyTarget, SlicedBranch, TwoPhaseCommitBranch};
-use super::commit_progress::{CommitPhase, CommitProgress};
-use super::message::TwoPhaseCommitReply;
 use super::participant::say;
-use super::sliced_work::PausedCommit;
-use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::branch::{BranchGoal, BranchOutcome, ReplyTarget, SlicedBranch, TwoPhaseCommitBranch};
+use crate::commit_progress::{CommitPhase, CommitProgress};
+use crate::message::TwoPhaseCommitReply;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::sliced_work::PausedCommit;
+use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::staged_certification::StagedCertification;
 use shoal_engine::execution::worker_context::StoreBranch;
@@ -25,8 +25,8 @@ use shoal_types::Result;
 
 impl TwoPhaseCommit {
     /// Goes on with what was paused first, by one slice.
-    pub(super) fn go_on_paused(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        match self.paused.pop_front() {
+    pub(crate) fn go_on_paused(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        match self.sliced.next_paused() {
             None => {}
             Some(PausedCommit::Own(sequence)) => {
                 let is_paused = |it: &CommitProgress| {
@@ -43,17 +43,17 @@ impl TwoPhaseCommit {
     }
 
     /// The rest is for another step.
-    pub(super) fn pause(&mut self, mut it: CommitProgress, phase: CommitPhase) {
+    pub(crate) fn pause(&mut self, mut it: CommitProgress, phase: CommitPhase) {
         it.phase = phase;
-        self.paused.push_back(PausedCommit::Own(it.remote_branches.id.sequence));
+        self.sliced.pause(PausedCommit::Own(it.remote_branches.id.sequence));
         self.coordinator.transactions.keep(it);
     }
 
     /// Goes on with another node's branch, if it was not ended meanwhile, and answers when it is done.
     fn go_on_branch(&mut self, asked: ReplyTarget, effects: &mut TwoPhaseCommitEffects) {
         let header = asked.1;
-        let Some(at) = self.led_at(header.shard) else { return };
-        match self.branches.context_mut(header.transaction, header.shard) {
+        let Some(at) = self.streams.led_at(header.shard) else { return };
+        match self.branches.get(header.transaction, header.shard) {
             Some(
                 TwoPhaseCommitBranch::Slicing(_)
                 | TwoPhaseCommitBranch::Locked { valid: false, .. }
@@ -68,14 +68,14 @@ impl TwoPhaseCommit {
                 .unwrap_or_else(|error| (None, Some(TwoPhaseCommitReply::Refused { error }))),
             held => self.validate_held(at, asked, held, effects),
         };
-        self.keep_or_close(&header, context, reply.clone());
+        self.branches.put(&header, context, reply.clone());
         if let Some(reply) = reply {
             say(asked, reply, effects);
         }
     }
 
     /// Locks and validates a branch that has executed, as its goal says, or begins to.
-    pub(super) fn certify(
+    pub(crate) fn certify(
         &mut self,
         at: usize,
         asked: ReplyTarget,
@@ -106,7 +106,7 @@ impl TwoPhaseCommit {
         }
         let is_over = (!locks || staged.is_locked()) && self.validate_staged(&mut staged, goal)?;
         if !is_over {
-            self.paused.push_back(PausedCommit::Branch(asked.0, asked.1));
+            self.sliced.pause(PausedCommit::Branch(asked.0, asked.1));
             return Ok((Some(TwoPhaseCommitBranch::Slicing(SlicedBranch { staged, goal })), None));
         }
         match (staged.into_locked(), goal) {
@@ -120,6 +120,8 @@ impl TwoPhaseCommit {
             (Some(locked), _) => {
                 let clock = self.draw(at, asked.1.transaction, &locked, effects);
                 let since = self.runtime.worker_context.now.get();
+                let due_at = self.branches.timeouts().locked(since);
+                self.branches.watch(asked.1.transaction, asked.1.shard, due_at);
                 let (valid, validates) = (false, 0);
                 let context =
                     TwoPhaseCommitBranch::Locked { locked, clock, since, valid, validates };
@@ -143,7 +145,7 @@ impl TwoPhaseCommit {
 
     /// All locks are held, everywhere: checks what a branch has read that holds its own, as much as a step may. It is
     /// answered when that was the last, and its prepare record, if it has one, is durable.
-    pub(super) fn validate_held(
+    pub(crate) fn validate_held(
         &mut self,
         at: usize,
         asked: ReplyTarget,
@@ -176,7 +178,7 @@ impl TwoPhaseCommit {
                 {
                     *validates = next;
                 }
-                self.paused.push_back(PausedCommit::Branch(asked.0, asked.1));
+                self.sliced.pause(PausedCommit::Branch(asked.0, asked.1));
                 (Some(context), None)
             }
             (_, mut context) => {
@@ -200,7 +202,7 @@ impl TwoPhaseCommit {
     }
 
     /// Checks what was read, from this place on, as much as a step may. Returns the place of the rest, if there is one.
-    pub(super) fn validate_locks(
+    pub(crate) fn validate_locks(
         &self,
         locked: &Locked<PooledSession>,
         from: usize,
