@@ -41,7 +41,16 @@ const PLAN: [(&str, &[&str]); 22] = [
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
 const PURE: [&str; 10] = [
-    "types", "store", "log", "wal", "cluster", "engine", "mako", "two_phase_commit", "zeus", "node",
+    "types",
+    "store",
+    "log",
+    "wal",
+    "cluster",
+    "engine",
+    "mako",
+    "two_phase_commit",
+    "zeus",
+    "node",
 ];
 
 /// The folder of the engines, a crate each.
