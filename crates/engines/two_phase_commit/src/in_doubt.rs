@@ -18,8 +18,8 @@ use super::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMe
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::in_flight_clocks::InFlight;
 use shoal_types::{Clock, Error, NodeId, ShardId, Time};
 
 impl TwoPhaseCommit {

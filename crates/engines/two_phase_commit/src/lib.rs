@@ -178,12 +178,12 @@ use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replay::replay;
-use shoal_engine::replication::replay_budget::{ReplayBudget, bytes_of};
-use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay::replay;
+use shoal_replication::replay_budget::{ReplayBudget, bytes_of};
+use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use sliced_work::{Installing, KeyBudget, PausedCommit};
