@@ -335,7 +335,7 @@ mod tests {
         let two_phase_commit = Protocol::TwoPhaseCommit.options().visit(Names);
         let both = "certified committed wrote cross_shard conflicts slow resent dropped operations step_keys \
                     step_keys_most batches batch_bytes replayed_bytes writers entering_ns retrying_ns executing_ns \
-                    locking_ns validating_ns awaiting_ns pieces batching_ns replicating_ns shard_reached shard_drawn";
+                    locking_ns validating_ns awaiting_ns replicated batching_ns replicating_ns shard_reached shard_drawn";
         let of_mako = "rolled_back discarded stamps stamp_entries shard_watermark";
         for name in both.split_whitespace() {
             let counted = [&mako, &two_phase_commit].map(|names| names.iter().any(|it| it == name));

@@ -1,4 +1,4 @@
-//! The loss of a shard's majority, accepted by an operator (rules M9, M12; `docs/recovery.md`).
+//! The loss of a shard's majority, accepted by an operator (`docs/recovery.md`).
 //!
 //! ```text
 //!  accepted           all live nodes have reported   the leader has prepared at all survivors

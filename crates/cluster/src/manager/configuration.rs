@@ -28,16 +28,16 @@ pub struct Configuration {
     pub nodes: Vec<NodeStanding>,
     /// The replicas and the leader of each shard.
     pub shards: Vec<Assignment>,
-    /// The last epoch up to which all FVWs are final.
+    /// The last epoch up to which all ends are final.
     pub settled: Epoch,
-    /// FVWs of epochs up to this one may be dropped that do not cover all of their epoch. A node that has
-    /// versions of such an epoch, and has not received its FVW, ends its process; a new process reads it from
+    /// Final ends of epochs up to this one may be dropped that do not cover all of their epoch. A node that has
+    /// versions of such an epoch, and has not received its ends, stops its process; a new process reads it from
     /// the streams that have entries of the epoch.
     pub forgotten: Epoch,
-    /// FVWs of later epochs that do not cover all of their epoch, ascending. Any other later epoch that is
+    /// Final ends of later epochs that do not cover all of their epoch, ascending. Any other later epoch that is
     /// closed and not in `ends` is covered as a whole.
     pub finals: Vec<FinalEnds>,
-    /// For each closed epoch whose FVW is not final, the ends that shards have reported. Each is final.
+    /// For each closed epoch whose ends are not all known, the ends that shards have reported. Each is final.
     pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     /// The move of a table between shards that is in progress.
     pub moving: Option<Move>,
@@ -184,7 +184,7 @@ impl Configuration {
         self.shards.get(shard.0 as usize)
     }
 
-    /// The FVW of an epoch; `None` if it is open, or some shard has not reported its end.
+    /// The final ends of an epoch; `None` if it is open, or some shard has not reported its end.
     #[must_use]
     pub fn last(&self, epoch: Epoch) -> Option<FinalEnds> {
         if epoch >= self.epoch || self.ends.contains_key(&epoch) {
@@ -203,7 +203,7 @@ impl Configuration {
         ends.is_some_and(Option::is_none)
     }
 
-    /// The epochs that are closed and whose FVW is not final: leaders have to report for them.
+    /// The epochs that are closed and whose ends are not final: leaders have to report for them.
     pub fn closing(&self) -> impl Iterator<Item = Epoch> + '_ {
         self.ends.keys().copied()
     }

@@ -1,9 +1,9 @@
 //! Tests of the bytes that workers send: they stay as they are, and any bytes are read without a panic.
 
-use crate::events::WorkerMessage;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_cluster::manager::{Generation, Incarnation};
+use shoal_node::WorkerMessage;
 use shoal_types::wire::check::withstands;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId};

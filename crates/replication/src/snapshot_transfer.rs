@@ -25,8 +25,8 @@
 //! - No part is sent again more than `REPEATS_MAX` times.
 //! - Parts that arrived early begin at the acknowledged place or behind it, and there are at most `WINDOW` and one.
 
-use crate::events::EngineEffect;
 use bytes::Bytes;
+use shoal_engine::events::EngineEffect;
 use shoal_store::WalkPlace;
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, VecDeque};

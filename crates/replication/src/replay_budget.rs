@@ -1,10 +1,10 @@
 //! How much a replica replays in one step: a lease must not run out behind it, and nothing else wait.
 
-use super::codec::StreamWrite;
+use crate::codec::StreamWrite;
 use shoal_types::Time;
 use std::cell::Cell;
 
-/// Bytes that one step replays by default, and one piece. More per step costs fewer steps.
+/// Bytes that one step replays by default, and one transaction beyond. More per step costs fewer steps.
 pub const REPLAY_BYTES_MAX: usize = 1 << 20;
 
 /// What a write costs beside its bytes.
@@ -12,7 +12,7 @@ const WRITE_BYTES: usize = 64;
 
 /// What may still be replayed in the step that is under way.
 ///
-/// Invariant: a step replays no more than it is allowed, and one piece.
+/// Invariant: a step replays no more than it is allowed, and one transaction beyond.
 #[derive(Debug, Default)]
 pub struct ReplayBudget {
     /// The step.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_replays_what_it_may_and_one_piece() {
+    fn a_step_replays_what_it_may_and_one_transaction() {
         let budget = ReplayBudget::default();
         budget.begin(Time(1), 100);
         assert!(budget.take(60) && budget.take(60), "the second begins within the bound");

@@ -4,12 +4,12 @@
 //! Each worker replays the stream of its number, beside the others and without a word to them. A
 //! tombstone has to stay until nothing older can arrive, or that would come back to process.
 
-use super::codec::StreamWrite;
-use super::replay_floor::ReplayFloor;
-use super::replica::ShardReplica;
-use crate::execution::session_pool::SessionPool;
-use crate::observation::AppliedWrite;
-use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use crate::applied_write::AppliedWrite;
+use crate::codec::StreamWrite;
+use crate::replay_floor::ReplayFloor;
+use crate::replica::ShardReplica;
+use shoal_engine::execution::session_pool::SessionPool;
+use shoal_engine::{PlantedBug, PlantedBugs};
 use shoal_store::{Locked, Session};
 use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
 use std::ops::DerefMut;
@@ -120,9 +120,9 @@ pub fn publish<S: DerefMut<Target = Session>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::Limits;
     use bytes::Bytes;
     use shoal_cluster::topology::{Partitioning, Topology};
+    use shoal_engine::execution::Limits;
     use shoal_types::{Clock, Epoch, NodeId, TableId};
 
     #[test]

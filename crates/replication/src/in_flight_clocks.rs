@@ -1,24 +1,23 @@
-//! A stream that this worker leads, with all that it needs: the clocks in flight and the safe clock, how far
-//! it is proposed and decided, and its pace (rules M2 and M3 of `mako`, P2 and P5 of
-//! `two_phase_commit`).
+//! A stream that this worker leads: the clocks in flight and the safe clock, the lengths proposed and decided, and the
+//! pace. Asserts the rules of the clock order and of the safe clock.
 //!
 //! ```text
 //! clocks  1 2 3 4 5 6 7 8 9      drawn by all workers of the shard
 //!           ^   ^                in flight on this worker
 //!         |                      its safe clock: one less than the first of them
 //! ```
-//! With nothing in flight, the safe clock is the greatest clock that was drawn: all that this
-//! worker draws next is greater.
+//! With nothing in flight, the safe clock is the greatest clock that was drawn on the shard: the next clocks of this worker
+//! are greater.
 
-use super::replica::ShardReplica;
-use super::transit::Transit;
-use crate::planted_bugs::{PlantedBug, PlantedBugs};
-use crate::transaction_id::TransactionId;
+use crate::replica::ShardReplica;
+use crate::transit::Transit;
+use shoal_engine::TransactionId;
+use shoal_engine::{PlantedBug, PlantedBugs};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The clocks of one shard that a worker has drawn and not resolved; its safe clock is below them (M3).
+/// The clocks of one shard that a worker has drawn and not resolved; its safe clock is below them.
 #[derive(Debug)]
 pub struct InFlightClocks {
     /// The shard that the stream belongs to.
@@ -34,7 +33,7 @@ pub struct InFlightClocks {
     appended_at: Time,
     /// Since when the first entry that is not decided could be: it was appended then, or the one before was decided.
     waits_since: Time,
-    /// How long its pieces are on their way.
+    /// The times that transactions spend in open batches and in the stream.
     pub transit: Transit,
 }
 
@@ -85,16 +84,16 @@ impl InFlightClocks {
         let (shard, safe) = (self.shard, self.safe_appended);
         assert!(
             clock > safe,
-            "M3, P5: {clock} of {shard} was drawn, and {safe} was said to be safe"
+            "safe clock: {clock} of {shard} was drawn, and {safe} was appended as safe"
         );
         let before = self.in_flight.insert(clock, flight);
-        assert!(before.is_none(), "M2, P2: {shard} drew {clock} twice");
+        assert!(before.is_none(), "clock order: {shard} drew {clock} twice");
     }
 
     /// A clock is resolved: what it was drawn for is installed, or was given up.
     pub fn end_in_flight(&mut self, clock: Clock) {
         let flew = self.in_flight.remove(&clock);
-        assert!(flew.is_some(), "M3, P5: {clock} of {} was resolved before", self.shard);
+        assert!(flew.is_some(), "safe clock: {clock} of {} was resolved before", self.shard);
     }
 
     /// The coordinator of a clock that is in flight has said what becomes of it: it is waited for no more.
@@ -173,11 +172,11 @@ impl InFlightClocks {
 
     /// An entry is appended that says that the stream is safe so far. Returns its index.
     pub fn append(&mut self, now: Time, safe: Clock, faults: PlantedBugs) -> u64 {
-        assert!(safe >= self.safe_appended, "M3, P5: the safe clock of {} goes back", self.shard);
+        assert!(safe >= self.safe_appended, "safe clock: that of {} goes back", self.shard);
         assert!(
             self.in_flight.keys().next().is_none_or(|first| *first > safe)
                 || faults.has(PlantedBug::SafeClockPastInFlight),
-            "M3, P5: {safe} is called safe on {} while {:?} are in flight",
+            "safe clock: {safe} is appended as safe on {} while {:?} are in flight",
             self.shard,
             self.in_flight
         );

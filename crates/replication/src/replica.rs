@@ -4,9 +4,9 @@
 //! replicas, and takes them, while it runs. A place without a replica is empty. One whose replica was taken is not
 //! used again by the same process, unless nothing of the shard had come.
 
-use super::replay_floor::ReplayFloor;
-use crate::execution::limits::Limits;
+use crate::replay_floor::ReplayFloor;
 use shoal_cluster::topology::Topology;
+use shoal_engine::execution::limits::Limits;
 use shoal_store::Store;
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::collections::BTreeSet;

@@ -1,5 +1,4 @@
-//! What parts that engines share let a checker see. The rest of what can be seen of an engine it says itself, in a type of
-//! its own: see [`Engine::Observation`](crate::Engine::Observation).
+//! What a checker can observe of replay. An engine adds it to its [observations](shoal_engine::Engine::Observation).
 
 use shoal_types::{ShardId, Stamp, TableId};
 
