@@ -43,27 +43,33 @@ pub fn checkpoint_name(number: u64) -> String {
     format!("{PREFIX}{number:012}")
 }
 
-/// The numbers of the checkpoints that a folder has, the newest first. Removes what is left of those that were not
-/// completed.
+/// The numbers of the checkpoints that a folder has, the newest first.
 ///
 /// # Errors
 /// Those of the folder.
 pub fn checkpoints(folder: &mut (impl Folder + ?Sized)) -> Result<Vec<u64>, FolderError> {
-    let mut numbers = Vec::new();
-    for name in folder.names()? {
-        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        if rest.ends_with(TEMPORARY) {
-            folder.remove(&name)?;
-        }
-        let number = rest.parse().ok();
-        numbers.extend(number.filter(|number| checkpoint_name(*number) == name));
-    }
+    let names = folder.names()?;
+    let number = |name: &String| {
+        let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+        (checkpoint_name(number) == *name).then_some(number)
+    };
+    let mut numbers: Vec<_> = names.iter().filter_map(number).collect();
     numbers.sort_unstable_by(|a, b| b.cmp(a));
     Ok(numbers)
 }
 
+/// Removes what is left of checkpoints that were not completed.
+///
+/// # Errors
+/// Those of the folder.
+pub fn remove_unfinished(folder: &mut (impl Folder + ?Sized)) -> Result<(), FolderError> {
+    let names = folder.names()?;
+    let unfinished = |name: &&String| name.starts_with(PREFIX) && name.ends_with(TEMPORARY);
+    names.iter().filter(unfinished).try_for_each(|name| folder.remove(name))
+}
+
 /// Writes a checkpoint. Dropping it before [`finish`](CheckpointWriter::finish) leaves a file under a temporary name, which
-/// [`checkpoints`] removes.
+/// [`remove_unfinished`] removes.
 #[derive(Debug)]
 pub struct CheckpointWriter {
     head: CheckpointHead,

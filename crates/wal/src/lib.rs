@@ -46,6 +46,7 @@ mod writer;
 
 pub use checkpoint::{
     BlockVisitor, CheckpointHead, CheckpointWriter, checkpoint_name, checkpoints, read_checkpoint,
+    remove_unfinished,
 };
 pub use folder::{Folder, FolderError, LogEffect, LogEvent, SegmentFile, perform};
 pub use format::{FORMAT_VERSION, HEADER_BYTES, LogIdentity, Position, SECTOR};

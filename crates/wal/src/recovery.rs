@@ -113,6 +113,8 @@ pub struct SegmentSummary {
 pub struct Recovered {
     /// Where the log ends.
     pub end: Position,
+    /// The owner that the segments name; `None` where there are none.
+    pub identity: Option<LogIdentity>,
     /// The greatest incarnation that wrote into this volume; 0 for a new one.
     pub incarnation: u64,
     /// The torn end that was cut, if there was one.
@@ -153,7 +155,7 @@ pub fn recover(
         let missing = LogError::Missing { serial, found };
         let segment = survey.segments.get(&serial).ok_or(missing)?;
         let ends_at = survey.segments.get(&(serial + 1)).map(|next| next.previous_end);
-        let volume = survey.volume.expect("a header was read");
+        let volume = survey.identity.expect("a header was read").volume;
         chain.read(folder, volume, serial, *segment, ends_at)?;
     }
     if first > 1 && last.is_none_or(|last| last < first) {
@@ -169,6 +171,7 @@ pub fn recover(
     }
     Ok(Recovered {
         end: chain.end,
+        identity: survey.identity,
         incarnation: survey.incarnation,
         torn: chain.torn,
         summaries: chain.summaries,
@@ -181,7 +184,7 @@ pub fn recover(
 /// What the headers of all segments say.
 struct Survey {
     segments: BTreeMap<u64, SegmentFound>,
-    volume: Option<u64>,
+    identity: Option<LogIdentity>,
     incarnation: u64,
     /// Files in which no segment was begun.
     unused: Vec<(SegmentFile, u64)>,
@@ -194,7 +197,7 @@ fn survey(
 ) -> Result<Survey, LogError> {
     let mut expected = identity;
     let (segments, unused) = (BTreeMap::new(), Vec::new());
-    let mut survey = Survey { segments, volume: None, incarnation: 0, unused, next_file: 0 };
+    let mut survey = Survey { segments, identity: None, incarnation: 0, unused, next_file: 0 };
     let names = folder.names()?;
     for file in names.iter().filter_map(|name| SegmentFile::named(name)) {
         survey.next_file = survey.next_file.max(file.0 + 1);
@@ -211,7 +214,7 @@ fn survey(
             let what = "the file is not as long as its header says";
             return Err(LogError::Damaged { file: name, offset: length, what });
         }
-        survey.volume = Some(header.identity.volume);
+        survey.identity = Some(header.identity);
         survey.incarnation = survey.incarnation.max(incarnation);
         let found = SegmentFound { file, incarnation, previous_end };
         if survey.segments.insert(serial, found).is_some() {

@@ -193,7 +193,7 @@ impl LogWriter {
     /// there or behind.
     #[must_use]
     pub fn serial(&self) -> u64 {
-        self.current.map_or(self.flushed.serial, |current| current.serial)
+        self.current.map_or(self.flushed.serial + 1, |current| current.serial)
     }
 
     /// Whether there is no room for the segment after this one. What was appended is written as far as there is room; more

@@ -5,7 +5,7 @@ use shoal_types::NodeId;
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
     CheckpointHead, CheckpointWriter, Folder, LogError, LogIdentity, checkpoint_name, checkpoints,
-    read_checkpoint,
+    read_checkpoint, remove_unfinished,
 };
 
 type Blocks = Vec<(u8, Vec<u8>)>;
@@ -69,6 +69,7 @@ fn what_was_not_completed_is_removed() {
     writer.block(&mut disk, 0, b"x").unwrap();
     drop(writer);
     assert_eq!(checkpoints(&mut disk).unwrap(), []);
+    remove_unfinished(&mut disk).unwrap();
     assert_eq!(disk.names().unwrap(), [""; 0]);
 }
 
