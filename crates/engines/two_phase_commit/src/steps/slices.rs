@@ -32,7 +32,7 @@ impl TwoPhaseCommit {
                 let is_paused = |it: &CommitProgress| {
                     matches!(it.phase, CommitPhase::LockingOwn | CommitPhase::ValidatingOwn)
                 };
-                match self.coordinator.transactions.take_commit_if(sequence, is_paused) {
+                match self.coordinator.take_commit_if(sequence, is_paused) {
                     Some(it) if it.phase == CommitPhase::LockingOwn => self.lock_rest(it, effects),
                     Some(it) => self.validate_all(it, effects),
                     None => {} // It was given up meanwhile.
@@ -46,7 +46,7 @@ impl TwoPhaseCommit {
     pub(crate) fn pause(&mut self, mut it: CommitProgress, phase: CommitPhase) {
         it.phase = phase;
         self.sliced.pause(PausedCommit::Own(it.remote_branches.id.sequence));
-        self.coordinator.transactions.keep(it);
+        self.coordinator.keep(it);
     }
 
     /// Goes on with another node's branch, if it was not ended meanwhile, and answers when it is done.
