@@ -53,7 +53,7 @@ pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus, LossStatus,
-    LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus, ShardStatus,
-    StageStatus, StreamStatus, VersionsStatus,
+    LostEndStatus, ManagerStatus, NodeColumnStatus, NodeStatus, PeerStatus, ShardColumnStatus,
+    ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

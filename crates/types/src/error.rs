@@ -653,6 +653,14 @@ pub enum Rejected {
         #[coded(short)]
         table: TableId,
     },
+    /// The table is the first of a family that has others.
+    #[error("{table} is the first table of a family; drop the other tables of the family first")]
+    #[coded(tag = 34)]
+    TableFamily {
+        /// The table that was to be dropped.
+        #[coded(short)]
+        table: TableId,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]

@@ -23,7 +23,7 @@ use super::loss::LossStage;
 use super::options::ManagerOptions;
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, NodeState, Replacement, ShardState, StateMachine};
-use crate::topology::{Partitioning, REPLICAS_MAX, Table, Topology};
+use crate::topology::{Partitioning, REPLICAS_MAX, Table, TableDefinition, Topology};
 use shoal_types::wire::Coded;
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
@@ -293,9 +293,8 @@ impl StateMachine {
     }
 
     /// The tables, by their ids.
-    pub(super) fn tables(&self) -> Vec<(TableId, (String, Partitioning))> {
-        let plan =
-            |table: &Table| (table.id(), (table.name().to_owned(), table.partitioning().clone()));
+    pub(super) fn tables(&self) -> Vec<(TableId, (String, TableDefinition))> {
+        let plan = |table: &Table| (table.id(), (table.name().to_owned(), table.definition()));
         self.topology.tables().iter().map(plan).collect()
     }
 
@@ -308,7 +307,7 @@ impl StateMachine {
         let mut tables = self.tables();
         let moved = tables.iter_mut().find(|(id, _)| *id == table);
         let (_, (_, moved)) = moved.ok_or(ChangeRefusal::NoTable(table))?;
-        moved.clone_from(partitioning);
+        moved.partitioning.clone_from(partitioning);
         let next = self.topology.tables().next();
         Ok((*self.topology).clone().with_numbered_tables(tables, next)?)
     }

@@ -135,6 +135,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             28 => Rejected::GranuleFull { table, key, max },
             29 => Rejected::DataLost { table, key },
             30 => Rejected::TableEverywhere { table },
+            31 => Rejected::TableFamily { table },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })
