@@ -166,6 +166,15 @@ pub struct ShardMetric {
     pub column: Option<ShardColumn>,
 }
 
+/// A counter of the first worker of a node, which a status shows for each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeColumn {
+    /// Its name.
+    pub counter: &'static str,
+    /// The heading of the column.
+    pub heading: &'static str,
+}
+
 /// Where a status shows a number of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardColumn {

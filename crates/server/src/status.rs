@@ -11,7 +11,7 @@ use shoal_engine::declarations::{
 };
 use shoal_engine::hot_keys::{HotKey, REPORTED_MAX};
 use shoal_engine::latency::LatencyHistogram;
-use shoal_engine::metrics::{CommitStage, ShardColumn};
+use shoal_engine::metrics::{CommitStage, NodeColumn, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
@@ -74,6 +74,9 @@ pub struct NodeStatus {
     /// Which numbers of a shard a table of shards shows.
     #[serde(default)]
     pub shard_columns: Vec<ShardColumnStatus>,
+    /// Which of the counters a table of nodes shows.
+    #[serde(default)]
+    pub node_columns: Vec<NodeColumnStatus>,
     /// The keys that transactions used most in the last half to whole minute, by sampling: read, written, conflicted.
     #[serde(default)]
     pub hot_keys: Vec<HotKeysStatus>,
@@ -213,6 +216,15 @@ pub struct ShardColumnStatus {
     pub heading: String,
     /// Each follower has one to show; otherwise the leader has.
     pub of_followers: bool,
+}
+
+/// A counter that the engine has shown for each node, as a column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeColumnStatus {
+    /// Its name in [`NodeStatus::counters`].
+    pub counter: String,
+    /// The heading of the column.
+    pub heading: String,
 }
 
 /// Versions of messages that a node speaks: all from the oldest to the newest.
@@ -431,6 +443,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         stages: stages::<E>(),
         hot_keys: hot_keys(worker.engine()).map(HotKeysStatus::from).collect(),
         shard_columns: shard_columns::<E>(),
+        node_columns: node_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
@@ -570,6 +583,14 @@ fn stages<E: Engine>() -> Vec<StageStatus> {
         label: stage.label.to_owned(),
     };
     E::STAGES.iter().map(status).collect()
+}
+
+fn node_columns<E: Engine>() -> Vec<NodeColumnStatus> {
+    let status = |column: &NodeColumn| NodeColumnStatus {
+        counter: column.counter.to_owned(),
+        heading: column.heading.to_owned(),
+    };
+    E::NODE_COLUMNS.iter().map(status).collect()
 }
 
 fn shard_columns<E: Engine>() -> Vec<ShardColumnStatus> {

@@ -117,7 +117,7 @@ const RETIRED: [(&str, &str); 21] = [
 const SHARED: [&str; 5] = ["log", "cluster", "engine", "node", "client"];
 
 /// Words that only engines use, beside the numbers of their rules.
-const WORDS_OF_ENGINES: [&str; 16] = [
+const WORDS_OF_ENGINES: [&str; 14] = [
     "mako",
     "zeus",
     "tiga",
@@ -128,8 +128,6 @@ const WORDS_OF_ENGINES: [&str; 16] = [
     "vw",
     "stamp",
     "stamps",
-    "granule",
-    "granules",
     "piece",
     "pieces",
     "speculative",

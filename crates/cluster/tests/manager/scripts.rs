@@ -126,7 +126,7 @@ fn change(words: &Words<'_>) -> ClusterChange {
         "table" => {
             let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
             let (name, partitioning) = (words.plain[1].to_owned(), to_shard(shard));
-            ClusterChange::Table(TableChange::Create { name, partitioning })
+            ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
         }
         "drop" => ClusterChange::Table(TableChange::Drop { table: TableId(words.number(1)) }),
         "move" => {
