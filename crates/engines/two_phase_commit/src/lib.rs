@@ -152,7 +152,7 @@ use branches::Branches;
 use bytes::Bytes;
 use commit_progress::Coordinator;
 use leader_log::{DurableRecords, RecordWaiter};
-use message::{SnapshotPart, TwoPhaseCommitRequest};
+use message::{SnapshotChunk, TwoPhaseCommitRequest};
 use record::RecordEntry;
 use shard_stream::ShardStream;
 use shard_streams::ShardStreams;
@@ -200,7 +200,7 @@ pub struct TwoPhaseCommit {
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
-    receivers: SnapshotReceivers<SnapshotPart>,
+    receivers: SnapshotReceivers<SnapshotChunk>,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
     /// What is locked, validated or installed in slices.
@@ -460,8 +460,8 @@ impl TwoPhaseCommit {
             {
                 self.acknowledged(transaction, shard);
             }
-            TwoPhaseCommitMessage::Part(part) => self.take_part(from, part, effects),
-            TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
+            TwoPhaseCommitMessage::Chunk(part) => self.take_part(from, part, effects),
+            TwoPhaseCommitMessage::ChunkTaken { shard, copy, reached } => {
                 self.part_is_taken(from, shard, copy, reached.as_ref());
             }
             // The sender leads no more, or this node has not received the configuration in which it leads. The sender
