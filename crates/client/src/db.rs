@@ -1,7 +1,7 @@
 //! The database, embedded or connected: one type, so that the same program runs on either.
 
 use crate::attempts::{self, Place};
-use crate::embedded::{Embedded, LocalRetries, Options};
+use crate::embedded::{Embedded, LocalRetries, OpenError, Options};
 use crate::future::TransactionFuture;
 use crate::remote::{
     Attempts, Cluster, ClusterOptions, ConnectError, WaitingTransaction, connect_blocking,
@@ -12,10 +12,11 @@ use shoal_cluster::topology::Partitioning;
 use shoal_types::bulk_load::{self, LoadRow};
 use shoal_types::{Call, Database, Error, Procedures, Result, TableId};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database: one in the memory of this process, from [`Db::memory`], or a cluster, from [`Db::connect`]. A program that
+/// A database: one in the memory of this process, from [`Db::memory`], one that is on disk as well, from [`Db::open`], or a cluster, from [`Db::connect`]. A program that
 /// has one runs on either.
 ///
 /// Cheap to clone; all clones are the same database, and any number of threads and tasks may use it at once.
@@ -72,6 +73,77 @@ impl Db {
     /// If the system has no randomness.
     pub fn with_options(options: Options) -> Db {
         Embedded::with_options(options).into()
+    }
+
+    /// Opens the database on disk in this folder; makes it if there is none. Everything is in memory as well, and is written
+    /// to the folder's log before a transaction is confirmed.
+    ///
+    /// A reply, also to a transaction that only read, comes when all that it has written and read is durable. Other
+    /// transactions see its writes earlier. After a crash the database has exactly the transactions up to one point of their
+    /// order, and each that was confirmed.
+    ///
+    /// One process has the folder at a time. The last clone [closes](Db::close) the database when it is dropped.
+    ///
+    /// ```
+    /// # use shoal_client::{Db, OpenError};
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// let path = folder.path().join("accounts");
+    /// let db = Db::open(&path)?;
+    /// let accounts = db.table("accounts")?;
+    /// db.transact_blocking(|tx| tx.add(accounts, b"alice", 100))?;
+    /// db.close();
+    ///
+    /// let db = Db::open(&path)?;
+    /// let accounts = db.table("accounts")?;
+    /// assert_eq!(db.transact_blocking(|tx| tx.add(accounts, b"alice", -30))?, 70);
+    /// # Ok::<(), OpenError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`OpenError`]: another process uses the folder, which is named; a file is damaged, of another owner, or of a newer
+    /// format.
+    ///
+    /// # Panics
+    /// If the system has no randomness.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db, OpenError> {
+        Db::open_with(path, Options::default())
+    }
+
+    /// [`open`](Db::open), with limits of your own.
+    ///
+    /// # Errors
+    /// As for [`open`](Db::open).
+    ///
+    /// # Panics
+    /// As for [`open`](Db::open), and where the size of a segment is not allowed.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
+        Ok(Embedded::open(path.as_ref(), options)?.into())
+    }
+
+    /// Waits until all that was committed on a database on disk is durable, also transactions for which nothing waits any more. Of
+    /// a database in memory, and of a cluster, nothing is to be waited for.
+    ///
+    /// # Errors
+    /// [`Unknown::LogFailed`](shoal_types::Unknown::LogFailed).
+    pub fn flush(&self) -> Result<()> {
+        self.embedded().map_or(Ok(()), Embedded::flush)
+    }
+
+    /// Closes a database on disk: transactions that have not begun to commit are rejected from now on, in all clones; what was
+    /// committed is written out, and the folder is free. Does nothing to other databases.
+    pub fn close(&self) {
+        if let Some(embedded) = self.embedded() {
+            embedded.close();
+        }
+    }
+
+    /// Copies a database on disk into another folder, which is new or empty, while it is in use. The copy has all that was
+    /// committed before this was called, and is opened like any other.
+    ///
+    /// # Errors
+    /// [`OpenError::NotOnDisk`], [`OpenError::NotEmpty`]; where a file cannot be read or written.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<(), OpenError> {
+        self.embedded().ok_or(OpenError::NotOnDisk)?.backup(path.as_ref())
     }
 
     /// Connects to the cluster `shoal`, which asks clients for no secret, through any of these addresses,
@@ -562,7 +634,7 @@ impl Place for Db {
 
     async fn confirm_failure<'p>(&'p self, tx: Transaction<'p>, error: Error) -> Error {
         match tx.into_place() {
-            TransactionPlace::Embedded(tx) => tx.confirm_failure(error),
+            TransactionPlace::Embedded(tx) => tx.confirm_failure_later(error).await,
             TransactionPlace::Cluster(tx) => tx.confirm_failure(error).await,
         }
     }

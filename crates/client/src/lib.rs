@@ -1,4 +1,5 @@
-//! Shoal's client interface. A [`Db`] is a database in this process, from [`Db::memory`], or a cluster, which
+//! Shoal's client interface. A [`Db`] is a database in this process, from [`Db::memory`], or on its disk, from
+//! [`Db::open`], or a cluster, which
 //! [`Db::connect`] reaches over a network: the same program runs on either.
 //!
 //! ```
@@ -19,7 +20,7 @@
 //! ```
 //!
 //! Read in this order: `db.rs` (what users hold), `attempts.rs` (how a transaction is retried), `transaction.rs` and `future.rs` (its
-//! operations); `embedded/` has the database in memory, and `remote/` the client of a cluster.
+//! operations); `embedded/` has the databases of this process, and `remote/` the client of a cluster.
 
 mod attempts;
 mod db;
@@ -29,11 +30,12 @@ mod remote;
 mod transaction;
 
 pub use db::Db;
-pub use embedded::{Embedded, EmbeddedTransaction, Options};
+pub use embedded::{Embedded, EmbeddedTransaction, OpenError, Options};
 pub use future::TransactionFuture;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
 pub use shoal_cluster::topology::Partitioning;
+pub use shoal_disk::OpenFolderError;
 pub use shoal_net::Secret;
 pub use shoal_net::client::Access;
 pub use shoal_net::tls::ClientTls;
@@ -43,4 +45,5 @@ pub use shoal_types::{
     ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows, Scan, ShardId, TableId,
     Unknown, Wait, limits,
 };
+pub use shoal_wal::{FolderError, LogError};
 pub use transaction::{BlockingTransaction, Transaction};

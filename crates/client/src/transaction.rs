@@ -1,7 +1,7 @@
 //! A transaction's operations, with and without `await`, on an embedded and on a connected database.
 //!
-//! On an embedded database no operation ever waits: it is done when it is called, and its future is ready and owns no
-//! memory. On a cluster a future is boxed, and a message is sent where one has to be. The futures hold what they
+//! On an embedded database no operation ever waits, but for the commit of one on disk: it is done when it is called, and its
+//! future is ready and owns no memory. On a cluster a future is boxed, and a message is sent where one has to be. The futures hold what they
 //! need of a transaction that can be shared, so a task that works with a transaction can move between threads.
 
 use crate::embedded::EmbeddedTransaction;
@@ -200,8 +200,9 @@ impl<'db> Transaction<'db> {
         }
     }
 
-    /// Commits: all writes take effect at one instant, or the error says what is true. If the future of a cluster's transaction
-    /// is dropped before it is done, the outcome is not known.
+    /// Commits: all writes take effect at one instant, or the error says what is true. If the future is
+    /// dropped before it is done, the outcome is not known on a cluster, and is known for others on an embedded database: there
+    /// the transaction was done when it was asked for, and the future waits until it is durable.
     ///
     /// # Errors
     /// [`Aborted`](shoal_types::Aborted): nothing happened, as another transaction got in the way or a node failed; the
@@ -210,7 +211,7 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub fn commit(self) -> TransactionFuture<'db, ()> {
         match self.inner {
-            TransactionPlace::Embedded(tx) => TransactionFuture::ready(tx.commit()),
+            TransactionPlace::Embedded(tx) => tx.commit_later(),
             TransactionPlace::Cluster(tx) => TransactionFuture::waits(tx.commit()),
         }
     }

@@ -275,6 +275,9 @@ pub struct ShardStatus {
     /// The nodes that held a replica, and take none again before they have begun anew, by the configuration.
     #[serde(default)]
     pub left: Vec<u32>,
+    /// The voter that was added in the place of another one, which has yet to leave, by the configuration.
+    #[serde(default)]
+    pub added: Option<AddedVoterStatus>,
     /// Why it cannot be served, in a sentence, by the configuration.
     #[serde(default)]
     pub outage: Option<String>,
@@ -289,6 +292,15 @@ pub struct ShardStatus {
     pub numbers: BTreeMap<String, u64>,
     /// Bytes of this node's copy, if it has one.
     pub memory_bytes: Option<usize>,
+}
+
+/// A voter that is taking the place of another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedVoterStatus {
+    /// The node whose replica was added.
+    pub node: u32,
+    /// The node whose replica it replaces.
+    pub in_place_of: u32,
 }
 
 /// A loss of a shard's majority that was accepted. Clocks are those of the shard.
@@ -462,6 +474,10 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             learners: learners.unwrap_or_default(),
             empty: empty.unwrap_or_default(),
             left: left.unwrap_or_default(),
+            added: assignment.and_then(|it| it.added).map(|added| AddedVoterStatus {
+                node: added.node.0,
+                in_place_of: added.in_place_of.0,
+            }),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
             lacking: lacking(source, shard),

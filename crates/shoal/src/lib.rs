@@ -8,9 +8,9 @@ pub use bytes::Bytes;
 pub use shoal_client::{
     Aborted, Access, Awaited, BlockingTransaction, Cause, ClientTls, Cluster, ClusterId,
     ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Embedded, EmbeddedTransaction,
-    Error, NodeId, Options, OptionsError, Partitioning, Procedure, ProcedureTransaction,
-    Procedures, Rejected, RequestId, Result, Rows, Scan, Secret, ShardId, TableId, Transaction,
-    TransactionFuture, Unknown, Wait, limits,
+    Error, FolderError, LogError, NodeId, OpenError, OpenFolderError, Options, OptionsError,
+    Partitioning, Procedure, ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows,
+    Scan, Secret, ShardId, TableId, Transaction, TransactionFuture, Unknown, Wait, limits,
 };
 pub use shoal_types::{KeyExcerpt, tuple};
 

@@ -226,10 +226,13 @@ impl<E: Subject> PreparedRun<E> {
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let mut lot = root.fork(14);
-        if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
+        if E::PROTOCOL.info().accepts_losses
+            && scenario.fault_schedule.forgets
+            && lot.chance(1, LOST_ONE_IN)
+        {
             scenario.lose(&mut lot);
         }
-        let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
+        let may_have = seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
         }
@@ -239,7 +242,7 @@ impl<E: Subject> PreparedRun<E> {
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
         let mut lot = root.fork(18);
-        if seed >= REPLACEMENTS_FROM && E::COORDINATES_ANYWHERE && scenario.loss.is_none() {
+        if seed >= REPLACEMENTS_FROM && scenario.loss.is_none() {
             scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
             scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
@@ -523,8 +526,11 @@ impl<E: Subject> PreparedRun<E> {
     fn finish(&mut self) -> Result<(), Violation> {
         let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
         if !led {
-            let what =
-                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
+            let shard = self.simulation.not_led();
+            let assignment = shard.and_then(|shard| self.simulation.configuration()?.shard(shard));
+            let what = format!(
+                "after {PATIENCE:?} without faults a shard has no leader that serves: {shard:?}, {assignment:?}"
+            );
             return Err(Violation::new("liveness", self.simulation.now(), what));
         }
         self.wait("liveness", PATIENCE)
@@ -578,7 +584,9 @@ impl<E: Subject> PreparedRun<E> {
     }
 
     fn compare(&self) -> Result<(), String> {
-        let Some(checks) = self.simulation.checks().filter(|_| E::ROWS_IN_STORES) else {
+        let Some(checks) =
+            self.simulation.checks().filter(|_| E::PROTOCOL.info().replicates_shards)
+        else {
             return Ok(());
         };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);

@@ -99,12 +99,7 @@ impl Store {
         if let Some(table) = names.get(name) {
             return Ok(*table);
         }
-        if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
-            Err(Rejected::TableName { bytes: name.len(), max: TABLE_NAME_BYTES_MAX })?;
-        }
-        if names.len() == TABLES_MAX {
-            Err(Rejected::TooManyTables { max: TABLES_MAX })?;
-        }
+        Store::check_name(name, names.len())?;
         let table = self.tables.next();
         self.open_table(table)?;
         names.insert(name.into(), table);
@@ -114,6 +109,44 @@ impl Store {
     /// The table of this name, if it was opened by it.
     pub fn named(&self, name: &str) -> Option<TableId> {
         lock(&self.names).get(name).copied()
+    }
+
+    /// The tables that are open by a name, in the order of their names.
+    pub fn named_tables(&self) -> Vec<(Box<str>, TableId)> {
+        lock(&self.names).iter().map(|(name, table)| (name.clone(), *table)).collect()
+    }
+
+    /// The id that the next table gets, above those of all tables that were ever opened.
+    pub fn next_table(&self) -> TableId {
+        self.tables.next()
+    }
+
+    /// Opens a table under the id that it has had in an earlier process. Another table of the name loses it.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTableIds`].
+    pub fn restore_table(&self, name: &str, table: TableId) -> Result<()> {
+        self.open_table(table)?;
+        lock(&self.names).insert(name.into(), table);
+        Ok(())
+    }
+
+    /// Checks the name of a table, and that there may be another table.
+    ///
+    /// # Errors
+    /// [`Rejected::TableName`] and [`Rejected::TooManyTables`].
+    pub fn check_table(&self, name: &str) -> Result<()> {
+        Store::check_name(name, lock(&self.names).len())
+    }
+
+    fn check_name(name: &str, tables: usize) -> Result<()> {
+        if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
+            Err(Rejected::TableName { bytes: name.len(), max: TABLE_NAME_BYTES_MAX })?;
+        }
+        if tables == TABLES_MAX {
+            Err(Rejected::TooManyTables { max: TABLES_MAX })?;
+        }
+        Ok(())
     }
 
     /// Makes room for the rows of a table whose id was given elsewhere. Does nothing where it is open, or was dropped.

@@ -653,6 +653,24 @@ pub enum Rejected {
         #[coded(short)]
         table: TableId,
     },
+    /// The database was closed, or its log on disk cannot be written any more.
+    #[error("the database is not open any more: {reason}; open it again")]
+    #[coded(tag = 34)]
+    NotOpen {
+        /// Why it takes no transactions.
+        #[coded(short)]
+        reason: Box<str>,
+    },
+    /// There is no room on the disk for another segment of the log. Reads go on; writes do when there is room.
+    #[error(
+        "the disk has no room for the next segment of the log, of {segment_bytes} bytes; make room, then retry"
+    )]
+    #[coded(tag = 35)]
+    DiskFull {
+        /// The room that is needed.
+        #[coded(short)]
+        segment_bytes: u64,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]

@@ -1,24 +1,28 @@
-//! The embedded database: tables in the memory of this process.
+//! The embedded database: tables in the memory of this process, and on a disk if they should outlive it.
 //!
-//! `transaction.rs` has its transactions, `procedure.rs` how procedures run on them, `retry.rs` and `pool.rs` retries and
+//! `durable/` has the log and the checkpoints of a database on disk, `transaction.rs` its transactions, `procedure.rs` how procedures run on them, `retry.rs` and `pool.rs` retries and
 //! idle sessions.
 
+mod durable;
 mod pool;
 mod procedure;
 mod retry;
 mod transaction;
 
+pub use durable::OpenError;
 pub(crate) use retry::LocalRetries;
 pub use transaction::EmbeddedTransaction;
 
 use crate::attempts::{self, Place};
 use crate::future::TransactionFuture;
 use bytes::Bytes;
+use durable::{Durability, DurableLog, LogOptions};
 use pool::{Pool, thread_slot};
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_store::{Store, StoreBugs, WalkPlace};
 use shoal_types::{Call, Database, Epoch, Error, Procedures, Rejected, Result, TableId};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Records of a dropped table that are looked at in one go.
@@ -46,6 +50,12 @@ pub struct Options {
     /// How often [`Db::transact`](crate::Db::transact) runs a transaction that keeps meeting conflicts before it gives
     /// up. More make an error rarer and the worst latency longer. Default 1000.
     pub attempts_max: u32,
+    /// Of a database on disk: bytes of a segment of its log, a multiple of 512, at least 4096. Two exist at least; a larger
+    /// one is begun less often. Default 64 MiB.
+    pub log_segment_bytes: u64,
+    /// Of a database on disk: a checkpoint is taken when the log has grown by this since the last one, in bytes, and by as
+    /// much as that one has. Fewer make opening quicker, and write more. Default 256 MiB.
+    pub checkpoint_log_bytes: u64,
     /// Planted bugs, for tests of tests. Default: none.
     #[doc(hidden)]
     pub faults: StoreBugs,
@@ -59,6 +69,8 @@ impl Default for Options {
             memory_bytes_max: store.memory_bytes_max,
             memory_bytes_reserved: store.memory_bytes_reserved,
             attempts_max: 1000,
+            log_segment_bytes: 64 << 20,
+            checkpoint_log_bytes: 256 << 20,
             faults: StoreBugs::NONE,
         }
     }
@@ -83,16 +95,58 @@ impl Embedded {
     /// # Panics
     /// If the system has no randomness.
     pub fn with_options(options: Options) -> Embedded {
-        let store = Store::new(shoal_store::Options {
-            transactions_max: options.transactions_max,
-            memory_bytes_max: options.memory_bytes_max,
-            memory_bytes_reserved: options.memory_bytes_reserved,
-            epoch: Epoch::default(),
-            hash_seed: hash_seed(),
-            faults: options.faults,
-        });
+        Embedded::on(Pool::new(store_of(options), None), options)
+    }
+
+    /// Opens the database in this folder; see [`Db::open`](crate::Db::open).
+    ///
+    /// # Errors
+    /// See there.
+    ///
+    /// # Panics
+    /// If the system has no randomness, and where the size of a segment is not allowed.
+    pub fn open(path: &Path, options: Options) -> Result<Embedded, OpenError> {
+        let log_options = LogOptions {
+            segment_bytes: options.log_segment_bytes,
+            checkpoint_bytes: options.checkpoint_log_bytes,
+        };
+        let make = || store_of(options);
+        let (store, log) = DurableLog::open(path, log_options, make, random_number)?;
+        Ok(Embedded::on(Pool::new(store, Some(log)), options))
+    }
+
+    /// How many checkpoints of a database on disk were completed since it was opened.
+    pub fn checkpoints(&self) -> u64 {
+        self.pool.log().map_or(0, DurableLog::checkpoints)
+    }
+
+    fn on(pool: Pool, options: Options) -> Embedded {
         let attempts_max = options.attempts_max;
-        Embedded { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max, procedures: None }
+        Embedded { pool: Arc::new(pool), attempts_max, procedures: None }
+    }
+
+    /// See [`Db::flush`](crate::Db::flush).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn flush(&self) -> Result<()> {
+        self.pool.log().map_or(Ok(()), |log| log.flush(self.pool.store()))
+    }
+
+    /// See [`Db::close`](crate::Db::close).
+    pub fn close(&self) {
+        if let Some(log) = self.pool.log() {
+            log.close();
+        }
+    }
+
+    /// See [`Db::backup`](crate::Db::backup).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn backup(&self, path: &Path) -> Result<(), OpenError> {
+        let log = self.pool.log().ok_or(OpenError::NotOnDisk)?;
+        log.backup(self.pool.store(), path)
     }
 
     /// See [`Db::with_procedures`](crate::Db::with_procedures).
@@ -107,7 +161,7 @@ impl Embedded {
     /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
     /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
     pub fn table(&self, name: &str) -> Result<TableId> {
-        self.pool.store().table(name)
+        self.pool.table(name)
     }
 
     /// Drops the table of this name, with all its rows, and returns the id that it had: all that uses the id fails from here
@@ -122,7 +176,10 @@ impl Embedded {
         let unknown = || Rejected::UnknownTableName { name: name.into() };
         let table = store.named(name).ok_or_else(unknown)?;
         let mut session = store.session()?;
-        store.drop_table(table);
+        match self.pool.log() {
+            Some(log) => log.drop_table(store, table)?,
+            None => drop(store.drop_table(table)),
+        }
         let mut next = Some(WalkPlace { table, key: Vec::new() });
         while let Some(place) = next {
             next = session.free_table(&place, FREED_AT_ONCE);
@@ -139,7 +196,9 @@ impl Embedded {
         let procedure = self.procedures().get(procedure)?;
         let mut retries = None;
         loop {
-            match self.run_once(|tx| procedure.run_at_once(tx, arguments))? {
+            let attempt = self.run_once(|tx| procedure.run_at_once(tx, arguments))?;
+            attempt.durability.await?;
+            match attempt.result {
                 Ok(result) => return Ok(result),
                 Err(error) => self.pause(&mut retries, error).await?,
             }
@@ -154,24 +213,31 @@ impl Embedded {
         let procedure = self.procedures().get(procedure)?;
         let mut retries = None;
         loop {
-            match self.run_once(|tx| procedure.run_at_once(tx, arguments))? {
+            let attempt = self.run_once(|tx| procedure.run_at_once(tx, arguments))?;
+            attempt.durability.wait()?;
+            match attempt.result {
                 Ok(result) => return Ok(result),
                 Err(error) => self.pause_blocking(&mut retries, error)?,
             }
         }
     }
 
-    /// Runs `body` once, and commits it. The inner result is that of the attempt; an error outside means that
-    /// it did not begin.
+    /// Runs `body` once, and commits it. An error means that it did not begin.
     #[inline]
     fn run_once<T>(
         &self,
         body: impl FnOnce(&EmbeddedTransaction<'_>) -> Result<T>,
-    ) -> Result<Result<T>> {
+    ) -> Result<Attempt<T>> {
         let tx = self.attempt_begin()?;
         Ok(match body(&tx) {
-            Ok(value) => tx.commit().map(|()| value),
-            Err(error) => Err(tx.confirm_failure(error)),
+            Ok(value) => match tx.certify() {
+                Ok(durability) => Attempt { result: Ok(value), durability },
+                Err(error) => Attempt { result: Err(error), durability: Durability::reached() },
+            },
+            Err(error) => {
+                let (error, durability) = tx.confirm_reads(error);
+                Attempt { result: Err(error), durability }
+            }
         })
     }
 
@@ -220,9 +286,26 @@ impl Embedded {
     }
 }
 
-/// A random seed of the hash by which transactions find their writes, so that keys cannot be chosen to
+/// An attempt of a transaction. The result counts when what was read and written is durable.
+struct Attempt<T> {
+    result: Result<T>,
+    durability: Durability,
+}
+
+/// An empty store. Its hash, by which transactions find their writes, has a random seed, so that keys cannot be chosen to
 /// collide.
-fn hash_seed() -> u64 {
+fn store_of(options: Options) -> Arc<Store> {
+    Arc::new(Store::new(shoal_store::Options {
+        transactions_max: options.transactions_max,
+        memory_bytes_max: options.memory_bytes_max,
+        memory_bytes_reserved: options.memory_bytes_reserved,
+        epoch: Epoch::default(),
+        hash_seed: random_number(),
+        faults: options.faults,
+    }))
+}
+
+fn random_number() -> u64 {
     let mut bytes = [0; 8];
     SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
     u64::from_le_bytes(bytes)
@@ -244,11 +327,11 @@ impl Place for Embedded {
 
     #[inline]
     fn end<'p>(&'p self, tx: EmbeddedTransaction<'p>) -> TransactionFuture<'p, ()> {
-        TransactionFuture::ready(tx.commit())
+        tx.commit_later()
     }
 
     async fn confirm_failure<'p>(&'p self, tx: EmbeddedTransaction<'p>, error: Error) -> Error {
-        tx.confirm_failure(error)
+        tx.confirm_failure_later(error).await
     }
 
     async fn pause(&self, retries: &mut Option<LocalRetries>, error: Error) -> Result<()> {

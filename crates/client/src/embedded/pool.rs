@@ -3,10 +3,11 @@
 //! Each thread has a slot of its own (shared only where there are more threads than slots), so taking a session and
 //! returning it touches nothing that another core uses.
 
+use super::durable::DurableLog;
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::atomic::AtomicCell;
 use shoal_store::{Session, Store};
-use shoal_types::Result;
+use shoal_types::{Result, TableId};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ type Slot = CachePadded<AtomicCell<Option<Box<Session>>>>;
 /// The sessions of one database that no transaction uses.
 pub(super) struct Pool {
     store: Arc<Store>,
+    /// The log of a database on disk.
+    log: Option<DurableLog>,
     near: Box<[Slot]>,
     /// Sessions whose slots were occupied.
     #[expect(clippy::vec_box, reason = "sessions move in and out as boxes")]
@@ -26,13 +29,26 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(store: Arc<Store>) -> Pool {
+    pub(super) fn new(store: Arc<Store>, log: Option<DurableLog>) -> Pool {
         let near = (0..SLOTS).map(|_| CachePadded::new(AtomicCell::new(None))).collect();
-        Pool { store, near, far: Mutex::new(Vec::new()) }
+        Pool { store, log, near, far: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    #[inline]
+    pub(super) fn log(&self) -> Option<&DurableLog> {
+        self.log.as_ref()
+    }
+
+    /// The table of this name; creates it if there is none.
+    pub(super) fn table(&self, name: &str) -> Result<TableId> {
+        match &self.log {
+            Some(log) => log.table(&self.store, name),
+            None => self.store.table(name),
+        }
     }
 
     /// An idle session, or a new one.
@@ -98,6 +114,17 @@ enum PoolHome<'db> {
     Shared(Arc<Pool>),
 }
 
+impl Pooled<'_> {
+    /// The pool that it returns to.
+    #[inline]
+    pub(super) fn pool(&self) -> &Pool {
+        match &self.home {
+            PoolHome::Borrowed(pool) => pool,
+            PoolHome::Shared(pool) => pool,
+        }
+    }
+}
+
 impl Deref for Pooled<'_> {
     type Target = Session;
     fn deref(&self) -> &Session {
@@ -113,11 +140,8 @@ impl DerefMut for Pooled<'_> {
 
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
-        let pool = match &self.home {
-            PoolHome::Borrowed(pool) => pool,
-            PoolHome::Shared(pool) => &**pool,
-        };
-        self.session.take().into_iter().for_each(|session| pool.give_back(session));
+        let session = self.session.take();
+        session.into_iter().for_each(|session| self.pool().give_back(session));
     }
 }
 

@@ -3,7 +3,9 @@
 //! No operation ever waits: it is done when it is called, and the futures that the trait asks for are ready. They hold
 //! results, not the transaction, so a task that works with a transaction can move between threads.
 
+use super::durable::{Durability, DurableLog};
 use super::pool::Pooled;
+use crate::future::TransactionFuture;
 use shoal_types::{Error, Result, Rows, Scan, TableId, Transaction};
 use std::fmt;
 use std::future::ready;
@@ -21,15 +23,34 @@ impl<'db> EmbeddedTransaction<'db> {
 
     /// The table of this name; creates it if there is none.
     pub(crate) fn table(&self, name: &str) -> Result<TableId> {
-        self.inner.table(name)
+        self.inner.holder().pool().table(name)
     }
 
-    /// `error`, which a body returned, unless the body had read what never was: then the conflict.
+    /// `error`, which a body returned, unless the body had read what never was: then the conflict; or what may not be
+    /// durable: then that.
     #[cold]
     pub(crate) fn confirm_failure(self, error: Error) -> Error {
-        match (&error, self.inner.validate()) {
-            (Error::Aborted(_), _) | (_, Ok(())) => error,
-            (_, Err(conflict)) => conflict,
+        let (error, durability) = self.confirm_reads(error);
+        durability.wait().err().unwrap_or(error)
+    }
+
+    /// [`confirm_failure`](EmbeddedTransaction::confirm_failure), for callers that do not wait on their thread.
+    #[cold]
+    pub(crate) async fn confirm_failure_later(self, error: Error) -> Error {
+        let (error, durability) = self.confirm_reads(error);
+        durability.await.err().unwrap_or(error)
+    }
+
+    /// The error of a transaction whose body returned `error`, and the wait after which it counts.
+    pub(super) fn confirm_reads(self, error: Error) -> (Error, Durability) {
+        let durability = match self.inner.holder().pool().log() {
+            Some(log) => log.transactions().confirm_reads(&self.inner),
+            None => self.inner.validate().map(|()| Durability::reached()),
+        };
+        match (error, durability) {
+            (error, Ok(durability)) => (error, durability),
+            (error @ Error::Aborted(_), Err(_)) => (error, Durability::reached()),
+            (_, Err(conflict)) => (conflict, Durability::reached()),
         }
     }
 
@@ -102,12 +123,37 @@ impl<'db> EmbeddedTransaction<'db> {
         self.inner.add(table, key, delta)
     }
 
-    /// See [`Transaction::commit`](crate::Transaction::commit).
+    /// See [`Transaction::commit`](crate::Transaction::commit). On a database on disk the calling thread waits until what was
+    /// written and read is durable.
     ///
     /// # Errors
     /// See there.
+    #[inline]
     pub fn commit(self) -> Result<()> {
-        self.inner.commit()
+        self.certify()?.wait()
+    }
+
+    /// [`commit`](EmbeddedTransaction::commit), for callers that do not wait on their thread.
+    #[inline]
+    pub(crate) fn commit_later<'f>(self) -> TransactionFuture<'f, ()> {
+        match self.certify() {
+            Ok(durability) if !durability.is_reached() => TransactionFuture::waits(durability),
+            certified => TransactionFuture::ready(certified.map(drop)),
+        }
+    }
+
+    /// Makes the transaction take effect for others. Its own caller is told when what is returned is over.
+    #[inline]
+    pub(super) fn certify(self) -> Result<Durability> {
+        if self.inner.holder().pool().log().is_some() {
+            return self.certify_on_disk();
+        }
+        self.inner.commit().map(|()| Durability::reached())
+    }
+
+    fn certify_on_disk(self) -> Result<Durability> {
+        let log = self.inner.holder().pool().log().map(DurableLog::transactions);
+        log.expect("a database on disk").commit(self.inner)
     }
 
     /// See [`Transaction::rollback`](crate::Transaction::rollback).

@@ -2,8 +2,8 @@
 //! read as they were written, and the bytes of a value stay as they are.
 
 use super::{
-    Action, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd, FinalEnds,
-    Generation, HeartbeatRecord, Incarnation, Knowledge, KnownEpochs, LeadershipClaim,
+    Action, AddedVoter, Ask, Assignment, ClusterChange, Command, Configuration, EpochEnd,
+    FinalEnds, Generation, HeartbeatRecord, Incarnation, Knowledge, KnownEpochs, LeadershipClaim,
     ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, TableChange, Term,
     ToManager, ToNode,
 };
@@ -183,6 +183,13 @@ fn assignments() -> impl Strategy<Value = Assignment> {
             learners,
             out: out.map(Epoch),
             empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
+            added: (since % 2 == 0).then_some(AddedVoter {
+                node: NodeId(node),
+                in_place_of: NodeId(leader),
+                catching_up_after: out.map(Epoch),
+                was_learner: since % 3 == 0,
+                is_given_up: since % 5 == 0,
+            }),
             loss: None,
             left: (0..since % 3).map(NodeId).collect(),
         }

@@ -157,6 +157,12 @@ fn show_shard(line: &mut String, it: &Assignment) {
     for (node, since) in &it.empty {
         write!(line, " {node} empty since {since}").expect("a string");
     }
+    if let Some(added) = &it.added {
+        let catching_up = added.catching_up_after.map_or("", |_| ", catching up");
+        let given_up = if added.is_given_up { ", given up" } else { "" };
+        let (node, in_place_of) = (added.node, added.in_place_of);
+        write!(line, " ({node} for {in_place_of}{catching_up}{given_up})").expect("a string");
+    }
 }
 
 fn show_end(end: &EpochEnd) -> String {

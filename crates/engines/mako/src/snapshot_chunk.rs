@@ -22,7 +22,7 @@ pub(super) struct SnapshotScope {
 }
 
 /// A chunk of a copy of a shard.
-pub type SnapshotChunk = shoal_engine::replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
+pub type SnapshotChunk = shoal_replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
 
 /// What a chunk has of its range.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]

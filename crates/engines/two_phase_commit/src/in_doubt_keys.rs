@@ -9,7 +9,7 @@
 
 use super::branch_writes::{BranchPlace, BranchWrites};
 use bytes::Bytes;
-use shoal_engine::replication::codec::StreamWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_types::{Clock, Epoch, TableId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

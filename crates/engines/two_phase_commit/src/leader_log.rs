@@ -10,10 +10,10 @@ use super::options::TwoPhaseCommitOptions;
 use super::record::{OpenRecords, PartSize};
 use bytes::Bytes;
 use shoal_engine::metrics::TransitTimes;
-use shoal_engine::replication::codec::PARTS_AHEAD_MAX;
-use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::PARTS_AHEAD_MAX;
+use shoal_replication::in_flight_clocks::{InFlight, InFlightClocks};
+use shoal_replication::replica::ShardReplica;
 use shoal_types::{Ballot, Clock, Epoch, ShardId, Time};
 use std::collections::VecDeque;
 
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_engine::execution::Limits;
-    use shoal_engine::replication::in_flight_clocks::InFlight;
+    use shoal_replication::in_flight_clocks::InFlight;
     use shoal_types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);

@@ -167,9 +167,9 @@ use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
-use shoal_engine::replication::replay_budget::ReplayBudget;
-use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
+use shoal_replication::replay_budget::ReplayBudget;
+use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
 use sliced_work::{KeyBudget, SlicedWork};

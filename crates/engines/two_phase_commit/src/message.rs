@@ -9,8 +9,8 @@ use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
-use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, Error, Result, ShardId, TableId};
 
@@ -97,7 +97,7 @@ pub enum TwoPhaseCommitMessage {
 }
 
 /// A chunk of a copy of a shard.
-pub type SnapshotChunk = shoal_engine::replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
+pub type SnapshotChunk = shoal_replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
 
 /// What a chunk has of its range.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]

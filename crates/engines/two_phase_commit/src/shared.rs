@@ -3,7 +3,7 @@
 use super::in_doubt_keys::InDoubtKeys;
 use super::options::TwoPhaseCommitOptions;
 use shoal_engine::engine::Setup;
-use shoal_engine::replication::replica::ShardReplica;
+use shoal_replication::replica::ShardReplica;
 use shoal_types::{Epoch, NodeId, ShardId};
 
 /// The epoch of all transactions and versions: their order needs none.

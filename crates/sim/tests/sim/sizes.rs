@@ -3,9 +3,9 @@
 use shoal_cluster::manager::{self, LogPace};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::engine::Setup;
-use shoal_engine::replication::codec::PART_WRITES_MAX;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_mako::Mako;
+use shoal_replication::codec::PART_WRITES_MAX;
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;
 use shoal_sim::managers::ManagersPlan;

@@ -95,6 +95,12 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         Transaction { session, session_id }
     }
 
+    /// What the transaction was begun on: it owns the session, or leads to it.
+    #[inline]
+    pub fn holder(&self) -> &S {
+        &self.session
+    }
+
     /// The session.
     ///
     /// # Panics

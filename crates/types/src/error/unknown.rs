@@ -97,6 +97,12 @@ pub enum Unknown {
         /// For how long it waited, and why in vain.
         wait: Wait,
     },
+    /// The transaction, or one that it had read from, was to be written to disk, and that failed or was cut short.
+    #[error(
+        "it may not be durable, since writing the log failed; open the database again and read what should be there"
+    )]
+    #[coded(tag = 12)]
+    LogFailed,
     /// A client called a procedure, and before it was told, its cluster was gone: another was founded at its addresses,
     /// in which this call never runs.
     #[error(

@@ -99,7 +99,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..32, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..34, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         let cluster = |number: usize| ClusterId::new(number as u64 + 1).expect("not 0");
@@ -135,6 +135,8 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             28 => Rejected::GranuleFull { table, key, max },
             29 => Rejected::DataLost { table, key },
             30 => Rejected::TableEverywhere { table },
+            31 => Rejected::NotOpen { reason: text },
+            32 => Rejected::DiskFull { segment_bytes: bytes as u64 },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })
@@ -149,7 +151,7 @@ fn request() -> impl Strategy<Value = RequestId> {
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..11, request(), any::<u32>(), number(), wait()).prop_map(
+    (0..12, request(), any::<u32>(), number(), wait()).prop_map(
         |(variant, request, number, session, wait)| match variant {
             0 => Unknown::NoAnswer { request },
             1 => Unknown::Unsettled { request, shard: ShardId(number) },
@@ -161,6 +163,7 @@ fn unknown() -> impl Strategy<Value = Unknown> {
             7 => Unknown::NotDurable { shard: ShardId(number) },
             8 => Unknown::Lost { request },
             9 => Unknown::Table { wait },
+            10 => Unknown::LogFailed,
             _ => {
                 let cluster = ClusterId::new(session | 1).expect("not 0");
                 Unknown::FoundedAgain { request, known: cluster, found: cluster }

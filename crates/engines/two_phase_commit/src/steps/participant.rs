@@ -20,8 +20,8 @@ use shoal_engine::execution::participant_table::RequestArrival;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::worker_context::{StoreBranch, recovering};
 use shoal_engine::operation::Operation;
-use shoal_engine::replication::in_flight_clocks::InFlight;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::in_flight_clocks::InFlight;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, ShardId, Time, WorkerPlace};
 

@@ -2,10 +2,10 @@
 
 use crate::observation::TwoPhaseCommitObservation;
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replay::replay;
-use shoal_engine::replication::replay_budget::bytes_of;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay::replay;
+use shoal_replication::replay_budget::bytes_of;
 use shoal_types::Stamp;
 
 impl TwoPhaseCommit {

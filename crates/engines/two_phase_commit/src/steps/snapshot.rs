@@ -33,7 +33,7 @@
 //! - What was deleted beyond the cut is in the parts as a tombstone, or what came in its place.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver has from
 //!   up to the cut, and the part has not, goes; and what any worker of the receiver replays of such clocks is skipped as
-//!   far as parts have come: the [floor](shoal_engine::replication::replay_floor).
+//!   far as parts have come: the [floor](shoal_replication::replay_floor).
 //! - What is prepared at the checkpoint, and has no outcome at the sender, has a clock above the cut: a stream is not applied
 //!   up to a clock whose outcome it lacks (P5). If it has one, that comes to the receiver as an entry, and is skipped up to the
 //!   cut like everything else.
@@ -50,10 +50,10 @@ use crate::prepared_replay::{Checkpoint, PreparedBranch};
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::observation::AppliedWrite;
-use shoal_engine::replication::replica::ShardReplica;
-use shoal_engine::replication::snapshot_chunk::copy_row;
-use shoal_engine::replication::snapshot_transfer::{
+use shoal_replication::applied_write::AppliedWrite;
+use shoal_replication::replica::ShardReplica;
+use shoal_replication::snapshot_chunk::copy_row;
+use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};

@@ -1,0 +1,182 @@
+//! Checkpoints of a database that is in use.
+
+use super::durability::Durability;
+use super::records::{self, CheckpointBegin, WriteRef};
+use super::restore::KeptCheckpoint;
+use super::shared::{Shared, lock};
+use shoal_store::{CopyPart, Session, Store, WalkPlace};
+use shoal_wal::{
+    CheckpointHead, CheckpointWriter, Folder, FolderError, LogIdentity, checkpoint_name,
+    checkpoints,
+};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Checkpoints that are kept: the newest, and one more for the case that it is damaged.
+const KEPT: usize = 2;
+
+/// What is copied in one go.
+const PART: CopyPart = CopyPart { records_max: 1 << 10, bytes_max: 64 << 10 };
+
+/// The rest after each part, about as long as a part takes: transactions have the processor meanwhile.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// The checkpoints of a folder. Held while one is written, and while they are copied.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    /// The newest first.
+    pub(super) kept: Vec<KeptCheckpoint>,
+    /// The greatest number of all that there were.
+    pub(super) last_number: u64,
+}
+
+/// When checkpoints are taken, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Checkpointer {
+    identity: LogIdentity,
+    checkpoints: Arc<Mutex<Checkpoints>>,
+    /// Held while tables come and go.
+    tables: Arc<Mutex<()>>,
+    segment_bytes: u64,
+    /// The least growth of the log between two.
+    log_bytes_min: u64,
+    last_bytes: u64,
+    /// The segment in which the last one began.
+    last_serial: u64,
+}
+
+impl Checkpointer {
+    pub(super) fn new(
+        identity: LogIdentity,
+        checkpoints: Arc<Mutex<Checkpoints>>,
+        tables: Arc<Mutex<()>>,
+        segment_bytes: u64,
+        log_bytes_min: u64,
+        last_bytes: u64,
+    ) -> Checkpointer {
+        let last_serial = lock(&checkpoints).kept.first().map_or(1, |kept| kept.first);
+        Checkpointer {
+            identity,
+            checkpoints,
+            tables,
+            segment_bytes,
+            log_bytes_min,
+            last_bytes,
+            last_serial,
+        }
+    }
+
+    /// Whether the log has grown enough: it goes on in the segment `serial`.
+    pub(super) fn is_due(&self, serial: u64) -> bool {
+        let grown = serial.saturating_sub(self.last_serial) * self.segment_bytes;
+        grown >= self.log_bytes_min.max(self.last_bytes)
+    }
+
+    pub(super) fn begun(&mut self, serial: u64) {
+        self.last_serial = serial;
+    }
+
+    pub(super) fn completed(&mut self, bytes: u64) {
+        self.last_bytes = bytes;
+    }
+
+    /// Takes a checkpoint. Returns the first segment that is still needed, and the bytes of the file; `None` where it failed,
+    /// or was given up: the next one is tried when the log has grown again.
+    pub(super) fn run(
+        &self,
+        shared: &Arc<Shared>,
+        store: &Arc<Store>,
+        folder: &mut (impl Folder + ?Sized),
+    ) -> Option<(u64, u64)> {
+        let mut checkpoints = lock(&self.checkpoints);
+        checkpoints.last_number += 1;
+        let number = checkpoints.last_number;
+        let (first, bytes) = self.write(number, shared, store, folder).ok()??;
+        checkpoints.kept.insert(0, KeptCheckpoint { number, first });
+        checkpoints.kept.truncate(KEPT);
+        // Before the segments that it needs.
+        remove_others(folder, &checkpoints.kept).ok()?;
+        shared.checkpoints.fetch_add(1, Ordering::AcqRel);
+        let is_redundant = checkpoints.kept.len() == KEPT;
+        let oldest = checkpoints.kept.last().filter(|_| is_redundant);
+        Some((oldest.map_or(1, |oldest| oldest.first), bytes))
+    }
+
+    /// Writes the file. Returns the first segment that it needs, and its bytes; `None` where it was given up.
+    fn write(
+        &self,
+        number: u64,
+        shared: &Arc<Shared>,
+        store: &Arc<Store>,
+        folder: &mut (impl Folder + ?Sized),
+    ) -> Result<Option<(u64, u64)>, FolderError> {
+        let Ok(mut session) = store.session() else { return Ok(None) };
+        let (place, begin) = {
+            let _tables = lock(&self.tables);
+            let place = shared.place();
+            let (next_table, tables) = (store.next_table(), store.named_tables());
+            (place, CheckpointBegin { clock: place.clock, next_table, tables })
+        };
+        let head = CheckpointHead { identity: self.identity, number, first: place.serial };
+        let mut writer = CheckpointWriter::begin(folder, head)?;
+        writer.block(folder, records::HEAD, &begin.encode())?;
+        if !write_rows(&mut writer, &mut session, shared, folder)? {
+            return Ok(None);
+        }
+        drop(session);
+        let end = store.clock();
+        writer.block(folder, records::TAIL, &end.0.to_le_bytes())?;
+        if Durability::of(Arc::clone(shared), end).wait().is_err() {
+            return Ok(None);
+        }
+        Ok(Some((place.serial, writer.finish(folder)?)))
+    }
+}
+
+/// Writes the rows of a store, with rests. Returns false where it was given up.
+fn write_rows(
+    writer: &mut CheckpointWriter,
+    session: &mut Session,
+    shared: &Shared,
+    folder: &mut (impl Folder + ?Sized),
+) -> Result<bool, FolderError> {
+    let mut next = Some(WalkPlace::default());
+    let mut block = Vec::new();
+    while let Some(from) = next {
+        if shared.is_cancelled.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        block.clear();
+        next = session.copy(
+            &from,
+            PART,
+            |_| true,
+            |_| false,
+            |copied| {
+                block.extend(copied.stamp.clock.0.to_le_bytes());
+                let (table, key, value) = (copied.table, copied.key, copied.value);
+                WriteRef { table, key, value }.encode(&mut block);
+            },
+        );
+        if !block.is_empty() {
+            writer.block(folder, records::ROWS, &block)?;
+        }
+        thread::park_timeout(PAUSE);
+    }
+    Ok(true)
+}
+
+/// Removes the checkpoints that are not kept.
+fn remove_others(
+    folder: &mut (impl Folder + ?Sized),
+    kept: &[KeptCheckpoint],
+) -> Result<(), FolderError> {
+    for number in checkpoints(folder)? {
+        if kept.iter().all(|kept| kept.number != number) {
+            folder.remove(&checkpoint_name(number))?;
+        }
+    }
+    folder.flush_folder()
+}

@@ -1,0 +1,226 @@
+//! The thread of the log: appends transactions in the order of their clocks, and carries out what the writer wants.
+
+use super::checkpoint::Checkpointer;
+use super::clock_order::ClockOrder;
+use super::records;
+use super::shared::{LogPlace, Shared, Told};
+use shoal_disk::DiskFolder;
+use shoal_store::Store;
+use shoal_types::{Clock, ShardId};
+use shoal_wal::{LogEffect, LogEvent, LogWriter, Record, perform};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How soon a file is made again for which there was no room.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The state of the thread.
+pub(super) struct LogThread {
+    shared: Arc<Shared>,
+    store: Arc<Store>,
+    folder: DiskFolder,
+    writer: LogWriter,
+    effects: VecDeque<LogEffect>,
+    order: ClockOrder,
+    /// Up to which clock all is durable when the record of this number is.
+    clocks: VecDeque<(u64, Clock)>,
+    /// Answers to records of other kinds, by their numbers.
+    answers: VecDeque<(u64, Sender<()>)>,
+    checkpointer: Checkpointer,
+    checkpoint: Option<JoinHandle<()>>,
+    /// Makes a segment.
+    maker: Option<JoinHandle<()>>,
+    is_closing: bool,
+    is_sealed: bool,
+}
+
+/// Ends the waits when the thread ends, in any way.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.stop_taking("the thread of its log has ended");
+        self.0.end_thread();
+    }
+}
+
+impl LogThread {
+    /// The thread of a log whose writer has begun, with what it wants first.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        store: Arc<Store>,
+        folder: DiskFolder,
+        checkpointer: Checkpointer,
+        writer: LogWriter,
+        effects: Vec<LogEffect>,
+    ) -> LogThread {
+        let order = ClockOrder::after(store.clock());
+        LogThread {
+            shared,
+            store,
+            folder,
+            writer,
+            effects: effects.into(),
+            order,
+            clocks: VecDeque::new(),
+            answers: VecDeque::new(),
+            checkpointer,
+            checkpoint: None,
+            maker: None,
+            is_closing: false,
+            is_sealed: false,
+        }
+    }
+
+    /// Runs until the log is closed, or fails.
+    pub(super) fn run(mut self) {
+        self.shared.begin_thread();
+        let _ending = Ending(Arc::clone(&self.shared));
+        let mut told = Vec::new();
+        loop {
+            self.shared.take_inbox(&mut told);
+            let is_told = !told.is_empty();
+            told.drain(..).for_each(|told| self.handle(told));
+            self.change(|writer, effects| writer.go_on(effects));
+            let has_worked = self.work();
+            if let Some(failure) = self.writer.failure() {
+                self.shared.stop_taking(&failure.to_string());
+                break;
+            }
+            self.publish();
+            if self.is_closing && self.try_close() {
+                break;
+            }
+            if !is_told && !has_worked && self.effects.is_empty() {
+                self.rest();
+            }
+        }
+        self.shared.is_cancelled.store(true, std::sync::atomic::Ordering::Release);
+        // The folder's lock is free when all its users have ended.
+        for user in [self.checkpoint.take(), self.maker.take()].into_iter().flatten() {
+            let _ = user.join();
+        }
+    }
+
+    fn handle(&mut self, told: Told) {
+        match told {
+            // A caller that was not stopped in time; it is told that its transaction may be lost.
+            Told::Drawn(..) | Told::Record { .. } if self.is_sealed => {}
+            Told::Drawn(clock, record) => {
+                self.order.put(clock, record);
+                while let Some((clock, record)) = self.order.next() {
+                    if let Some(payload) = record {
+                        self.append(records::TRANSACTION, payload);
+                    }
+                    self.clocks.push_back((self.writer.appended(), clock));
+                }
+            }
+            Told::Record { kind, payload, done } => {
+                let number = self.append(kind, payload);
+                self.answers.push_back((number, done));
+            }
+            Told::Segment(event) => self.change(|writer, effects| writer.step(event, effects)),
+            Told::Checkpointed(done) => {
+                if let Some(ended) = self.checkpoint.take() {
+                    let _ = ended.join();
+                }
+                if let Some((first, bytes)) = done {
+                    self.checkpointer.completed(bytes);
+                    self.change(|writer, effects| writer.truncate(first, effects));
+                }
+            }
+            Told::Segments(answer) => {
+                // Not awaited any more if this fails.
+                let _ = answer.send((self.writer.segments().collect(), self.writer.flushed()));
+            }
+            Told::Close => self.is_closing = true,
+        }
+    }
+
+    fn append(&mut self, kind: u8, payload: Vec<u8>) -> u64 {
+        self.writer.append(Record { kind, shard: ShardId(0), payload })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut LogWriter, &mut Vec<LogEffect>)) {
+        let mut effects = Vec::new();
+        change(&mut self.writer, &mut effects);
+        self.effects.extend(effects);
+    }
+
+    /// Carries out the next effect. Files are made on a thread of their own, since that takes long.
+    fn work(&mut self) -> bool {
+        let Some(effect) = self.effects.pop_front() else { return false };
+        if let LogEffect::Make { .. } = effect {
+            let (mut folder, shared) = (self.folder.another(), Arc::clone(&self.shared));
+            // The last one has told what it made, and ends.
+            self.maker = Some(thread::spawn(move || {
+                shared.tell(Told::Segment(perform(&mut folder, &effect)));
+            }));
+        } else {
+            let event = perform(&mut self.folder, &effect);
+            self.change(|writer, effects| writer.step(event, effects));
+        }
+        true
+    }
+
+    /// Tells others how far the log is.
+    fn publish(&mut self) {
+        let persisted = self.writer.persisted();
+        let mut durable = None;
+        while let Some((number, clock)) = self.clocks.front().copied() {
+            if number > persisted {
+                break;
+            }
+            durable = Some(clock);
+            self.clocks.pop_front();
+        }
+        if let Some(clock) = durable {
+            self.shared.durable.advance(clock);
+        }
+        while self.answers.front().is_some_and(|(number, _)| *number <= persisted) {
+            let (_, done) = self.answers.pop_front().expect("there is one");
+            // Not awaited any more if this fails.
+            let _ = done.send(());
+        }
+        self.shared.set_full(self.writer.is_full());
+        let place = LogPlace { clock: self.order.last(), serial: self.writer.serial() };
+        self.shared.set_place(place);
+        if self.checkpoint.is_none() && !self.is_closing && self.checkpointer.is_due(place.serial) {
+            self.begin_checkpoint();
+        }
+    }
+
+    fn begin_checkpoint(&mut self) {
+        let (checkpointer, shared) = (self.checkpointer.clone(), Arc::clone(&self.shared));
+        let (store, mut folder) = (Arc::clone(&self.store), self.folder.another());
+        self.checkpointer.begun(self.writer.serial());
+        self.checkpoint = Some(thread::spawn(move || {
+            let done = checkpointer.run(&shared, &store, &mut folder);
+            shared.tell(Told::Checkpointed(done));
+        }));
+    }
+
+    /// Seals the log when everything is in it. Returns whether it is on the disk, or cannot be.
+    fn try_close(&mut self) -> bool {
+        // A transaction that has drawn its clock delivers it.
+        let is_complete = self.order.last() == self.store.clock();
+        if is_complete && !self.is_sealed {
+            self.is_sealed = true;
+            self.change(|writer, effects| writer.seal(effects));
+        }
+        // Without room, what does not fit is lost: its callers are told so.
+        let is_stuck = is_complete && self.writer.is_full() && self.effects.is_empty();
+        self.writer.is_closed() || is_stuck
+    }
+
+    fn rest(&mut self) {
+        let is_full = self.writer.is_full();
+        self.shared.sleep(is_full.then_some(RETRY_AFTER));
+        if is_full {
+            self.change(|writer, effects| writer.step(LogEvent::Retry, effects));
+        }
+    }
+}

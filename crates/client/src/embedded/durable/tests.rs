@@ -1,0 +1,200 @@
+//! A database on a virtual disk: random transactions, checkpoints and losses of power, against the states that once were.
+
+use super::checkpoint::{Checkpointer, Checkpoints};
+use super::records;
+use super::restore::{Restored, restore};
+use super::shared::{LogPlace, Shared};
+use shoal_store::{CopyPart, Options, Session, Store, WalkPlace};
+use shoal_types::{Clock, Epoch, NodeId, Random, ShardId, StampRef, TableId};
+use shoal_wal::virtual_disk::VirtualDisk;
+use shoal_wal::{LogEffect, LogIdentity, LogWriter, Record, WriterOptions, perform};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(0), volume: 9 };
+const SMALL: WriterOptions = WriterOptions { segment_bytes: 4096, group_bytes_max: 2048 };
+
+type State = BTreeMap<(TableId, Vec<u8>), Vec<u8>>;
+
+fn new_store() -> Arc<Store> {
+    Arc::new(Store::new(Options::default()))
+}
+
+fn state_of(store: &Arc<Store>) -> State {
+    let mut session = store.session().unwrap();
+    let part = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
+    let mut state = State::new();
+    let next = session.copy(
+        &WalkPlace::default(),
+        part,
+        |_| true,
+        |_| false,
+        |row| {
+            state.insert((row.table, row.key.to_vec()), row.value.expect("a value").to_vec());
+        },
+    );
+    assert_eq!(next, None);
+    state
+}
+
+/// A process of the database, whose log is driven by hand.
+struct Process {
+    disk: VirtualDisk,
+    store: Arc<Store>,
+    session: Session,
+    writer: LogWriter,
+    effects: VecDeque<LogEffect>,
+    checkpointer: Checkpointer,
+    /// The clock of each record, in the order of their numbers.
+    clocks: Vec<Clock>,
+    /// What was durable when it began.
+    begun: Clock,
+}
+
+impl Process {
+    fn start(mut disk: VirtualDisk) -> Process {
+        let restored = restore(&mut disk, new_store).expect("what a crash leaves is whole");
+        let Restored { store, recovered, kept, last_number, .. } = restored;
+        let mut effects = Vec::new();
+        let writer = LogWriter::begin(IDENTITY, SMALL, recovered, &mut effects);
+        let checkpoints = Arc::new(Mutex::new(Checkpoints { kept, last_number }));
+        let tables = Arc::default();
+        let checkpointer = Checkpointer::new(IDENTITY, checkpoints, tables, 4096, 0, 0);
+        let (session, begun) = (store.session().unwrap(), store.clock());
+        let (effects, clocks) = (effects.into(), Vec::new());
+        Process { disk, store, session, writer, effects, checkpointer, clocks, begun }
+    }
+
+    /// Carries out so many effects.
+    fn work(&mut self, most: u64) {
+        for _ in 0..most {
+            let Some(effect) = self.effects.pop_front() else { return };
+            let event = perform(&mut self.disk, &effect);
+            self.change(|writer, effects| writer.step(event, effects));
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut LogWriter, &mut Vec<LogEffect>)) {
+        let mut effects = Vec::new();
+        change(&mut self.writer, &mut effects);
+        self.effects.extend(effects);
+    }
+
+    fn append(&mut self, kind: u8, payload: Vec<u8>, clock: Clock) {
+        self.writer.append(Record { kind, shard: ShardId(0), payload });
+        self.clocks.push(clock);
+        self.change(|writer, effects| writer.go_on(effects));
+    }
+
+    fn create_table(&mut self, name: &str) {
+        let table = self.store.next_table();
+        self.append(records::TABLE_CREATED, records::encode_table(table, name), self.store.clock());
+        self.store.restore_table(name, table).unwrap();
+    }
+
+    /// A transaction that writes some keys.
+    fn commit(&mut self, random: &mut Random) {
+        let store = Arc::clone(&self.store);
+        let tables: Vec<_> = store.open_tables().collect();
+        let transaction = self.session.begin();
+        for _ in 0..random.range_inclusive(1, 3) {
+            let table = tables[random.below(tables.len() as u64) as usize];
+            let key = [b'k', random.below(12) as u8];
+            match random.below(3) {
+                0 => transaction.delete(table, &key).unwrap(),
+                _ => transaction.put(table, &key, &vec![7; random.below(300) as usize]).unwrap(),
+            }
+        }
+        let mut locked = transaction.lock().unwrap();
+        let mut record = records::encode_transaction(&locked);
+        let clock = locked.draw_clock();
+        records::set_clock(&mut record, clock);
+        let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
+        locked.install_committed_until(usize::MAX, stamp, |_| false);
+        drop(locked);
+        self.append(records::TRANSACTION, record, clock);
+    }
+
+    fn durable(&self) -> Clock {
+        let persisted = self.writer.persisted() as usize;
+        persisted.checked_sub(1).map_or(self.begun, |last| self.clocks[last])
+    }
+
+    /// All is durable then.
+    fn checkpoint(&mut self) {
+        let place = LogPlace { clock: self.store.clock(), serial: self.writer.serial() };
+        self.work(u64::MAX);
+        let shared = Arc::new(Shared::new(self.store.clock(), 4096));
+        shared.set_place(place);
+        let done = self.checkpointer.run(&shared, &self.store, &mut self.disk);
+        let (first, _) = done.expect("the disk does not fail");
+        self.change(|writer, effects| writer.truncate(first, effects));
+    }
+}
+
+#[test]
+fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
+    let mut checkpoints = 0;
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut disk = VirtualDisk::new();
+        // What there was after each clock.
+        let mut states = BTreeMap::from([(Clock::ZERO, State::new())]);
+        for _ in 0..4 {
+            let mut process = Process::start(disk);
+            let clock = process.store.clock();
+            assert_eq!(state_of(&process.store), states[&clock], "seed {seed}, at {clock}");
+            states.retain(|other, _| *other <= clock);
+            process.create_table(&format!("t{}", random.next_u64()));
+            for _ in 0..random.below(30) {
+                process.commit(&mut random);
+                states.insert(process.store.clock(), state_of(&process.store));
+                process.work(random.below(4));
+                if random.below(9) == 0 {
+                    process.checkpoint();
+                    checkpoints += 1;
+                }
+            }
+            let durable = process.durable();
+            disk = process.disk;
+            disk.lose_power(|| random.below(2) == 1);
+            let restored = restore(&mut disk, new_store).expect("it is whole");
+            assert!(restored.store.clock() >= durable, "seed {seed}: {durable} was durable");
+        }
+    }
+    assert!(checkpoints > 1000, "{checkpoints} checkpoints");
+}
+
+/// Power is lost in every step of a checkpoint.
+#[test]
+fn a_checkpoint_that_is_cut_short_changes_nothing() {
+    let mut random = Random::new(1);
+    for flushes in 0..4 {
+        let mut process = Process::start(VirtualDisk::new());
+        process.create_table("t");
+        for _ in 0..40 {
+            process.commit(&mut random);
+        }
+        process.checkpoint();
+        for _ in 0..40 {
+            process.commit(&mut random);
+        }
+        process.work(u64::MAX);
+        let expected = state_of(&process.store);
+        match flushes {
+            0 => process.disk.faults.writes = true,
+            1 => process.disk.faults.flushes = true,
+            2 => process.disk.faults.lies = true,
+            _ => {}
+        }
+        let place = LogPlace { clock: process.store.clock(), serial: process.writer.serial() };
+        let shared = Arc::new(Shared::new(process.store.clock(), 4096));
+        shared.set_place(place);
+        let done = process.checkpointer.run(&shared, &process.store, &mut process.disk);
+        assert_eq!(done.is_some(), flushes >= 2);
+        process.disk.faults = Default::default();
+        process.disk.lose_power(|| false);
+        let restored = restore(&mut process.disk, new_store).unwrap();
+        assert_eq!(state_of(&restored.store), expected);
+    }
+}

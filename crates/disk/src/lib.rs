@@ -1,0 +1,270 @@
+//! Folders on real disks: [`DiskFolder`] implements the trait by which `shoal-wal` reads and writes files.
+//!
+//! Writes are positioned, and flushes are those of data (`fdatasync`): files of the log have their length before they are
+//! written to. A folder belongs to one process at a time, by a lock on its file `lock`, which the system releases when the
+//! process ends, in any way.
+
+use rustix::fs::{Advice, fadvise};
+use shoal_wal::{Folder, FolderError};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// The name of the file that is locked, and has the id of the process that holds the lock.
+pub const LOCK: &str = "lock";
+
+/// Why a folder cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OpenFolderError {
+    /// Another process has it, or this one has it open already.
+    #[error("{} is in use{}; close it there first", path.display(), by(*process))]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The id of the process that uses it, if that could be read.
+        process: Option<u32>,
+    },
+    /// The folder could not be made, read or locked.
+    #[error("{}: {what}", path.display())]
+    Failed {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        what: String,
+    },
+}
+
+fn by(process: Option<u32>) -> String {
+    process.map_or_else(String::new, |process| format!(" by process {process}"))
+}
+
+/// A folder on a disk. The handles that [`another`](DiskFolder::another) makes share its lock, and may be used by different
+/// threads, though not for the same file at once.
+#[derive(Debug)]
+pub struct DiskFolder {
+    path: PathBuf,
+    /// Those that were used.
+    files: BTreeMap<String, File>,
+    /// Held as long as a handle exists; `None` where the folder is only looked at.
+    lock: Option<Arc<File>>,
+}
+
+impl DiskFolder {
+    /// Opens a folder to use it; makes it if it does not exist.
+    ///
+    /// # Errors
+    /// See [`OpenFolderError`].
+    pub fn open(path: &Path) -> Result<DiskFolder, OpenFolderError> {
+        let failed = |error: io::Error| OpenFolderError::Failed {
+            path: path.to_owned(),
+            what: error.to_string(),
+        };
+        fs::create_dir_all(path).map_err(failed)?;
+        let name = path.join(LOCK);
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        let mut lock = options.open(&name).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let text = fs::read_to_string(&name).unwrap_or_default();
+                let process = text.trim().parse().ok();
+                return Err(OpenFolderError::InUse { path: path.to_owned(), process });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        lock.set_len(0).map_err(failed)?;
+        writeln!(lock, "{}", std::process::id()).map_err(failed)?;
+        let lock = Some(Arc::new(lock));
+        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock })
+    }
+
+    /// Opens a folder to look at it, whether or not a process uses it. What would change it fails, and flushes do nothing.
+    ///
+    /// # Errors
+    /// Where it is no folder.
+    pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
+        if let Err(error) = fs::read_dir(path) {
+            let what = error.to_string();
+            return Err(OpenFolderError::Failed { path: path.to_owned(), what });
+        }
+        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock: None })
+    }
+
+    /// Another handle of the same folder, for another thread.
+    #[must_use]
+    pub fn another(&self) -> DiskFolder {
+        let (path, lock) = (self.path.clone(), self.lock.clone());
+        DiskFolder { path, files: BTreeMap::new(), lock }
+    }
+
+    /// The folder's path, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, name: &str, error: &io::Error) -> FolderError {
+        let is_full =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let file = self.path.join(name).display().to_string();
+        FolderError { file, what: error.to_string(), is_full }
+    }
+
+    fn check_owned(&self, name: &str) -> Result<(), FolderError> {
+        let refused = || io::Error::other("the folder is only looked at");
+        self.lock.as_ref().map(drop).ok_or_else(|| self.failed(name, &refused()))
+    }
+
+    /// A file that exists. When it is opened, what the system keeps of it in memory is dropped as far as it is on the disk: after
+    /// a failed flush that may be more than the disk has.
+    fn file(&mut self, name: &str) -> Result<&File, FolderError> {
+        if !self.files.contains_key(name) {
+            let is_owned = self.lock.is_some();
+            let opened = OpenOptions::new().read(true).write(is_owned).open(self.path.join(name));
+            let file = opened.map_err(|error| self.failed(name, &error))?;
+            // Advice, which some file systems do not take.
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+            self.files.insert(name.to_owned(), file);
+        }
+        Ok(&self.files[name])
+    }
+
+    fn with_file<T>(
+        &mut self,
+        name: &str,
+        operation: impl FnOnce(&File) -> io::Result<T>,
+    ) -> Result<T, FolderError> {
+        let done = operation(self.file(name)?);
+        done.map_err(|error| self.failed(name, &error))
+    }
+}
+
+impl Folder for DiskFolder {
+    fn names(&mut self) -> Result<Vec<String>, FolderError> {
+        let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|error| self.failed("", &error))?;
+        // Names that are not text are those of others.
+        let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.collect())
+    }
+
+    fn length(&mut self, name: &str) -> Result<u64, FolderError> {
+        self.with_file(name, |file| Ok(file.metadata()?.len()))
+    }
+
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<usize, FolderError> {
+        self.with_file(name, |file| file.read_at(into, offset))
+    }
+
+    fn create(&mut self, name: &str) -> Result<(), FolderError> {
+        self.check_owned(name)?;
+        self.files.remove(name);
+        let created = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(self.path.join(name));
+        let file = created.map_err(|error| self.failed(name, &error))?;
+        self.files.insert(name.to_owned(), file);
+        Ok(())
+    }
+
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), FolderError> {
+        self.check_owned(name)?;
+        self.with_file(name, |file| file.write_all_at(bytes, offset))
+    }
+
+    fn flush(&mut self, name: &str) -> Result<(), FolderError> {
+        match self.lock {
+            Some(_) => self.with_file(name, File::sync_data),
+            None => Ok(()),
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FolderError> {
+        self.check_owned(from)?;
+        self.files.remove(to);
+        let (old, new) = (self.path.join(from), self.path.join(to));
+        fs::rename(old, new).map_err(|error| self.failed(from, &error))?;
+        self.files.remove(from).map(|file| self.files.insert(to.to_owned(), file));
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), FolderError> {
+        self.check_owned(name)?;
+        self.files.remove(name);
+        fs::remove_file(self.path.join(name)).map_err(|error| self.failed(name, &error))
+    }
+
+    fn flush_folder(&mut self) -> Result<(), FolderError> {
+        let flushed = File::open(&self.path).and_then(|folder| folder.sync_all());
+        flushed.map_err(|error| self.failed("", &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::{NodeId, ShardId};
+    use shoal_wal::{LogIdentity, LogWriter, Record, WriterOptions, perform, recover};
+    use std::collections::VecDeque;
+
+    const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(0), volume: 7 };
+
+    #[test]
+    fn a_folder_has_one_user_and_the_error_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = DiskFolder::open(folder.path()).unwrap();
+        let second = first.another();
+        drop(first);
+        let error = DiskFolder::open(folder.path()).unwrap_err();
+        let process = Some(std::process::id());
+        assert_eq!(error, OpenFolderError::InUse { path: folder.path().to_owned(), process });
+        drop(second);
+        DiskFolder::open(folder.path()).expect("it is free");
+    }
+
+    #[test]
+    fn what_is_only_looked_at_does_not_change() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x"), b"abc").unwrap();
+        let mut view = DiskFolder::view(folder.path()).unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!((view.read("x", 1, &mut bytes), view.flush("x")), (Ok(2), Ok(())));
+        assert!(view.write("x", 0, b"z").is_err() && view.remove("x").is_err());
+        assert!(view.create("y").is_err() && view.rename("x", "y").is_err());
+        assert_eq!(view.names().unwrap(), ["x"]);
+        assert!(DiskFolder::view(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_log_is_written_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = WriterOptions { segment_bytes: 8192, ..WriterOptions::default() };
+        for start in 0..3 {
+            let mut disk = DiskFolder::open(folder.path()).unwrap();
+            let mut found = Vec::new();
+            let visit = &mut |record: shoal_wal::RecordRef<'_>| found.push(record.payload.to_vec());
+            let recovered = recover(&mut disk, Some(IDENTITY), 1, visit).unwrap();
+            let expected: Vec<_> = (0..start).map(|number| vec![number; 5000]).collect();
+            assert_eq!(found, expected);
+            let mut effects = Vec::new();
+            let mut writer = LogWriter::begin(IDENTITY, options, recovered, &mut effects);
+            writer.append(Record { kind: 1, shard: ShardId(0), payload: vec![start; 5000] });
+            writer.go_on(&mut effects);
+            let mut effects = VecDeque::from(effects);
+            while let Some(effect) = effects.pop_front() {
+                let mut more = Vec::new();
+                writer.step(perform(&mut disk, &effect), &mut more);
+                effects.extend(more);
+            }
+            assert_eq!((writer.persisted(), writer.failure()), (1, None));
+        }
+    }
+}

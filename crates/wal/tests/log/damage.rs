@@ -1,0 +1,127 @@
+//! Damage at rest: no flipped bit makes a record of what was none, and none is taken for a torn end where something later
+//! proves that it is not.
+
+use crate::testbed::{IDENTITY, Process, SMALL, record, records_of, sealed};
+use shoal_types::{ClusterId, NodeId};
+use shoal_wal::virtual_disk::VirtualDisk;
+use shoal_wal::{
+    Folder, HEADER_BYTES, LogError, LogIdentity, Record, SECTOR, SegmentFile, recover,
+};
+
+fn three_segments() -> (VirtualDisk, Vec<Record>) {
+    let records: Vec<_> = [10, 2000, 3000, 1, 900].iter().enumerate().collect::<Vec<_>>();
+    let records: Vec<_> = records.into_iter().map(|(n, bytes)| record(n, *bytes)).collect();
+    (sealed(&records), records)
+}
+
+#[test]
+fn every_flipped_bit_is_found_or_harmless() {
+    let (disk, records) = three_segments();
+    let (mut found, mut harmless) = (0, 0);
+    for file in 0..3 {
+        let name = SegmentFile(file).to_string();
+        for bit in 0..8 * SMALL.segment_bytes {
+            // Of payloads, some.
+            if bit / 8 % SECTOR > 80 && bit % 13 != 0 {
+                continue;
+            }
+            let mut damaged = disk.clone();
+            assert!(damaged.flip(&name, bit), "a bit of {name}");
+            match records_of(&mut damaged, 1) {
+                Ok((_, read)) if read == records => harmless += 1,
+                Ok((_, read)) => panic!("{name}, bit {bit}: {} records are left", read.len()),
+                Err(LogError::Damaged { .. }) => found += 1,
+                Err(other) => panic!("{name}, bit {bit}: {other}"),
+            }
+        }
+    }
+    assert!(found > 5000 && harmless > 5000, "found {found}, harmless {harmless}");
+}
+
+#[test]
+fn the_error_names_file_and_place() {
+    let (mut disk, _) = three_segments();
+    let at = HEADER_BYTES + SECTOR + 50;
+    assert!(disk.flip("log-000000", 8 * at));
+    let error = records_of(&mut disk, 1).unwrap_err();
+    let text =
+        "log-000000 is damaged at byte 1564: it ends before the next segment says that it does";
+    assert_eq!(error.to_string(), text);
+}
+
+/// Without a seal, nothing is known of the last group: it is cut, and that is reported.
+#[test]
+fn a_torn_end_is_reported_with_its_place() {
+    let (mut process, _) = Process::start(VirtualDisk::new(), SMALL, 1);
+    process.append(record(0, 100));
+    process.finish();
+    process.append(record(1, 1000));
+    process.finish();
+    assert!(process.folder.flip("log-000000", 8 * (HEADER_BYTES + 3 * SECTOR)));
+    let (recovered, found) = records_of(&mut process.folder, 1).unwrap();
+    assert_eq!(found, [record(0, 100)]);
+    let torn = recovered.torn.expect("a torn end");
+    assert_eq!((torn.file, torn.offset), (SegmentFile(0), HEADER_BYTES + SECTOR + 28));
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let (mut disk, _) = three_segments();
+    disk.remove("log-000001").unwrap();
+    let error = records_of(&mut disk, 1).unwrap_err();
+    assert!(matches!(error, LogError::Missing { serial: 2, found: 3 }), "{error}");
+    let (mut disk, _) = three_segments();
+    let error = records_of(&mut disk, 9).unwrap_err();
+    assert!(matches!(error, LogError::Missing { serial: 9, .. }), "{error}");
+}
+
+#[test]
+fn folders_of_others_and_newer_formats_are_refused() {
+    let (mut disk, _) = three_segments();
+    let others = [
+        (LogIdentity { cluster: ClusterId::new(5), ..IDENTITY }, "cluster", 0, 5),
+        (LogIdentity { node: NodeId(4), ..IDENTITY }, "node", 3, 4),
+        (LogIdentity { volume: 1, ..IDENTITY }, "volume", 0x5eed, 1),
+    ];
+    for (other, field, in_file, asked) in others {
+        let error = recover(&mut disk, Some(other), 1, &mut |_| {}).unwrap_err();
+        let LogError::Foreign { what, found, expected, .. } = error else { panic!("{error}") };
+        assert_eq!((what, found, expected), (field, in_file, asked));
+    }
+    recover(&mut disk, None, 1, &mut |_| {}).expect("any owner will do");
+    // Both copies say version 2, with a checksum that fits.
+    for copy in [0, SECTOR] {
+        let mut header = [0; 68];
+        disk.read("log-000000", copy, &mut header).unwrap();
+        header[8] = 2;
+        let checksum = crc32fast::hash(&header[..64]);
+        header[64..].copy_from_slice(&checksum.to_le_bytes());
+        disk.write("log-000000", copy, &header).unwrap();
+    }
+    let error = records_of(&mut disk, 1).unwrap_err();
+    assert!(matches!(error, LogError::Newer { found: 2, expected: 1, .. }), "{error}");
+}
+
+/// The file of a segment of another use, or of another disk, has no record of this one.
+#[test]
+fn remains_of_a_former_use_are_no_records() {
+    let (mut process, _) = Process::start(VirtualDisk::new(), SMALL, 1);
+    for number in 0..3 {
+        process.append(record(number, 2900));
+        process.finish();
+    }
+    let first = process.writer.serial();
+    process.change(|writer, effects| writer.truncate(first, effects));
+    for number in 3..6 {
+        process.append(record(number, 2900));
+        process.finish();
+    }
+    process.append(record(6, 10));
+    process.finish();
+    let (recovered, found) = records_of(&mut process.folder, first).unwrap();
+    let expected: Vec<_> = (2..6).map(|number| record(number, 2900)).collect();
+    assert_eq!(found, [expected, vec![record(6, 10)]].concat());
+    assert_eq!(recovered.torn, None);
+    let mut files = recovered.summaries.iter().map(|summary| summary.file);
+    assert!(files.any(|file| file < SegmentFile(2)), "a file was used again: {recovered:?}");
+}
