@@ -44,19 +44,30 @@ impl<C> SnapshotChunk<C> {
     }
 }
 
-/// Puts the version of a row in the store of a replica, under its stamp, unless there is a newer one. `value` is `None` for a
-/// tombstone.
+/// The version of a row that a chunk brings.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkVersion<'a> {
+    /// The table of the row.
+    pub table: TableId,
+    /// The key whose version it is.
+    pub key: &'a [u8],
+    /// Its value; `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The stamp of the version, as the shard keeps it.
+    pub stamp: &'a Stamp,
+}
+
+/// Puts a version in the store of a replica, unless there is a newer one.
 ///
 /// # Errors
 /// If the store does not take it now: nothing was done, and the chunk comes again.
 pub fn copy_row<O: From<AppliedWrite>>(
     shard: ShardId,
     session: &mut Session,
-    (table, key): (TableId, &[u8]),
-    value: Option<&[u8]>,
-    stamp: &Stamp,
+    version: ChunkVersion<'_>,
     observe: Option<&mut Vec<O>>,
 ) -> Result<()> {
+    let ChunkVersion { table, key, value, stamp } = version;
     let transaction = session.begin();
     transaction.replicate(table, key, value)?;
     publish(shard, transaction.lock()?, stamp, false, |_| false, observe);

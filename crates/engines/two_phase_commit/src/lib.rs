@@ -392,8 +392,8 @@ impl TaskDriver for TwoPhaseCommit {
         &mut self.runtime
     }
 
-    fn answer(&mut self, ask: EngineRequest, effects: &mut TwoPhaseCommitEffects) {
-        match ask {
+    fn answer(&mut self, request: EngineRequest, effects: &mut TwoPhaseCommitEffects) {
+        match request {
             EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
@@ -439,7 +439,7 @@ impl TwoPhaseCommit {
                 self.serve(from, &header, request, effects);
             }
             TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
-                let fits = |asked: &TwoPhaseCommitMessage| message::answers(asked, &reply);
+                let fits = |request: &TwoPhaseCommitMessage| message::answers(request, &reply);
                 if let Some(key) =
                     self.runtime.answered(from, &RequestName { transaction, shard, step }, fits)
                 {

@@ -289,9 +289,9 @@ pub enum TwoPhaseCommitReply {
     },
 }
 
-/// Is this an answer to what was asked?
-pub(super) fn answers(asked: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
-    let TwoPhaseCommitMessage::Request { request, .. } = asked else { return false };
+/// Is this a reply to the request in this message?
+pub(super) fn answers(message: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
+    let TwoPhaseCommitMessage::Request { request, .. } = message else { return false };
     match (request, reply) {
         (
             TwoPhaseCommitRequest::Execute { operations },

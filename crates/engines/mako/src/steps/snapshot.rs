@@ -66,7 +66,7 @@ use crate::stable_prefix::StreamExtent;
 use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
-use shoal_replication::snapshot_chunk::copy_row;
+use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
 };
@@ -112,7 +112,7 @@ impl Mako {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.snapshot_senders.ask_again(now, at, to) {
+        if self.snapshot_senders.request_again(now, at, to) {
             return;
         }
         let replica = self.shared.replica(shard).expect("held");
@@ -419,13 +419,13 @@ impl Mako {
             let ChunkRow { table, epoch, clock, key, .. } = row;
             let was_undecided = aside.has(*table, key, (*epoch, *clock));
             if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
-                let (stamp, observe) =
-                    (Stamp::local(*epoch, *clock), effects.observations.as_mut());
-                let value = Some(&row.value[..]);
-                copy_row(part.shard, &mut session, (*table, key), value, &stamp, observe)?;
+                let (table, value) = (*table, Some(&row.value[..]));
+                let stamp = &Stamp::local(*epoch, *clock);
+                let version = ChunkVersion { table, key, value, stamp };
+                copy_row(part.shard, &mut session, version, effects.observations.as_mut())?;
             }
             // Not before: where a lock was in the way, the part comes again.
-            aside.supersede(*table, key, (*epoch, *clock));
+            aside.supersede(row.table, key, (*epoch, *clock));
         }
         self.runtime.counters.operations += part.contents.rows.len() as u64;
         // Rows that are removed leave no trace but the floor, which follows the copy.

@@ -52,7 +52,7 @@ use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_replication::applied_write::AppliedWrite;
 use shoal_replication::replica::ShardReplica;
-use shoal_replication::snapshot_chunk::copy_row;
+use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
@@ -96,7 +96,7 @@ impl TwoPhaseCommit {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.streams.place_of(shard).expect("a stream that is held");
-        if self.senders.ask_again(now, at, to) {
+        if self.senders.request_again(now, at, to) {
             return;
         }
         let (replica, replay) = (&self.shared.replicas[at], self.streams[at].replay());
@@ -401,9 +401,10 @@ fn take_row(
     row: &SnapshotRow,
     observations: &mut Option<Vec<TwoPhaseCommitObservation>>,
 ) -> Result<()> {
-    let (stamp, value) = (Stamp::local(FIRST_EPOCH, row.clock), row.value.as_deref());
+    let stamp = &Stamp::local(FIRST_EPOCH, row.clock);
+    let (table, key, value) = (row.table, &row.key[..], row.value.as_deref());
     let mut copied = observations.is_some().then(Vec::<CopiedRow>::new);
-    copy_row(shard, session, (row.table, &row.key), value, &stamp, copied.as_mut())?;
+    copy_row(shard, session, ChunkVersion { table, key, value, stamp }, copied.as_mut())?;
     if let (Some(observations), Some(copied)) = (observations, copied) {
         observations.extend(copied.into_iter().map(|CopiedRow(it)| it));
     }
