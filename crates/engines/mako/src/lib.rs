@@ -446,8 +446,8 @@ impl Mako {
             MakoMessage::Gossip { watermark, ended, floor } => {
                 self.on_gossip(from, &watermark, &ended, floor, effects);
             }
-            MakoMessage::Part(part) => self.take_part(from, part, effects),
-            MakoMessage::PartTaken { shard, copy, reached } => {
+            MakoMessage::Chunk(part) => self.take_part(from, part, effects),
+            MakoMessage::ChunkTaken { shard, copy, reached } => {
                 self.part_is_taken(from, shard, copy, reached.as_ref());
             }
         }

@@ -231,7 +231,7 @@ fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     if random.chance(1, 3) {
         let reached =
             random.chance(2, 3).then(|| (TableId(small(random) % 3), bytes(random).into()));
-        return shoal_mako::MakoMessage::PartTaken { shard, copy, reached };
+        return shoal_mako::MakoMessage::ChunkTaken { shard, copy, reached };
     }
     let mut place = || (TableId(small(random) % 3), bytes(random).into());
     let (from, until) = (place(), Some(place()));
@@ -253,17 +253,19 @@ fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
     let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
-    shoal_mako::MakoMessage::Part(shoal_mako::message::SnapshotChunk {
+    shoal_mako::MakoMessage::Chunk(shoal_mako::message::SnapshotChunk {
         shard,
         copy,
         cut,
         from,
         until,
-        settled,
-        forgotten: Epoch(settled.0 / 2),
-        watermarks,
-        rows,
-        undecided,
+        contents: shoal_mako::message::ChunkContents {
+            settled,
+            forgotten: Epoch(settled.0 / 2),
+            watermarks,
+            rows,
+            undecided,
+        },
     })
 }
 
@@ -306,7 +308,7 @@ impl Forge for Mako {
             }
             MakoMessage::Relay(_) => MakoMessage::Relay(relay(random)),
             MakoMessage::Gossip { .. } => gossip(random),
-            MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => copy(random),
+            MakoMessage::Chunk(_) | MakoMessage::ChunkTaken { .. } => copy(random),
         }
     }
 
@@ -316,10 +318,10 @@ impl Forge for Mako {
             shoal_mako::MakoMessage::Reply { .. } | shoal_mako::MakoMessage::Relay(_) => true,
             shoal_mako::MakoMessage::Gossip { .. } => !leaders.contains(&from),
             // A leader is believed what its shard has.
-            shoal_mako::MakoMessage::Part(part) => {
+            shoal_mako::MakoMessage::Chunk(part) => {
                 leaders.get(part.shard.0 as usize) != Some(&from)
             }
-            shoal_mako::MakoMessage::PartTaken { .. } => true,
+            shoal_mako::MakoMessage::ChunkTaken { .. } => true,
         }
     }
 
@@ -354,8 +356,8 @@ impl Forge for Mako {
                 };
             }
             MakoMessage::Gossip { floor, .. } => *floor = Clock::MAX,
-            MakoMessage::Part(part) => part.cut = Clock::MAX,
-            MakoMessage::Relay(_) | MakoMessage::PartTaken { .. } => return None,
+            MakoMessage::Chunk(part) => part.cut = Clock::MAX,
+            MakoMessage::Relay(_) | MakoMessage::ChunkTaken { .. } => return None,
         }
         Some(spoilt)
     }

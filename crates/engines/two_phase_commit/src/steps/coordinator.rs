@@ -524,7 +524,7 @@ impl TwoPhaseCommit {
                 self.install(at, transaction, locked, clock, outcome, effects);
             }
         }
-        let mut asked = 0;
+        let mut sent = 0;
         let open = if it.handed_over { Vec::new() } else { remote_branches.open_branches() };
         for shard in open {
             let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
@@ -536,10 +536,10 @@ impl TwoPhaseCommit {
                 if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
             deliveries.insert(shard, Delivery::Coordinated(leadership));
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
-            asked += 1;
+            sent += 1;
         }
         if !it.handed_over {
-            self.runtime.expect_resolved(transaction.sequence, asked);
+            self.runtime.expect_resolved(transaction.sequence, sent);
         }
         if let Some((at, home)) = home {
             let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
