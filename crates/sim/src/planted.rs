@@ -216,7 +216,7 @@ pub const UNCAUGHT: &[&str] = &[
     "collect-settled",
     // Locks that stay longer than they need to break no rule that is judged: the engine's unit tests have the case.
     "leave-last-agent",
-    // A client has to use a table within the moments between its creation and the configuration that tells of it:
+    // A client has to use a table within the moments between its creation and the configuration that has it:
     // `an_answer_before_the_nodes_know_is_seen` of the manager's tests shows the bug.
     "answer-untold",
     // A unit test of the engine's tables has the case.
@@ -240,7 +240,7 @@ pub const UNCAUGHT: &[&str] = &[
     "structure-unchecked",
 ];
 
-/// A call ran twice, or after its client was told that it did not run.
+/// A call ran twice, or after its client was answered that it did not run.
 const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
 /// A granule moves as it must not: two owners, records that differ, rows that are pending.
