@@ -242,7 +242,7 @@ impl Db {
 
     /// The table of this name; creates it if there is none, in a cluster partitioned by a hash over all shards.
     ///
-    /// A cluster is asked for a table of which the client has not heard, and the calling thread waits for that, which takes
+    /// A cluster is asked for a table that the client does not know, and the calling thread waits for that, which takes
     /// some tenths of a second where the table is created; [`open_table`](Db::open_table) is the same without holding a thread.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ impl Db {
     /// panics, nothing happened, unless a cluster was asked to commit.
     ///
     /// The future can be spawned on a runtime of many threads. The compiler asks for `async move |tx|`
-    /// there: it cannot yet tell that what a body borrows from around it may move between threads.
+    /// there: it cannot yet prove that what a body borrows from around it may move between threads.
     ///
     /// ```
     /// # use shoal_client::{Db, Error};
@@ -483,7 +483,7 @@ impl Db {
     /// # Errors
     /// [`Rejected::UnknownProcedure`](shoal_types::Rejected::UnknownProcedure); those of the procedure; as for
     /// [`transact`](Db::transact). Of a cluster [`Unknown::Call`](shoal_types::Unknown::Call) where the deadline passed:
-    /// then [`Cluster::call_again`] tells.
+    /// then [`Cluster::call_again`] shows it.
     pub async fn call(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
         self.run_call(&Call::new(procedure, arguments)).await
     }

@@ -10,12 +10,12 @@ use crate::metrics::{
 use shoal_types::ShardId;
 use std::collections::BTreeSet;
 
-/// All that an engine declares, for those who do not know which engine it is.
+/// All that an engine declares, for code that does not know which engine it is.
 #[derive(Debug, Clone)]
 pub struct Declarations {
     /// What its workers count, in order.
     pub counters: Vec<Metric>,
-    /// What they tell of each shard, in order.
+    /// What they report of each shard, in order.
     pub shards: &'static [ShardMetric],
 }
 

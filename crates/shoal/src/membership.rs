@@ -10,7 +10,7 @@ use shoal_server::{FromOperator, OperatorRefusal, RecoveryStage, ToOperator};
 /// Adds a node to a cluster.
 #[derive(Debug)]
 pub struct NodeAddition {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The name of the node.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct NodeAddition {
 /// Removes a node from a cluster.
 #[derive(Debug)]
 pub struct NodeRemoval {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The name of the node.
     pub name: String,

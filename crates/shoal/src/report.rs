@@ -32,7 +32,7 @@ pub struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// The skew of a clock that showed `told` between these two times.
+    /// The skew of a clock that showed this time between these two times.
     fn between(asked: Time, told: Time, heard: Time) -> ClockSkew {
         let within_ns = (heard - asked).as_nanos() as u64 / 2;
         ClockSkew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
@@ -153,7 +153,7 @@ impl StatusReport {
         shards.flat_map(|shard| shard.empty.iter().map(|node| sentence(shard, node))).collect()
     }
 
-    /// Nodes that speak other versions of messages than the newest ones that any node speaks: a sentence for each. While a
+    /// Nodes that use other versions of messages than the newest ones that any node uses: a sentence for each. While a
     /// cluster is upgraded, there are some.
     pub fn versions(&self) -> Vec<String> {
         let nodes = || self.nodes.iter().flatten();
@@ -208,7 +208,7 @@ impl StatusReport {
         format!("{head}{}", tables.join("\n\n"))
     }
 
-    /// What the engine tells of each node, if it does.
+    /// What the engine reports for each node, if it does.
     fn engine_text(&self) -> Option<String> {
         let columns = &self.nodes.iter().flatten().next()?.node_columns;
         let heads = columns.iter().map(|column| &column.heading[..]);
@@ -237,7 +237,7 @@ impl StatusReport {
         tables(&heads.into_iter().chain(columns).collect::<Vec<&str>>(), rows)
     }
 
-    /// What the engine tells of each shard, as any of its nodes says.
+    /// What the engine reports of each shard, from any of its nodes.
     fn shard_columns(&self) -> &[ShardColumnStatus] {
         self.nodes.iter().flatten().next().map_or(&[], |status| &status.shard_columns)
     }

@@ -220,7 +220,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("collect-uncommitted", "engines/mako/src/steps/rollback.rs"),
     // Locks that stay longer than they need break no rule that is judged.
     ("leave-last-agent", "engines/two_phase_commit/src/tests/last_agent.rs"),
-    // A client has to use a table within the moments between its creation and the configuration that tells of it.
+    // A client has to use a table within the moments between its creation and the configuration that has it.
     ("answer-untold", "cluster/tests/manager/tables.rs"),
     ("serve-unknown-tables", "engine/src/execution/tables.rs"),
     // A stream has to be cut at a checkpoint that is not reached, and a copy to begin before it is.
@@ -244,7 +244,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
 
 const ZEUS_TESTS: &str = "engines/zeus/tests/protocol/planted.rs";
 
-/// A call ran twice, or after its client was told that it did not run.
+/// A call ran twice, or after its client was answered that it did not run.
 const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
 /// A granule moves as it must not: two owners, records that differ, rows that are pending.

@@ -37,7 +37,7 @@ pub enum Error {
     #[error("rejected: {0}")]
     #[coded(tag = 1)]
     Rejected(#[from] Rejected),
-    /// The transaction may have committed; only its request id can tell.
+    /// The transaction may have committed; only its request id can show it.
     #[error("unknown: {0}")]
     #[coded(tag = 2)]
     Unknown(#[from] Unknown),

@@ -8,13 +8,13 @@
 //! 2. *A request creates once.* The client draws a number for a request and repeats it until it is answered. The
 //!    manager keeps which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has
 //!    created, also if it was dropped since. A drop names the table by its id, and so does not affect a later table of
-//!    the same name. A request that was refused stays refused, for as many requests: its client was told that nothing
+//!    the same name. A request that was refused stays refused, for as many requests: its client was answered that nothing
 //!    happened, and a late copy comes when it could be granted.
 //! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is from the
 //!    manager's log. So every entry of a stream is of a table whose creation is committed, and a replica that does not
 //!    know the table yet opens it for the entry. A node that leads knows it: the configuration by which it was
 //!    appointed is later than all by which its predecessors served.
-//! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration that tells of it.
+//! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration with it.
 //!    One that does not live has no lease, and gets a new one with the last configuration only. So a table is served
 //!    everywhere once its creation is answered, and nowhere once its drop is.
 

@@ -52,7 +52,7 @@
 //! Read in this order: `cluster.rs` has the topology and what can be asked, `tables.rs` its tables, `partitioning.rs` the
 //! shard map of one table, `granules.rs` its granules, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
 //! each other, `regions.rs` has well-known sets of them. `draft.rs` is what a file says,
-//! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` tells how a complaint
+//! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` shows how a complaint
 //! finds its line; `write.rs` is the way back. `nodes.rs` adds and removes nodes. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
 
 mod builder;

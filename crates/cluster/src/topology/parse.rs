@@ -8,7 +8,7 @@ use super::{distances, validate};
 use shoal_types::{DistanceMatrix, TableId};
 
 impl Topology {
-    /// The topology that `text`, in TOML, describes; the [module](super) tells how.
+    /// The topology that `text`, in TOML, describes; the [module](super) shows how.
     ///
     /// # Errors
     /// Where the text is no TOML, or what it describes is no cluster.

@@ -247,7 +247,7 @@ impl Run {
                 self.world.log.set_out(false);
             }
             17 => {
-                // Only the manager that leads hears it, and is followed by another without a word.
+                // It reaches only the manager that leads, which is followed by another without a message.
                 let managers = 0..self.world.servers.len();
                 let leads = self.world.log.leader();
                 let others = managers.filter(|manager| Some(*manager) != leads);

@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(known.freeing(), 0, "it is free");
     }
 
-    /// A worker that has not heard of a creation, or of a drop that came with nothing else.
+    /// A worker that has not learned of a creation, or of a drop that came with nothing else.
     fn what_is_not_known_is_not_served(faults: PlantedBugs) {
         let [first, created, dropped] = maps();
         let store = Arc::new(Store::new(shoal_store::Options::default()));

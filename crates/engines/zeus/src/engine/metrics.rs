@@ -7,7 +7,7 @@ use shoal_types::Time;
 use std::time::Duration;
 
 shoal_engine::counters! {
-    /// What a worker of `zeus` counts. What is not of its own transactions, its node counts, and the first worker tells.
+    /// What a worker of `zeus` counts. What is not of its own transactions, its node counts, and the first worker reports.
     pub struct ZeusCounters {
         /// Transactions that were committed locally.
         Counter committed_locally,

@@ -3,7 +3,7 @@
 //! ```text
 //!   body ── operations ──► granules here? ── yes ──► done on the node's rows, answered
 //!                               └── no: wanted; the transaction waits until they have come
-//!   commit ── all owned ──► local commit ──► followers have applied it ──► told
+//!   commit ── all owned ──► local commit ──► followers have applied it ──► answered
 //! ```
 //! The node's part of the protocol, [`ZeusNode`](crate::ZeusNode), is shared by the workers of a node behind a lock; any of
 //! them steps it, and it names the transactions that can go on (`shared.rs`). Rows are in the node's own map, not in a store.
@@ -15,7 +15,7 @@
 //! | `options.rs`, `message.rs`, `metrics.rs`, `observation.rs` | configuration, messages, what is measured, what a checker sees |
 //! | `shared.rs` | what the workers of a node share |
 //! | `transaction.rs` | operations of a transaction, on the node's rows |
-//! | `coordinator.rs` | a transaction from its first operation until it is told |
+//! | `coordinator.rs` | a transaction from its first operation until it is answered |
 //! | `membership.rs` | configurations, ends of epochs |
 
 mod coordinator;
@@ -61,9 +61,9 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 pub struct Zeus {
     shared: Arc<ZeusShared>,
     runtime: Runtime<ZeusEngineMessage>,
-    /// The transactions of this worker that have asked for something and are not told, by their numbers.
+    /// The transactions of this worker that have asked for something and are not answered, by their numbers.
     transactions: BTreeMap<u64, ZeusTransaction>,
-    /// Of them those that are looked at in each step: they wait for something that no event tells.
+    /// Of them those that are looked at in each step: they wait for something that no event shows.
     watched: BTreeSet<u64>,
     /// As which member of the configuration the transactions run; `None` while the node is out.
     member: Option<Member>,
@@ -71,10 +71,10 @@ pub struct Zeus {
     lease_end: Time,
     /// The shards whose streams this worker leads.
     led: BTreeMap<ShardId, Ballot>,
-    /// What the manager was told of epochs that are closed and not settled.
+    /// What the manager received about epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     counters: ZeusCounters,
-    /// How often granules move to the node; the first worker tells.
+    /// How often granules move to the node; the first worker reports.
     move_rate: MoveRate,
     /// When waits are looked at for those that have lasted too long.
     waits_due: Time,
@@ -290,7 +290,7 @@ impl Zeus {
         self.runtime.worker_context.now.get()
     }
 
-    /// Rows are shown, and clients heard, only under a lease.
+    /// Rows are shown, and clients served, only under a lease.
     fn holds_lease(&self, now: Time) -> bool {
         now < self.lease_end
     }

@@ -33,7 +33,7 @@ pub struct Cluster {
     /// `None` while a node is down.
     pub nodes: BTreeMap<NodeId, Option<ZeusNode>>,
     pub deliveries: Vec<Delivery>,
-    /// The configuration that the manager has decided; nodes hear of it later.
+    /// The configuration that the manager has decided; nodes learn of it later.
     pub view: View,
     pub trace: Vec<String>,
     /// What was validated, by node, and not taken yet.
@@ -185,7 +185,7 @@ impl Cluster {
         directory.leader = *directory.nodes.iter().find(is_in).unwrap_or(&directory.nodes[0]);
     }
 
-    /// A node hears of the configuration.
+    /// A node learns of the configuration.
     pub fn hear(&mut self, node: NodeId) {
         let view = self.view.clone();
         let is_in = view.is_live(node);
@@ -202,7 +202,7 @@ impl Cluster {
         self.nodes.insert(node, None);
     }
 
-    /// A new process of the node runs; it hears of the configuration later.
+    /// A new process of the node runs; it learns of the configuration later.
     pub fn restart(&mut self, node: NodeId) {
         let empty = self.empty(node);
         let up = self.nodes.entry(node).or_default();

@@ -112,7 +112,7 @@ pub struct Cluster<E: TracedEngine> {
     transcript: Transcript,
     /// What each node said last to each other of what it says again and again.
     repeated: BTreeMap<(NodeId, NodeId), BTreeMap<Epoch, String>>,
-    /// How many entries of its streams each node has accepted, as far as the trace tells.
+    /// How many entries of its streams each node has accepted, as far as the trace shows.
     accepted: BTreeMap<(NodeId, ShardId), u64>,
     now: Time,
     shows_streams: bool,
