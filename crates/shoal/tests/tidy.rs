@@ -62,6 +62,17 @@ const PURE: [&str; 12] = [
 /// The folder of the engines, a crate each.
 const ENGINES: &str = "engines";
 
+/// What may name engines: the registry, the simulator's files of an engine each, and experiments with one.
+const ABOUT_ENGINES: [&str; 7] = [
+    "crates/engines/",
+    "crates/registry/",
+    "crates/sim/src/engines/",
+    "crates/sim/src/observed/",
+    "crates/sim/src/checks/",
+    "crates/sim/src/demonstrations/",
+    "crates/shoal/src/reproduce/",
+];
+
 /// The one crate that may say `unsafe`.
 const UNSAFE: &str = "store";
 
@@ -295,6 +306,17 @@ fn ambient(file: &File) -> Vec<String> {
     file.complain_of(without_unit_tests(&code), &words, "this crate has no world outside")
 }
 
+/// Only the registry and what is about one engine name engines; all else is generic.
+fn named_engines(file: &File) -> Vec<String> {
+    let is_exempt = ABOUT_ENGINES.iter().any(|folder| file.path.starts_with(folder));
+    if !file.is_rust() || file.is_test() || is_exempt {
+        return Vec::new();
+    }
+    let engines = ["shoal_mako", "shoal_two_phase_commit", "shoal_zeus", "shoal_tiga"];
+    let code = code_of(&file.text);
+    file.complain_of(without_unit_tests(&code), &engines, "engines come from the registry")
+}
+
 fn memory_safety(file: &File) -> Vec<String> {
     if !file.is_rust() || file.house() == Some(UNSAFE) || file.path == UNSAFE_FILE {
         return Vec::new();
@@ -455,6 +477,7 @@ fn the_tree_keeps_the_rules() {
         arrows,
         unasked_bugs,
         ambient,
+        named_engines,
         memory_safety,
         headers,
         paired_parameters,
@@ -586,6 +609,14 @@ fn the_world_outside_is_seen() {
     sees(ambient, workload, "Instant::now()", "use std::collections::HashMap;\n");
     assert_eq!(ambient(&File::new("crates/workloads/src/bench/a.rs", "Instant::now()")), [""; 0]);
     assert_eq!(ambient(&File::new("crates/store/tests/a.rs", "use std::thread;")), [""; 0]);
+}
+
+#[test]
+fn engines_that_are_named_are_seen() {
+    let innocent = "// As shoal_mako does.\nuse shoal_registry::Protocol;\n";
+    sees(named_engines, "crates/sim/src/run.rs", "use shoal_mako::Mako;\n", innocent);
+    let own = File::new("crates/sim/src/engines/mako.rs", "use shoal_mako::Mako;\n");
+    assert_eq!(named_engines(&own), [""; 0]);
 }
 
 #[test]
