@@ -153,7 +153,7 @@ pub enum MakoReply {
     /// To `CommitProgress`: it is done, and this is the stamp, as the participant's shard keeps it.
     #[coded(tag = 3)]
     Certified {
-        /// What has to be durable before a client is told.
+        /// What has to be durable before a client is answered.
         stamp: Stamp,
     },
     /// To `Install` and `Abort`: the branch is over.

@@ -179,11 +179,11 @@ trait Forge: Engine {
     /// Something like a real message, with something changed.
     fn forge(random: &mut Random, real: &Self::Message) -> Self::Message;
 
-    /// Whether the message means nothing in the mouth of `from`, who is not the one whose real message
+    /// Whether the message means nothing from `from`, which did not send the real message
     /// it was made of.
     fn is_strange(message: &Self::Message, from: NodeId, leaders: &[NodeId]) -> bool;
 
-    /// A real message made impossible, to come from who said it; if that can be.
+    /// A real message made impossible, to come from its sender; if that can be.
     fn spoil(random: &mut Random, real: &Self::Message) -> Option<Self::Message>;
 }
 
@@ -420,7 +420,7 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> shoal_log
 type Place = (NodeId, WorkerId);
 type Cause<E> = WorkerEvent<<E as Engine>::Message>;
 
-/// Nodes of one worker each, what is on its way to them, and who talks nonsense to them.
+/// Nodes of one worker each, what is on its way to them, and a sender of nonsense.
 struct Cluster<E: Forge> {
     topology: Arc<Topology>,
     leaders: Vec<NodeId>,

@@ -15,7 +15,7 @@
 //! had brought everything.
 //!
 //! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
-//! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
+//! lead of its own; their clocks show nothing, since a successor's clocks pass them while their epoch is not
 //! settled. A row is given if, and only if, the sender's watermark or FVW of the row's epoch covers its stamp
 //! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
 //! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
@@ -79,7 +79,7 @@ use shoal_types::{
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// A snapshot that speaks of epochs so far beyond those that this node knows is malformed.
+/// A snapshot that concerns epochs so far beyond those that this node knows is malformed.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
 /// The metadata of a snapshot, which stands for the entries of a stream up to an extent, together with the parts of a copy.
@@ -224,7 +224,7 @@ impl Mako {
         let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
             + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
         self.snapshot_senders.sent(now, next, bytes, until.clone());
-        // Asked after the rows were: so what is told of their epochs covers them.
+        // Asked after the rows were: so what is known of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
         let forgotten = self.watermarks.borrow().forgotten();
         let contents = ChunkContents { settled, forgotten, watermarks, rows, undecided };

@@ -40,7 +40,7 @@ impl Cluster {
         streams.map(|stream| stream.start().0).collect()
     }
 
-    /// No node learns that one any more, and it hears none.
+    /// No node learns that one any more, and it receives none.
     pub fn cut_off(&mut self, node: NodeId) {
         let others = (0..=self.manager_id().0).map(NodeId).filter(|other| *other != node);
         self.cut.extend(others.flat_map(|other| [(node, other), (other, node)]));
