@@ -8,7 +8,7 @@ use crate::remote::{
 };
 use crate::transaction::{BlockingPlace, BlockingTransaction, Transaction, TransactionPlace};
 use bytes::Bytes;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::TableDefinition;
 use shoal_types::bulk_load::{self, LoadRow};
 use shoal_types::{Call, Database, Error, Procedures, Result, TableId};
 use std::fmt;
@@ -267,7 +267,7 @@ impl Db {
         }
     }
 
-    /// Creates a table. All nodes of a cluster that live serve it when this returns. Where it exists and is partitioned like
+    /// Creates a table. All nodes of a cluster that live serve it when this returns. Where it exists and is divided like
     /// that, this is the table that exists. An embedded database has no partitions: any table of the name will do.
     ///
     /// ```
@@ -283,10 +283,14 @@ impl Db {
     ///
     /// # Errors
     /// See [`Cluster::create_table`]; of an embedded database as for [`table`](Db::table).
-    pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
+    pub async fn create_table(
+        &self,
+        name: &str,
+        definition: impl Into<TableDefinition>,
+    ) -> Result<TableId> {
         match &self.place {
             DbPlace::Embedded(embedded) => embedded.table(name),
-            DbPlace::Cluster(cluster) => cluster.create_table(name, partitioning).await,
+            DbPlace::Cluster(cluster) => cluster.create_table(name, definition).await,
         }
     }
 

@@ -85,6 +85,10 @@ pub fn assert_declarations<E: Engine>() {
     let shards = E::SHARD_METRICS.iter().map(|metric| (metric.name, metric.help));
     assert_names(declared::<E>().map(|metric| (metric.name, metric.help)));
     assert_names(shards);
+    for column in E::NODE_COLUMNS {
+        let is_declared = declared::<E>().any(|metric| metric.name == column.counter);
+        assert!(is_declared, "no counter is named {:?}", column.counter);
+    }
     let is_time = |stage: &CommitStage| stage.name.ends_with("_ns") && !stage.label.is_empty();
     assert!(E::STAGES.iter().all(is_time), "{:?}", E::STAGES);
 }

@@ -11,7 +11,7 @@
 //! streams that it follows have decided.
 
 use crate::execution::LocalDatabase;
-use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
+use crate::metrics::{CommitStage, Counters, EngineCounters, NodeColumn, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
@@ -113,7 +113,7 @@ pub trait Engine: Sized {
     /// Adds a task, which the next step polls first.
     fn spawn(&mut self, task: Task);
 
-    /// Sets the end of this node's lease, on its clock (rule M7). Called before each step.
+    /// Sets the end of this node's lease, on its clock (the lease rule). Called before each step.
     fn renew(&mut self, lease_end: Time);
 
     /// The number of transactions in progress on this worker, in any state.
@@ -121,7 +121,7 @@ pub trait Engine: Sized {
 
     /// The number of sessions, branches with their locks, requests and waits that transactions hold open. Unlike
     /// [`pending`](Engine::pending), it excludes what waits to be decided, applied or copied, and so becomes zero even while
-    /// a shard is lost (rule M11).
+    /// a shard is lost.
     fn held(&self) -> usize {
         self.pending()
     }
@@ -135,6 +135,9 @@ pub trait Engine: Sized {
 
     /// The metrics of each shard, whose values are [`shard_values`](Engine::shard_values).
     const SHARD_METRICS: &'static [ShardMetric];
+
+    /// The counters that a status shows for each node.
+    const NODE_COLUMNS: &'static [NodeColumn] = &[];
 
     /// The values of all counters.
     fn counters(&self) -> EngineCounters<Self::Counters>;

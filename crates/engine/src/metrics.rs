@@ -120,8 +120,8 @@ counters! {
         Counter retrying_ns,
         /// Nanoseconds of their last attempts; of interactive ones, also of their clients between steps.
         Counter executing_ns,
-        /// Pieces of transactions in streams that are led here, once decided; the next times are about these.
-        Counter pieces,
+        /// Transactions in streams that are led here, once decided, each for every shard it writes; the next times are about these.
+        Counter replicated,
         /// Nanoseconds in which they waited in batches.
         Counter batching_ns,
         /// Nanoseconds in which they were in the stream and not decided.
@@ -144,11 +144,11 @@ pub struct CommitStage {
     pub help: &'static str,
 }
 
-/// How long pieces of transactions took in streams, which are decided. Nanoseconds, all added up.
+/// The sums of the times of decided transactions in streams, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransitTimes {
-    /// How many pieces.
-    pub pieces: u64,
+    /// The number of transactions, each counted once for every shard that it writes.
+    pub replicated: u64,
     /// They gathered in batches.
     pub batching_ns: u64,
     /// They were in the stream, and not decided.
@@ -164,6 +164,15 @@ pub struct ShardMetric {
     pub help: &'static str,
     /// The heading under which a status shows it, if it does: of the shard's leader, or of its followers.
     pub column: Option<ShardColumn>,
+}
+
+/// A counter of the first worker of a node, which a status shows for each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeColumn {
+    /// Its name.
+    pub counter: &'static str,
+    /// The heading of the column.
+    pub heading: &'static str,
 }
 
 /// Where a status shows a number of a shard.

@@ -16,9 +16,9 @@ pub trait Plantable: Copy + 'static {
 /// One planted bug in what all engines share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// A safe clock ignores what is in flight (M3).
+    /// A safe clock ignores what is in flight.
     SafeClockPastInFlight,
-    /// Followers let the last to arrive win (M6).
+    /// Followers let the last to arrive win.
     ReplayInArrivalOrder,
     /// A call that is looked up is said to have had no effect, ignoring its row (exactly once).
     IgnoreRequestRows,
@@ -34,11 +34,11 @@ pub enum PlantedBug {
     CommitPastFailedWrite,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
-    /// A leader draws clocks while its shard is out (M12).
+    /// A leader draws clocks while its shard is out.
     ServeWhileOut,
-    /// What is replayed is applied even where a copy has brought what came after it (M6).
+    /// What is replayed is applied even where a copy has brought what came after it.
     ReplayBelowFloor,
-    /// Replay takes tombstones while older writes may still arrive (M6).
+    /// Replay takes tombstones while older writes may still arrive.
     DropUnreachedTombstones,
     /// A leader serves tables that its configuration does not have yet.
     ServeUnknownTables,

@@ -252,7 +252,10 @@ impl StreamLeader {
         if let LeaderPhase::Preparing { asked_at, .. } = &mut self.phase {
             *asked_at = now;
         }
-        for peer in self.peers.iter().filter(|peer| peer.promise.is_none()) {
+        // A voter that did not vote when it promised may vote by now, and what it said then may be lost.
+        let is_missed =
+            |peer: &&ReplicaProgress| peer.promise.is_none() || peer.voter && !peer.votes;
+        for peer in self.peers.iter().filter(is_missed) {
             effects.push(self.prepare(replica, peer.id));
         }
     }

@@ -22,7 +22,7 @@
 //! 2. A replica moves to a ballot in one step, by accepting all that the leader had adopted (the
 //!    *base*), or it stays with the ballot it had. Chosen entries are never traded for a beginning.
 //! 3. An entry is decided when a majority of the voters has accepted it under the leader's ballot
-//!    (rule M4). Any later majority has a member that accepted it, or a sequence that extends it.
+//!    (the majority rule). Any later majority has a member that accepted it, or a sequence that extends it.
 //! 4. What is decided is the same for ever, independent of the replica that says so. So a snapshot of it may be installed
 //!    under any ballot, and changes the ballot of nothing.
 //!

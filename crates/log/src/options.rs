@@ -114,7 +114,7 @@ impl StreamOptions {
 planted! {
     /// Bugs planted on purpose: each must be caught by a check.
     pub struct StreamPlantedBugs {
-        /// The leader counts what a learner accepted as a vote (breaks rule M4).
+        /// The leader counts what a learner accepted as a vote (breaks the majority rule).
         pub count_learner: bool,
         /// A replica promises a ballot and does not store the promise.
         pub forget_promise: bool,

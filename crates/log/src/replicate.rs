@@ -99,7 +99,7 @@ impl StreamLeader {
                 && log.bytes_between(decided, log.length()) < bytes_max)
     }
 
-    /// Decides what a majority of the voters has accepted under this ballot (rule M4).
+    /// Decides what a majority of the voters has accepted under this ballot: the majority rule.
     fn decide<S: StreamStorage>(&mut self, replica: &mut StreamReplica<S>) -> bool {
         let count_learner = replica.options.faults.count_learner;
         let voters = self.peers.iter().filter(|peer| peer.counts() || count_learner);
@@ -118,7 +118,7 @@ impl StreamLeader {
             let votes = self.peers.iter().filter(holds).count() + own;
             assert!(
                 replica.members.is_majority(votes) || count_learner,
-                "M4: {decided:?} is decided by {votes} votes: {self:?}"
+                "majority: {decided:?} is decided by {votes} votes: {self:?}"
             );
             replica.storage.decide(decided);
         }

@@ -41,10 +41,10 @@ struct SnapshotTarget {
 }
 
 /// The longest time for which a stream keeps entries for a receiver that makes no progress.
-const TAKER_PATIENCE: Duration = Duration::from_secs(5);
+const RECEIVER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most bytes that a stream keeps for a receiver, as a multiple of what it keeps for any other replica.
-const TAKER_RETAINS: u64 = 16;
+const RECEIVER_RETAINS: u64 = 16;
 
 impl HostedStream {
     /// The stream of `shard` on `node`, with what is left of a former process. The `members` are those of the configuration,
@@ -96,10 +96,10 @@ impl HostedStream {
             if has > receiver.has {
                 *receiver = SnapshotTarget { has, moved_at: now };
             }
-            receiver.has < near && now < receiver.moved_at + TAKER_PATIENCE
+            receiver.has < near && now < receiver.moved_at + RECEIVER_PATIENCE
         });
         let least = self.receivers.values().map(|receiver| receiver.has).min().unwrap_or(u64::MAX);
-        least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
+        least.max(self.stream.storage().log().tail(RECEIVER_RETAINS * retain_bytes).0)
     }
 
     /// The event of entries that were accepted on `node` under the ballot of another, if there are more than the engine has

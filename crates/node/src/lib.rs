@@ -4,11 +4,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `events.rs` | what happens to a worker, and what it wants done |
-//! | `wire.rs` | the form of what workers say to each other |
 //! | `worker.rs` | a worker's step: the order of events and effects; timers |
 //! | `hosted_stream.rs` | a stream, and the part of it that the engine has received |
 //! | `streams.rs` | the streams of a worker: who leads them, what they say to the engine |
-//! | `membership.rs` | what the workers of a node share: the configuration, the lease (rule M7) |
+//! | `membership.rs` | what the workers of a node share: the configuration, the lease |
 
 mod events;
 mod hosted_stream;
@@ -17,8 +16,6 @@ mod streams;
 mod tables;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod wire;
 mod worker;
 
 pub use events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};

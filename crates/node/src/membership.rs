@@ -104,7 +104,8 @@ impl Membership {
         // One that leaves, and comes back under the same ballot, has to catch up once more.
         state.caught_up.retain(|(shard, replica), _| {
             let assignment = configuration.shard(*shard);
-            assignment.is_some_and(|assignment| assignment.empty.contains_key(replica))
+            assignment
+                .is_some_and(|assignment| assignment.catching_up().any(|it| it.node == *replica))
         });
         state.known =
             Some(KnownConfiguration { configuration: Arc::clone(configuration), incarnation });

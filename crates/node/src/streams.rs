@@ -7,7 +7,7 @@ use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::hosted_stream::{Appointment, HostedStream};
 use super::membership::KnownConfiguration;
 use super::worker::Worker;
-use shoal_cluster::manager::{Assignment, Incarnation};
+use shoal_cluster::manager::{Assignment, CatchingUp, Incarnation};
 use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
 use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
@@ -288,7 +288,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Reports to the manager the replicas without memory that have caught up.
+    /// Reports to the manager the replicas that have caught up, of those about which it waits.
     fn note_caught_up(
         &mut self,
         shard: ShardId,
@@ -298,12 +298,12 @@ impl<E: Engine> Worker<E> {
         let Some(assignment) = known.configuration.shard(shard) else { return };
         let appointment = held.appointment.filter(|_| held.stream.is_leading());
         let Some(Appointment { ballot, .. }) = appointment else { return };
-        for replica in assignment.empty.keys() {
-            let instance = known.instance_of(*replica);
-            let here = held.incarnations.get(replica) == Some(&instance);
-            let full = *replica == self.node || (here && held.stream.has_caught_up(*replica));
+        for CatchingUp { node: replica, .. } in assignment.catching_up() {
+            let instance = known.instance_of(replica);
+            let here = held.incarnations.get(&replica) == Some(&instance);
+            let full = replica == self.node || (here && held.stream.has_caught_up(replica));
             if full
-                && self.membership.caught_up(self.worker, shard, *replica, ballot, instance)
+                && self.membership.caught_up(self.worker, shard, replica, ballot, instance)
                 && let Some(nudge) = self.nudge_host()
             {
                 effects.effects.push(nudge);

@@ -27,12 +27,12 @@
 //! authorities = "ca.pem"
 //! ```
 
-use crate::protocol::Protocol;
 use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
 use shoal_net::{CLUSTER_BYTES_MAX, Secret, SecretError};
+use shoal_registry::{EngineOptions, Protocol};
 use shoal_types::{Distance, DistanceMatrix, NodeId};
 use std::fs;
 use std::io;
@@ -72,11 +72,9 @@ pub struct NodeConfig {
     pub distance: Distance,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
-    /// The commit protocol.
-    pub protocol: Protocol,
-    /// Its options if it is Mako: for experiments, and so not in the file. Its limits on memory and slow
-    /// transactions are ignored.
-    pub mako: shoal_mako::MakoOptions,
+    /// The commit engine. Files name it; its options are for experiments. Their limits on memory and slow transactions are
+    /// ignored.
+    pub engine: EngineOptions,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
     /// A transaction that takes longer is logged. `None`: none is.
@@ -272,8 +270,7 @@ impl NodeConfig {
             tls: None,
             distance: Distance::default(),
             pin: false,
-            protocol: Protocol::default(),
-            mako: shoal_mako::MakoOptions::default(),
+            engine: EngineOptions::default(),
             chaos: false,
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
@@ -317,8 +314,7 @@ impl NodeConfig {
             topology: with_requests(&topology, &manager_host.folder.join(&file.topology))?,
             cluster: file.cluster,
             pin: file.pin,
-            protocol: file.engine,
-            mako: shoal_mako::MakoOptions::default(),
+            engine: file.engine.options(),
             chaos: file.chaos,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
@@ -516,9 +512,9 @@ fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, Conf
     }
     let tables = topology.tables().iter();
     let mut tables: Vec<_> =
-        tables.map(|table| (table.name().to_owned(), table.partitioning().clone())).collect();
+        tables.map(|table| (table.name().to_owned(), table.definition())).collect();
     let (name, partitioning) = requests_table(topology.shards());
-    tables.push((name.to_owned(), partitioning));
+    tables.push((name.to_owned(), partitioning.into()));
     // There may be too many tables.
     let wrong = |error| ConfigError::Topology { path: path.to_owned(), error: Box::new(error) };
     topology.clone().with_tables(tables).map(Arc::new).map_err(wrong)

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `config.rs` | a node's configuration, and its file |
 //! | `builder.rs` | a node with procedures of its user's own |
-//! | `server.rs`, `protocol.rs`, `engines.rs` | starting a node, and its end; the commit protocols to choose from |
+//! | `server.rs` | starting a node with any engine of the registry, and its end |
 //! | `worker_host.rs`, `worker_command.rs` | a worker on its event loop; what other threads ask of it |
 //! | `envelope.rs` | the frames between nodes |
 //! | `manager/` | the node's part of the configuration manager, on a thread of its own |
@@ -32,14 +32,12 @@ mod builder;
 mod config;
 mod connections;
 mod dashboard;
-mod engines;
 mod envelope;
 mod health;
 mod http;
 mod manager;
 mod metrics;
 mod process;
-mod protocol;
 mod server;
 mod slow;
 mod status;
@@ -49,11 +47,11 @@ mod worker_host;
 pub use builder::ServerBuilder;
 pub use config::{ConfigError, NodeConfig, ValueError};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
-pub use protocol::Protocol;
 pub use server::{Server, ServerEnd, ServerStartError};
+pub use shoal_registry::{EngineOptions, Protocol};
 pub use status::{
-    FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus, LossStatus,
-    LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus, ShardStatus,
-    StageStatus, StreamStatus, VersionsStatus,
+    AddedVoterStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus,
+    LossStatus, LostEndStatus, ManagerStatus, NodeColumnStatus, NodeStatus, PeerStatus,
+    ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

@@ -308,6 +308,7 @@ fn number(value: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_registry::{EngineVisitor, Protocol, RegisteredEngine};
 
     #[test]
     fn every_counter_says_what_it_counts() {
@@ -319,16 +320,22 @@ mod tests {
     /// Dashboards and alerts name them: see docs/operating.md.
     #[test]
     fn names_that_are_documented_stay() {
-        let names = |declarations: Declarations| {
-            let counters = declarations.counters.iter().map(|metric| metric.name.to_owned());
-            let shards = declarations.shards.iter().map(|metric| format!("shard_{}", metric.name));
-            counters.chain(shards).collect::<Vec<String>>()
-        };
-        let mako = names(Declarations::of::<shoal_mako::Mako>());
-        let two_phase_commit = names(Declarations::of::<shoal_two_phase_commit::TwoPhaseCommit>());
+        struct Names;
+        impl EngineVisitor for Names {
+            type Output = Vec<String>;
+
+            fn visit<E: RegisteredEngine>(self, _: E::Options) -> Vec<String> {
+                let Declarations { counters, shards, .. } = Declarations::of::<E>();
+                let counters = counters.iter().map(|metric| metric.name.to_owned());
+                let shards = shards.iter().map(|metric| format!("shard_{}", metric.name));
+                counters.chain(shards).collect()
+            }
+        }
+        let mako = Protocol::Mako.options().visit(Names);
+        let two_phase_commit = Protocol::TwoPhaseCommit.options().visit(Names);
         let both = "certified committed wrote cross_shard conflicts slow resent dropped operations step_keys \
                     step_keys_most batches batch_bytes replayed_bytes writers entering_ns retrying_ns executing_ns \
-                    locking_ns validating_ns awaiting_ns pieces batching_ns replicating_ns shard_reached shard_drawn";
+                    locking_ns validating_ns awaiting_ns replicated batching_ns replicating_ns shard_reached shard_drawn";
         let of_mako = "rolled_back discarded stamps stamp_entries shard_watermark";
         for name in both.split_whitespace() {
             let counted = [&mako, &two_phase_commit].map(|names| names.iter().any(|it| it == name));

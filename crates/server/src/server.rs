@@ -14,6 +14,7 @@ use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
 use shoal_node::{Membership, Worker, WorkerOrigin};
+use shoal_registry::{EngineVisitor, RegisteredEngine};
 use shoal_types::{NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
 use std::io;
@@ -82,6 +83,19 @@ impl Server {
         self.network.handle().stop();
     }
 
+    /// Starts the node of this configuration, with these procedures. It listens at the address in the
+    /// topology, or at `listener`, for callers that let the system choose a port.
+    ///
+    /// # Errors
+    /// If an address, a thread or a file is not available, or the configuration is invalid.
+    pub fn start(
+        config: &NodeConfig,
+        procedures: Arc<Procedures>,
+        listener: Option<TcpListener>,
+    ) -> Result<Server, ServerStartError> {
+        config.engine.clone().visit(StartNode { config, procedures, listener })
+    }
+
     /// Waits until it has ended.
     ///
     /// # Errors
@@ -95,19 +109,29 @@ impl Server {
     }
 }
 
-/// Starts a node that runs an engine with these options. `accepts_losses` says whether an operator may accept the loss of
-/// a shard's majority.
-pub(crate) fn start<E>(
-    config: &NodeConfig,
-    options: E::Options,
-    accepts_losses: bool,
+/// Starts a node with the engine that is chosen at run time.
+struct StartNode<'config> {
+    config: &'config NodeConfig,
     procedures: Arc<Procedures>,
     listener: Option<TcpListener>,
-) -> Result<Server, ServerStartError>
-where
-    E: Engine + 'static,
-    E::Options: Send + Sync,
-{
+}
+
+impl EngineVisitor for StartNode<'_> {
+    type Output = Result<Server, ServerStartError>;
+
+    fn visit<E: RegisteredEngine>(self, mut options: E::Options) -> Self::Output {
+        limit(E::limits(&mut options), self.config)?;
+        start::<E>(self.config, options, self.procedures, self.listener)
+    }
+}
+
+/// Starts a node that runs the engine `E` with these options.
+fn start<E: RegisteredEngine>(
+    config: &NodeConfig,
+    options: E::Options,
+    procedures: Arc<Procedures>,
+    listener: Option<TcpListener>,
+) -> Result<Server, ServerStartError> {
     let NodeConfig { node, topology, .. } = config;
     E::LEADER_CANDIDATES.check(topology)?;
     let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
@@ -121,6 +145,7 @@ where
         |error| ServerStartError::System { what: "read the identity of the cluster".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
+    let accepts_losses = E::PROTOCOL.info().accepts_losses;
     let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(round_trip) };
     let has_managers = !config.managers.is_empty();
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
@@ -198,7 +223,7 @@ where
 }
 
 /// Applies a node's configuration to its engine's limits, with a seed that clients cannot know.
-pub(crate) fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
+fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
     limits.slow_after = config.slow_after;
     limits.memory_bytes_max = config.memory_bytes_max;
     limits.memory_bytes_reserved = config.memory_bytes_reserved;

@@ -11,7 +11,7 @@ use shoal_engine::declarations::{
 };
 use shoal_engine::hot_keys::{HotKey, REPORTED_MAX};
 use shoal_engine::latency::LatencyHistogram;
-use shoal_engine::metrics::{CommitStage, ShardColumn};
+use shoal_engine::metrics::{CommitStage, NodeColumn, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
@@ -74,6 +74,9 @@ pub struct NodeStatus {
     /// Which numbers of a shard a table of shards shows.
     #[serde(default)]
     pub shard_columns: Vec<ShardColumnStatus>,
+    /// Which of the counters a table of nodes shows.
+    #[serde(default)]
+    pub node_columns: Vec<NodeColumnStatus>,
     /// The keys that transactions used most in the last half to whole minute, by sampling: read, written, conflicted.
     #[serde(default)]
     pub hot_keys: Vec<HotKeysStatus>,
@@ -215,6 +218,15 @@ pub struct ShardColumnStatus {
     pub of_followers: bool,
 }
 
+/// A counter that the engine has shown for each node, as a column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeColumnStatus {
+    /// Its name in [`NodeStatus::counters`].
+    pub counter: String,
+    /// The heading of the column.
+    pub heading: String,
+}
+
 /// Versions of messages that a node speaks: all from the oldest to the newest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionsStatus {
@@ -275,6 +287,9 @@ pub struct ShardStatus {
     /// The nodes that held a replica, and take none again before they have begun anew, by the configuration.
     #[serde(default)]
     pub left: Vec<u32>,
+    /// The voter that was added in the place of another one, which has yet to leave, by the configuration.
+    #[serde(default)]
+    pub added: Option<AddedVoterStatus>,
     /// Why it cannot be served, in a sentence, by the configuration.
     #[serde(default)]
     pub outage: Option<String>,
@@ -289,6 +304,15 @@ pub struct ShardStatus {
     pub numbers: BTreeMap<String, u64>,
     /// Bytes of this node's copy, if it has one.
     pub memory_bytes: Option<usize>,
+}
+
+/// A voter that is taking the place of another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedVoterStatus {
+    /// The node whose replica was added.
+    pub node: u32,
+    /// The node whose replica it replaces.
+    pub in_place_of: u32,
 }
 
 /// A loss of a shard's majority that was accepted. Clocks are those of the shard.
@@ -419,6 +443,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         stages: stages::<E>(),
         hot_keys: hot_keys(worker.engine()).map(HotKeysStatus::from).collect(),
         shard_columns: shard_columns::<E>(),
+        node_columns: node_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
@@ -462,6 +487,10 @@ fn shards<E: Engine>(source: &StatusSource<'_, E>) -> Vec<ShardStatus> {
             learners: learners.unwrap_or_default(),
             empty: empty.unwrap_or_default(),
             left: left.unwrap_or_default(),
+            added: assignment.and_then(|it| it.added).map(|added| AddedVoterStatus {
+                node: added.node.0,
+                in_place_of: added.in_place_of.0,
+            }),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
             lacking: lacking(source, shard),
@@ -554,6 +583,14 @@ fn stages<E: Engine>() -> Vec<StageStatus> {
         label: stage.label.to_owned(),
     };
     E::STAGES.iter().map(status).collect()
+}
+
+fn node_columns<E: Engine>() -> Vec<NodeColumnStatus> {
+    let status = |column: &NodeColumn| NodeColumnStatus {
+        counter: column.counter.to_owned(),
+        heading: column.heading.to_owned(),
+    };
+    E::NODE_COLUMNS.iter().map(status).collect()
 }
 
 fn shard_columns<E: Engine>() -> Vec<ShardColumnStatus> {

@@ -117,7 +117,7 @@ impl NodeRemoval {
 /// If no node answers.
 pub async fn topology_file(addresses: &[String], access: &Access) -> Result<String, ChangeError> {
     let topology = ask::topology(addresses, access).await.map_err(ChangeError::NoCluster)?;
-    let none: [(&str, shoal_cluster::topology::Partitioning); 0] = [];
+    let none: [(&str, shoal_cluster::topology::TableDefinition); 0] = [];
     let without_tables = topology.with_tables(none).expect("no table is invalid");
     Ok(without_tables.to_toml())
 }

@@ -7,7 +7,7 @@ use crate::terminal::{listed, table};
 use serde::Serialize;
 use shoal_cluster::manager::ReplacementStage;
 use shoal_cluster::topology::Topology;
-use shoal_server::{FromOperator, NodeStatus, ShardStatus, ToOperator};
+use shoal_server::{AddedVoterStatus, FromOperator, NodeStatus, ShardStatus, ToOperator};
 use shoal_types::{NodeId, ShardId};
 
 /// Moves replicas of one node to others.
@@ -66,6 +66,8 @@ impl NodeChange {
             let placement = Placement::of(&self.operator.report().await?);
             let incoming = match wanted {
                 Some(incoming) => incoming,
+                // A command that was interrupted is given again.
+                None if let Some(added) = placement.added(shard, outgoing) => added,
                 None => placement.receiver(&topology, shard, outgoing).ok_or_else(|| {
                     let why = "no live node is without a replica of it; add one";
                     ChangeError::Cannot(format!(
@@ -153,7 +155,9 @@ fn stage_of(reply: ToOperator) -> Result<Stage, ChangeError> {
             ReplacementStage::Done => return Ok(Stage::Over(reply)),
             ReplacementStage::HandingOver => "another replica takes over the lead".to_owned(),
             ReplacementStage::Copying => "the new replica takes a copy".to_owned(),
-            ReplacementStage::Promoting => "the new replica becomes a voter".to_owned(),
+            ReplacementStage::Promoting => {
+                "the new replica becomes a voter, and the old one leaves".to_owned()
+            }
         },
         ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
         ToOperator::Refused(why) => return Err(refused(&why)),
@@ -167,7 +171,15 @@ struct Placement {
     alive: Vec<NodeId>,
     /// The nodes that host managers, by the latest list that one of them knows.
     managers: Vec<NodeId>,
-    shards: Vec<(ShardId, Vec<NodeId>)>,
+    shards: Vec<ShardPlacement>,
+}
+
+/// The nodes that hold a shard.
+struct ShardPlacement {
+    shard: ShardId,
+    holders: Vec<NodeId>,
+    /// The voter that is taking the place of another one.
+    added: Option<AddedVoterStatus>,
 }
 
 impl Placement {
@@ -176,7 +188,8 @@ impl Placement {
         let latest = answered().max_by_key(|status| status.revision);
         let holders = |shard: &ShardStatus| {
             let holders = shard.voters.iter().chain(&shard.learners).copied().map(NodeId);
-            (ShardId(shard.shard), holders.collect())
+            let (holders, added) = (holders.collect(), shard.added);
+            ShardPlacement { shard: ShardId(shard.shard), holders, added }
         };
         let managers = answered().max_by_key(|status| status.managers_version);
         let managers = managers.into_iter().flat_map(|status| &status.managers);
@@ -189,8 +202,14 @@ impl Placement {
 
     /// The shards of which a node holds a replica.
     fn shards_of(&self, node: NodeId) -> Vec<ShardId> {
-        let held = self.shards.iter().filter(|(_, holders)| holders.contains(&node));
-        held.map(|(shard, _)| *shard).collect()
+        let held = self.shards.iter().filter(|it| it.holders.contains(&node));
+        held.map(|it| it.shard).collect()
+    }
+
+    /// The node that is taking the place of another one in a shard already.
+    fn added(&self, shard: ShardId, outgoing: NodeId) -> Option<NodeId> {
+        let added = self.shards.iter().find(|it| it.shard == shard)?.added?;
+        (added.in_place_of == outgoing.0).then_some(NodeId(added.node))
     }
 
     /// The live node without a replica of the shard that is to take one from another: in the same datacenter if there is
@@ -222,16 +241,24 @@ mod tests {
         let topology = Topology::symmetric(2, 1, 3, 0, 1);
         let datacenter = |node: u32| topology.nodes()[node as usize].datacenter;
         let near = (1..3).find(|node| datacenter(*node) == datacenter(0)).expect("one of them");
-        let shards = vec![(ShardId(0), vec![NodeId(0)])];
+        let shard = |holders: &[u32], added| ShardPlacement {
+            shard: ShardId(0),
+            holders: holders.iter().copied().map(NodeId).collect(),
+            added,
+        };
+        let shards = vec![shard(&[0], None)];
         let alive = [0, 1, 2].map(NodeId).to_vec();
         let managers = vec![NodeId(0), NodeId(near)];
         let placement = Placement { alive, managers, shards };
         let other = NodeId(3 - near);
         assert_eq!(placement.manager_host(&topology, NodeId(0)), Some(other));
         assert_eq!(placement.receiver(&topology, ShardId(0), NodeId(0)), Some(NodeId(near)));
-        let shards = vec![(ShardId(0), [0, 1, 2].map(NodeId).to_vec())];
+        let added = AddedVoterStatus { node: 2, in_place_of: 0 };
+        let shards = vec![shard(&[0, 1, 2], Some(added))];
         let placement = Placement { shards, ..placement };
         assert_eq!(placement.receiver(&topology, ShardId(0), NodeId(0)), None);
+        assert_eq!(placement.added(ShardId(0), NodeId(0)), Some(NodeId(2)));
+        assert_eq!(placement.added(ShardId(0), NodeId(1)), None);
         assert_eq!(placement.shards_of(NodeId(1)), [ShardId(0)]);
     }
 }

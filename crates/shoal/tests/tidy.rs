@@ -14,7 +14,7 @@ mod docs;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 22] = [
+const PLAN: [(&str, &[&str]); 24] = [
     ("wire_derive", &[]),
     ("types", &["wire_derive"]),
     ("fuzz", &["types"]),
@@ -25,31 +25,35 @@ const PLAN: [(&str, &[&str]); 22] = [
     ("wal", &["types"]),
     ("cluster", &["log"]),
     ("engine", &["store", "cluster"]),
-    ("mako", &["engine"]),
-    ("two_phase_commit", &["engine"]),
+    ("replication", &["engine"]),
+    ("mako", &["replication"]),
+    ("two_phase_commit", &["replication"]),
     ("zeus", &["engine"]),
+    ("registry", &["mako", "two_phase_commit", "zeus"]),
     ("node", &["engine"]),
     ("raft", &["cluster"]),
     ("net", &["types"]),
     ("disk", &["wal"]),
     ("client", &["engine", "net", "disk"]),
     ("workloads", &["types"]),
-    ("sim", &["client", "node", "workloads", "mako", "two_phase_commit", "zeus"]),
-    ("server", &["node", "raft", "net", "mako", "two_phase_commit", "zeus"]),
+    ("sim", &["client", "node", "workloads", "registry"]),
+    ("server", &["node", "raft", "net", "registry"]),
     ("shoal", &["client", "sim", "server", "explore"]),
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 10] = [
+const PURE: [&str; 12] = [
     "types",
     "store",
     "log",
     "wal",
     "cluster",
     "engine",
+    "replication",
     "mako",
     "two_phase_commit",
     "zeus",
+    "registry",
     "node",
 ];
 
@@ -108,6 +112,30 @@ const RETIRED: [(&str, &str); 21] = [
     ("strangers", "unauthenticated peers"),
     ("overheard", "captured"),
 ];
+
+/// The crates that all engines share.
+const SHARED: [&str; 5] = ["log", "cluster", "engine", "node", "client"];
+
+/// Words that only engines use, beside the numbers of their rules.
+const WORDS_OF_ENGINES: [&str; 14] = [
+    "mako",
+    "zeus",
+    "tiga",
+    "watermark",
+    "watermarks",
+    "fvw",
+    "fvws",
+    "vw",
+    "stamp",
+    "stamps",
+    "piece",
+    "pieces",
+    "speculative",
+    "speculatively",
+];
+
+/// A set of regions is named after the paper that has published their distances.
+const EXCUSED: [(&str, &str); 1] = [("crates/cluster/src/topology/regions.rs", "tiga")];
 
 /// Features that put planted bugs into a build.
 const PLANTING: [&str; 3] = ["planted", "faults", "early-clock"];
@@ -371,21 +399,52 @@ fn pronouns(file: &File) -> Vec<String> {
     file.complain_of(&text, &PRONOUNS, "name the thing in the code that is meant")
 }
 
+/// Text whose names are split into words, in small letters; lines stay lines.
+fn words_of(text: &str) -> String {
+    let mut words = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for c in text.chars() {
+        if c.is_uppercase() && is_inside {
+            words.push(' '); // The words of `SomeName`.
+        }
+        is_inside = c.is_lowercase();
+        words.extend(c.to_lowercase().map(|c| if c == '_' { ' ' } else { c }));
+    }
+    words
+}
+
 /// Names, comments, messages and pages use the standard terms of the field.
 fn retired(file: &File) -> Vec<String> {
     let is_history = file.path == "CHANGELOG.md" || file.path.ends_with("tests/tidy.rs");
     if is_history || !(file.is_rust() || file.path.ends_with(".md")) {
         return Vec::new();
     }
-    let mut text = String::with_capacity(file.text.len());
-    for c in file.text.chars() {
-        if c.is_uppercase() {
-            text.push(' '); // The words of `SomeName`.
-        }
-        text.extend(c.to_lowercase().map(|c| if c == '_' { ' ' } else { c }));
-    }
+    let text = words_of(&file.text);
     let complaints = RETIRED.iter().flat_map(|&(word, term)| {
         file.complain_of(&text, &[word], &format!("the term is: {term}"))
+    });
+    complaints.collect()
+}
+
+/// The crates that all engines share use no word of one engine.
+fn words_of_engines(file: &File) -> Vec<String> {
+    // The embedded database works on the store itself, whose versions have stamps.
+    let is_embedded = file.path.starts_with("crates/client/src/embedded/");
+    let is_shared = file.house().is_some_and(|house| SHARED.contains(&house)) && !is_embedded;
+    if !file.is_rust() || file.is_test() || !is_shared {
+        return Vec::new();
+    }
+    let text = words_of(without_unit_tests(&file.text)).replace("mako §", ""); // Papers are cited.
+    let is_excused = |word: &str| EXCUSED.contains(&(&file.path, word));
+    let is_rule = |word: &str| {
+        let number = word.strip_prefix(['m', 'p', 'z', 't']).unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let is_foreign = |word: &str| WORDS_OF_ENGINES.contains(&word) || is_rule(word);
+    let complaints = text.lines().enumerate().flat_map(|(number, line)| {
+        let words = line.split(|c: char| !c.is_alphanumeric());
+        let found = words.filter(|word| is_foreign(word) && !is_excused(word));
+        found.map(move |word| file.complain(number, &format!("`{word}` is a word of one engine")))
     });
     complaints.collect()
 }
@@ -490,6 +549,7 @@ fn the_tree_keeps_the_rules() {
         sizes,
         pronouns,
         retired,
+        words_of_engines,
         promises,
         docs::whole_docs,
         docs::repeated_names,
@@ -590,6 +650,17 @@ fn retired_words_are_seen() {
     );
     sees(retired, "crates/a/src/a.rs", "let own_reign = 1;\n", "let sovereign = 1;\n");
     sees(retired, "docs/a.md", "The hub.\n", "A hubbub.\n");
+}
+
+#[test]
+fn words_of_engines_are_seen_where_all_share() {
+    let innocent = "// The epoch (Mako §5).\nfn p() { q(M_7, v2, timestamp) }\n";
+    for planted in
+        ["// Of mako.\n", "fn vector_watermark() {}\n", "struct ReadStamp;\n", "// M7: FVW\n"]
+    {
+        sees(words_of_engines, "crates/engine/src/a.rs", planted, innocent);
+        assert_eq!(words_of_engines(&File::new("crates/zeus/src/a.rs", planted)), [""; 0]);
+    }
 }
 
 #[test]

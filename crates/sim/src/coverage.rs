@@ -144,7 +144,7 @@ coverage! {
     interrupted_ended = "second failure: end appended",
     /// A second failure came when the end of an epoch was reported.
     interrupted_reported = "second failure: reported",
-    /// A second failure came when the FVW was final, before the shard served.
+    /// A second failure came when the ends of the epoch were final, before the shard served.
     interrupted_final = "second failure: final, not serving",
 }
 

@@ -53,7 +53,7 @@ mod transaction_clocks;
 mod violation;
 
 pub use distances::SimulatedRegions;
-pub use engines::{ENGINES, Runner, SimulatedEngine};
+pub use engines::{Runner, SimulatedEngine};
 pub use run::{RunFailure, RunOptions, RunReport, run};
 pub use subject::{AnyPlantedBug, Subject};
 pub use violation::Violation;

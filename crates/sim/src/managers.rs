@@ -214,7 +214,7 @@ impl SimulatedManagers {
         Ok(wanted)
     }
 
-    /// Checks that all managers report the same effects, and that no FVW ever changes.
+    /// Checks that all managers report the same effects, and that the ends of an epoch never change.
     fn note(&mut self, manager: usize, applied: Applied) -> Result<Option<Applied>, String> {
         let server = &mut self.servers[manager];
         let place = server.applied;
@@ -225,11 +225,11 @@ impl SimulatedManagers {
             }
             return Ok(None);
         }
-        if let Applied::Final(watermark) = &applied {
-            let epoch = watermark.epoch();
-            let before = self.finals.entry(epoch).or_insert_with(|| watermark.clone());
-            if before != watermark {
-                return Err(format!("FVW({epoch}) was {before:?} and is {watermark:?}"));
+        if let Applied::Final(ends) = &applied {
+            let epoch = ends.epoch();
+            let before = self.finals.entry(epoch).or_insert_with(|| ends.clone());
+            if before != ends {
+                return Err(format!("{epoch} had ended with {before:?}, and now with {ends:?}"));
             }
         }
         self.applied.push(applied.clone());

@@ -20,7 +20,7 @@ pub enum ShardRecoveryStage {
     Ended,
     /// The new leader has reported how an epoch ended.
     Reported,
-    /// The final vector watermark is known; the shard does not serve yet.
+    /// The ends of the epoch are final; the shard does not serve yet.
     Final,
 }
 
@@ -91,9 +91,9 @@ impl Recoveries {
                 };
                 steps.push((ShardRecoveryStage::Appointed, ballot.node));
             }
-            Applied::Final(watermark) => {
+            Applied::Final(ends) => {
                 for recovery in &mut self.shards {
-                    let last = watermark.epoch().0 + 1 >= recovery.ballot.epoch.0;
+                    let last = ends.epoch().0 + 1 >= recovery.ballot.epoch.0;
                     if last && recovery.stage >= Some(ShardRecoveryStage::Prepared) {
                         steps.extend(recovery.reach(ShardRecoveryStage::Final));
                     }

@@ -18,7 +18,9 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork};
+use crate::scenario::{
+    ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -52,6 +54,9 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// found, and do not change.
 pub(crate) const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
+
+/// These seeds have clients of a workload whose data has homes: its loads write hundreds of rows in a transaction.
+pub(crate) const HOMES_SEEDS: Range<u64> = 1 << 23..COORDINATORS_FROM;
 
 /// Of these seeds, in one of so many, stores are full after little more than what is loaded: far more often than in others,
 /// of which some are recorded for what they found.
@@ -226,10 +231,13 @@ impl<E: Subject> PreparedRun<E> {
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let mut lot = root.fork(14);
-        if E::OUTLIVES_MAJORITIES && scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
+        if E::PROTOCOL.info().accepts_losses
+            && scenario.fault_schedule.forgets
+            && lot.chance(1, LOST_ONE_IN)
+        {
             scenario.lose(&mut lot);
         }
-        let may_have = E::COORDINATES_ANYWHERE && seed >= COORDINATORS_FROM;
+        let may_have = seed >= COORDINATORS_FROM;
         if may_have && root.fork(15).chance(1, COORDINATOR_ONE_IN) {
             scenario.shape.coordinators = 1;
         }
@@ -239,7 +247,7 @@ impl<E: Subject> PreparedRun<E> {
             scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
         }
         let mut lot = root.fork(18);
-        if seed >= REPLACEMENTS_FROM && E::COORDINATES_ANYWHERE && scenario.loss.is_none() {
+        if seed >= REPLACEMENTS_FROM && scenario.loss.is_none() {
             scenario.shape.coordinators = lot.range_inclusive(1, 2) as u32;
             scenario.replacements_every_ns = scenario.span_ns / lot.range_inclusive(2, 12);
         }
@@ -250,6 +258,9 @@ impl<E: Subject> PreparedRun<E> {
             scenario.latecomers = latecomers.map(|_| lot.below(datacenters) as usize).collect();
             scenario.node_changes_every_ns = scenario.span_ns / lot.range_inclusive(3, 20);
         }
+        if HOMES_SEEDS.contains(&seed) {
+            scenario.groups.push(HomeWorkload::draw_group(&mut root.fork(22)));
+        }
         scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
         E::fit(&mut scenario, &mut root.fork(20));
         let catalog = Catalog::new();
@@ -259,8 +270,8 @@ impl<E: Subject> PreparedRun<E> {
             all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = E::partitioning(&scenario, &mut random, &name, shards);
-            (name, partitioning)
+            let definition = E::definition(&scenario, &mut random, &name, shards);
+            (name, definition)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
         let topology = scenario.shape.topology(tables);
@@ -523,8 +534,11 @@ impl<E: Subject> PreparedRun<E> {
     fn finish(&mut self) -> Result<(), Violation> {
         let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
         if !led {
-            let what =
-                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
+            let shard = self.simulation.not_led();
+            let assignment = shard.and_then(|shard| self.simulation.configuration()?.shard(shard));
+            let what = format!(
+                "after {PATIENCE:?} without faults a shard has no leader that serves: {shard:?}, {assignment:?}"
+            );
             return Err(Violation::new("liveness", self.simulation.now(), what));
         }
         self.wait("liveness", PATIENCE)
@@ -578,7 +592,9 @@ impl<E: Subject> PreparedRun<E> {
     }
 
     fn compare(&self) -> Result<(), String> {
-        let Some(checks) = self.simulation.checks().filter(|_| E::ROWS_IN_STORES) else {
+        let Some(checks) =
+            self.simulation.checks().filter(|_| E::PROTOCOL.info().replicates_shards)
+        else {
             return Ok(());
         };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);

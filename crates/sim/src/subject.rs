@@ -6,13 +6,14 @@ use crate::observed::Simulated;
 use crate::scenario::{Scenario, partitioning};
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::TableDefinition;
 use shoal_engine::PlantedBug;
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
 use shoal_engine::client::requests_table;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
+use shoal_registry::RegisteredEngine;
 use shoal_store::CopyPart;
 use shoal_types::Random;
 use std::time::Duration;
@@ -56,8 +57,8 @@ pub enum AnyPlantedBug {
     KeepLeadership,
     /// Voters that were replaced go on to vote (M4).
     KeepFormerVoters,
-    /// A replica that takes the place of a voter votes before it has what was decided (M4).
-    CountIncoming,
+    /// A voter that is replaced leaves before the added one has caught up (M4).
+    LeaveEarly,
     /// A process of a node that was removed is admitted.
     AdmitRemoved,
     /// A request that has created a table creates another one when it comes again (exactly once).
@@ -99,7 +100,7 @@ impl AnyPlantedBug {
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
-        ("count-incoming", AnyPlantedBug::CountIncoming),
+        ("leave-early", AnyPlantedBug::LeaveEarly),
         ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
         ("answer-untold", AnyPlantedBug::AnswerUntold),
@@ -115,34 +116,21 @@ impl AnyPlantedBug {
 }
 
 /// An engine that can be simulated.
-pub trait Subject: Simulated {
-    /// The engine's name on the command line.
-    const NAME: &'static str;
-
-    /// Whether the engine goes on after an operator has accepted the loss of a shard whose majority is lost
-    /// for good.
-    const OUTLIVES_MAJORITIES: bool = false;
-
-    /// Whether a node without replicas can coordinate transactions.
-    const COORDINATES_ANYWHERE: bool = false;
-
-    /// Whether replicas of shards are in stores, which are compared at the end.
-    const ROWS_IN_STORES: bool = true;
-
+pub trait Subject: Simulated + RegisteredEngine {
     /// Changes a scenario where the engine does not have what it needs.
     fn fit(scenario: &mut Scenario, random: &mut Random) {
         let _ = (scenario, random);
     }
 
-    /// Draws the partitioning of a table of a workload.
-    fn partitioning(
+    /// Draws how a table of a workload is divided.
+    fn definition(
         scenario: &Scenario,
         random: &mut Random,
         table: &str,
         shards: u32,
-    ) -> Partitioning {
+    ) -> TableDefinition {
         let _ = scenario;
-        partitioning(random, table, shards)
+        partitioning(random, table, shards).into()
     }
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
@@ -151,17 +139,14 @@ pub trait Subject: Simulated {
     /// The bugs that can be planted in it, by their names on the command line.
     const BUGS: &'static [(&'static str, Self::PlantedBug)];
 
-    /// The part of its options that all engines share.
-    fn limits(options: &mut Self::Options) -> &mut Limits;
-
     /// Plants a bug in the engine.
     #[cfg(feature = "planted")]
     fn plant(options: &mut Self::Options, faults: PlantedBugs<Self::PlantedBug>);
 
     /// Tables that the engine creates for its own use.
-    fn tables(shards: u32) -> Vec<(String, Partitioning)> {
+    fn tables(shards: u32) -> Vec<(String, TableDefinition)> {
         let (name, partitioning) = requests_table(shards);
-        vec![(name.to_owned(), partitioning)]
+        vec![(name.to_owned(), partitioning.into())]
     }
 }
 
@@ -191,7 +176,8 @@ pub fn plant<E: Subject>(
         }
         AnyPlantedBug::Own(name) => {
             let found = E::BUGS.iter().find(|(other, _)| *other == name);
-            let (_, fault) = found.unwrap_or_else(|| panic!("{} has no bug {name}", E::NAME));
+            let (_, fault) =
+                found.unwrap_or_else(|| panic!("{} has no bug {name}", E::PROTOCOL.name()));
             E::plant(&mut setup.options, PlantedBugs::only(*fault));
         }
         AnyPlantedBug::CountLearner => streams.count_learner = true,
@@ -210,7 +196,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
-        AnyPlantedBug::CountIncoming => manager.count_incoming = true,
+        AnyPlantedBug::LeaveEarly => manager.leave_early = true,
         AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,
         AnyPlantedBug::AnswerUntold => manager.answer_untold = true,

@@ -671,6 +671,14 @@ pub enum Rejected {
         #[coded(short)]
         segment_bytes: u64,
     },
+    /// The table is the first of a family that has others.
+    #[error("{table} is the first table of a family; drop the other tables of the family first")]
+    #[coded(tag = 36)]
+    TableFamily {
+        /// The table that was to be dropped.
+        #[coded(short)]
+        table: TableId,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]

@@ -48,7 +48,7 @@ fn conversation() -> Vec<Said> {
     let locked = Aborted::from(Conflict::Locked { table, key: KeyExcerpt::new(b"alice") });
     let exists = Rejected::KeyExists { table, key: KeyExcerpt::new(b"alice") };
     let partitioning = Partitioning::Hash { prefix_bytes: 0 };
-    let create = TableChange::Create { name: "new".to_owned(), partitioning };
+    let create = TableChange::Create { name: "new".to_owned(), definition: partitioning.into() };
     let dropped = Rejected::TableDropped { table };
     vec![
         Said::Client(FromClient::Directory),

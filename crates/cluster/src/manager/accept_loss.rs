@@ -1,4 +1,4 @@
-//! The loss of a shard's majority, accepted by an operator (rules M9, M12; `docs/recovery.md`).
+//! The loss of a shard's majority, accepted by an operator (`docs/recovery.md`).
 //!
 //! ```text
 //!  accepted           all live nodes have reported   the leader has prepared at all survivors
@@ -206,6 +206,7 @@ impl StateMachine {
             assignment.voters = survivors;
             assignment.learners.clear();
             assignment.empty.clear();
+            assignment.added = None;
             assignment.left.extend(void.iter().map(|(node, _)| *node));
         }
         let loss = assignment.loss.as_mut().expect("it is accepted");

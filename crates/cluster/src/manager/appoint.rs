@@ -115,7 +115,7 @@ impl StateMachine {
     pub(super) fn begin_handovers(&mut self, now: Time) {
         let can_begin = |shard: &ShardState| {
             let leader = shard.assignment.leader;
-            let is_replaced = shard.replacement.as_ref().is_some_and(|it| it.outgoing == leader);
+            let is_replaced = shard.outgoing(&self.nodes) == Some(leader);
             let stays = self.options.leader_candidates.may_lead(&shard.assignment, leader);
             let mut others = self.candidates(shard).filter(|node| *node != leader);
             (is_replaced || !stays) && others.any(|node| self.is_fresh(node, now))
@@ -187,7 +187,7 @@ impl StateMachine {
     ) -> NodeId {
         let shard = &self.shards[id.0 as usize];
         let home = self.datacenter(shard.assignment.leader);
-        let outgoing = shard.replacement.as_ref().map(|replacement| replacement.outgoing);
+        let outgoing = shard.outgoing(&self.nodes);
         // A leader that hands over leads again only if no other node can.
         let former = shard.handover.map(|_| shard.assignment.leader);
         let prefers_learners = self.options.leader_candidates == LeaderCandidates::LearnersFirst;

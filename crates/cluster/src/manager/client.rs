@@ -64,7 +64,7 @@ pub enum ManagerClientEffect {
         /// The configuration of a greater revision than any before.
         configuration: Arc<Configuration>,
     },
-    /// An FVW, each once; that of a later epoch may come earlier. Follows the configuration that has it.
+    /// The final ends of an epoch, each once; those of a later epoch may come earlier. Follows the configuration that has them.
     Final {
         /// How it ended on each shard.
         ends: FinalEnds,
@@ -236,7 +236,7 @@ impl ManagerClient {
         self.assert_invariants();
     }
 
-    /// Whether the node may act on its configuration at this time (rule M7). To be checked before each
+    /// Whether the node may act on its configuration at this time (the lease rule). To be checked before each
     /// action: no effect reports the end of a lease.
     #[must_use]
     pub fn holds_lease(&self, now: Time) -> bool {
@@ -538,7 +538,7 @@ impl ManagerClient {
         self.pending = pending;
     }
 
-    /// Whether this process lacks an FVW that is dropped by now: then versions of that epoch in its memory
+    /// Whether this process lacks final ends that are dropped by now: then versions of that epoch in its memory
     /// can never be judged.
     fn lacks_final(&self, configuration: &Configuration) -> bool {
         let Some(before) = &self.configuration else { return false };
@@ -547,7 +547,7 @@ impl ManagerClient {
     }
 
     /// Sends the node's state, and pledges: every lease of an earlier generation ends here, and no other is
-    /// granted (M7).
+    /// granted (the lease rule).
     fn recall(
         &mut self,
         generation: Generation,
@@ -601,7 +601,9 @@ impl ManagerClient {
                 configuration.epoch <= epoch || configuration.lacks_end(epoch, shard)
             }
             RequestTopic::Close(epoch) => configuration.epoch <= epoch,
-            RequestTopic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
+            RequestTopic::CaughtUp(_, replica) => {
+                assignment.catching_up().any(|it| it.node == replica)
+            }
             RequestTopic::Held(_) => {
                 let loss = assignment.loss.as_ref();
                 loss.is_some_and(|loss| loss.stage == LossStage::Preparing)
@@ -718,7 +720,7 @@ impl ManagerClient {
         let is_faulty = self.options.faults.serve_former_managers;
         assert!(
             !is_former || self.granted.is_none() || is_faulty,
-            "M7: a lease of former managers: {self:?}"
+            "lease: one of former managers: {self:?}"
         );
         assert!(generation <= Some(self.pledged), "managers it has not pledged to: {self:?}");
     }

@@ -1,5 +1,5 @@
-//! The ends of epochs, shard by shard (rule M12): per (epoch, shard) the first end that is accepted is final. When an
-//! epoch has those of all shards, they are its FVW. Epochs end in any order; none waits for another.
+//! The ends of epochs, shard by shard. The rule of final ends: per (epoch, shard) the first end that is accepted is final. When an
+//! epoch has those of all shards, they are final for the epoch. Epochs end in any order; none waits for another.
 //!
 //! ```text
 //!             e   e+1   e+2   e+3 (open)
@@ -46,7 +46,7 @@ impl StateMachine {
     /// Records the end of a closed epoch on a shard that had none: it is final.
     ///
     /// # Panics
-    /// If it had one (M12).
+    /// If it had one.
     pub(super) fn accept_end(
         &mut self,
         shard: ShardId,
@@ -56,7 +56,7 @@ impl StateMachine {
     ) {
         let ends = self.closing.get_mut(&epoch).expect("it is closed, and not settled");
         let before = ends[shard.0 as usize].replace(end.clone());
-        assert_eq!(before, None, "M12: {epoch} ends twice on {shard}");
+        assert_eq!(before, None, "final ends: {epoch} ends twice on {shard}");
         self.unpublished_ends = true;
         effects.push(Applied::Ended { shard, epoch, end: end.clone() });
         self.settle(epoch, effects);
@@ -173,9 +173,9 @@ impl StateMachine {
         effects.push(Applied::Final(last));
     }
 
-    /// Drops the oldest FVWs where too many are kept, if all epochs up to them are settled, all live nodes
+    /// Drops the oldest final ends where too many are kept, if all epochs up to them are settled, all live nodes
     /// have received them, and all shards have leaders, which write them into their streams on receipt. By
-    /// then every stream with entries of such an epoch has its FVW behind them. Nodes that are not alive need
+    /// then every stream with entries of such an epoch has its ends behind them. Nodes that are not alive need
     /// not have received it: one that returns without it ends its process.
     pub(super) fn forget_finals(&mut self) {
         let led = |shard: &ShardState| shard.vacant.is_none() && shard.assignment.out.is_none();
@@ -195,7 +195,7 @@ impl StateMachine {
         }
     }
 
-    /// Changes a final FVW: only for a planted bug.
+    /// Changes final ends: only for a planted bug.
     fn overwrite_final(
         &mut self,
         shard: ShardId,

@@ -28,16 +28,16 @@ pub struct Configuration {
     pub nodes: Vec<NodeStanding>,
     /// The replicas and the leader of each shard.
     pub shards: Vec<Assignment>,
-    /// The last epoch up to which all FVWs are final.
+    /// The last epoch up to which all ends are final.
     pub settled: Epoch,
-    /// FVWs of epochs up to this one may be dropped that do not cover all of their epoch. A node that has
-    /// versions of such an epoch, and has not received its FVW, ends its process; a new process reads it from
+    /// Final ends of epochs up to this one may be dropped that do not cover all of their epoch. A node that has
+    /// versions of such an epoch, and has not received its ends, stops its process; a new process reads it from
     /// the streams that have entries of the epoch.
     pub forgotten: Epoch,
-    /// FVWs of later epochs that do not cover all of their epoch, ascending. Any other later epoch that is
+    /// Final ends of later epochs that do not cover all of their epoch, ascending. Any other later epoch that is
     /// closed and not in `ends` is covered as a whole.
     pub finals: Vec<FinalEnds>,
-    /// For each closed epoch whose FVW is not final, the ends that shards have reported. Each is final.
+    /// For each closed epoch whose ends are not all known, the ends that shards have reported. Each is final.
     pub ends: BTreeMap<Epoch, Vec<Option<EpochEnd>>>,
     /// The move of a table between shards that is in progress.
     pub moving: Option<Move>,
@@ -79,11 +79,39 @@ pub struct Assignment {
     /// Replicas without memory, and the epoch in which each had lost it. A voter among them may vote again
     /// when a leader of a later appointment has reported that it has caught up.
     pub empty: BTreeMap<NodeId, Epoch>,
+    /// The voter that was added in the place of another, until one of the two has left.
+    pub added: Option<AddedVoter>,
     /// The last loss of its majority that an operator has accepted.
     pub loss: Option<Loss>,
     /// Nodes that held the shard, and do not any more. Their processes may have something of it: none of them gets a
     /// replica of the shard before it has begun anew, without memory.
     pub left: BTreeSet<NodeId>,
+}
+
+/// A voter that was added in the place of another, which has not left yet. Both count in majorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+pub struct AddedVoter {
+    /// The voter that was added.
+    pub node: NodeId,
+    /// The voter that leaves when the added one has caught up.
+    pub in_place_of: NodeId,
+    /// The epoch at whose end it was added; `None` when a leader of a later appointment has reported that it has caught up.
+    pub catching_up_after: Option<Epoch>,
+    /// Whether it was a learner before, and becomes one again where the replacement is given up.
+    pub was_learner: bool,
+    /// Whether the replacement is given up: the added voter leaves again.
+    pub is_given_up: bool,
+}
+
+/// A replica of which the manager has no report yet that it has caught up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatchingUp {
+    /// The node that holds the replica.
+    pub node: NodeId,
+    /// A voter has caught up when a leader says so that was appointed in a later epoch.
+    pub after: Epoch,
+    /// Whether the replica has lost its memory, and does not vote.
+    pub is_empty: bool,
 }
 
 /// A table whose partitions change their shards.
@@ -123,6 +151,20 @@ impl Assignment {
         self.voters.iter().chain(&self.learners).copied()
     }
 
+    /// The replicas of which a leader is to report that they have caught up.
+    pub fn catching_up(&self) -> impl Iterator<Item = CatchingUp> + '_ {
+        let of_empty = |(node, after): (&NodeId, &Epoch)| CatchingUp {
+            node: *node,
+            after: *after,
+            is_empty: true,
+        };
+        let added = self.added.filter(|added| !self.empty.contains_key(&added.node));
+        let added = added.and_then(|AddedVoter { node, catching_up_after, .. }| {
+            catching_up_after.map(|after| CatchingUp { node, after, is_empty: false })
+        });
+        self.empty.iter().map(of_empty).chain(added)
+    }
+
     /// Voters that have their promises and accepted entries.
     pub fn full_voters(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.voters.iter().copied().filter(|node| !self.empty.contains_key(node))
@@ -142,7 +184,7 @@ impl Configuration {
         self.shards.get(shard.0 as usize)
     }
 
-    /// The FVW of an epoch; `None` if it is open, or some shard has not reported its end.
+    /// The final ends of an epoch; `None` if it is open, or some shard has not reported its end.
     #[must_use]
     pub fn last(&self, epoch: Epoch) -> Option<FinalEnds> {
         if epoch >= self.epoch || self.ends.contains_key(&epoch) {
@@ -161,7 +203,7 @@ impl Configuration {
         ends.is_some_and(Option::is_none)
     }
 
-    /// The epochs that are closed and whose FVW is not final: leaders have to report for them.
+    /// The epochs that are closed and whose ends are not final: leaders have to report for them.
     pub fn closing(&self) -> impl Iterator<Item = Epoch> + '_ {
         self.ends.keys().copied()
     }

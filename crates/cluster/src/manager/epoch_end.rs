@@ -3,7 +3,7 @@
 //!
 //! The manager compares ends in one place only: where the loss of a shard's majority was accepted, it takes
 //! the greater of two ends (`accept_loss.rs`). So an engine whose clusters may accept losses writes payloads whose
-//! byte order is the order of the ends: `mako` writes the shard's final watermark, a big-endian number.
+//! byte order is the order of the ends: an engine that counts writes a big-endian number.
 
 use bytes::Bytes;
 use shoal_types::wire::Coded;
@@ -82,7 +82,7 @@ impl fmt::Debug for EpochEnd {
     }
 }
 
-/// How an epoch ended on every shard: final, and the same on every node (rule M9).
+/// How an epoch ended on every shard: final, and the same on every node.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct FinalEnds {
     epoch: Epoch,

@@ -7,14 +7,14 @@
 //!      ◄── Granted, … ────    ◄── led ─────────┘  effects of what is applied ─────┘
 //!
 //!   a leader dies in epoch e:
-//!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► FVW(e), final
+//!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► the ends of e are final
 //! ```
 //! [`StateMachine`] is the replicated state machine: the same commands, the same state. [`Manager`] runs
 //! it over a [`ManagerLog`], receives nodes' messages and answers them; only the replica that leads does. [`ManagerClient`] is
 //! a node's side. It is off the path of every transaction: without it nothing changes, and traffic
 //! flows until leases run out.
 //!
-//! # Leases: no two leaders of a shard at one time (rule M7)
+//! # Leases: no two leaders of a shard at one time (the lease rule)
 //!
 //! Clocks may differ by any offset, and a manager may be followed by one with any clock. Assumed is
 //! only that while a true time t passes, every clock moves on by t·(1−ρ) to t·(1+ρ), where ρ is
@@ -50,14 +50,14 @@
 //! A node that is suspected wrongly loses its leaderships and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
 //!
-//! # Epochs and their ends (rules M9 and M12)
+//! # Epochs and their ends (the rule of final ends)
 //!
 //! Each raise of the epoch, for any reason, closes the one before. The leader of every shard
 //! reports for each closed epoch how it ended there, once that is durable in its logs: an [`EpochEnd`], which only
 //! engines read. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
 //! and shard, whichever node leads later: its end is durable in the streams, where every successor finds it. When every shard
-//! has reported, these ends are the FVW, and no command can change it. The configuration contains the ends that are
+//! has reported, these ends are final, and no command can change them. The configuration contains the ends that are
 //! known of epochs that are not settled, so nothing has to wait for those of other shards.
 //!
 //! A shard that lacks the end of a closed epoch for two leases is *out* from the next epoch on: it draws no clock
@@ -106,6 +106,7 @@ mod options;
 mod outage;
 mod recovery;
 mod refusal;
+mod replacement;
 mod request;
 mod simulated;
 mod state_machine;
@@ -115,10 +116,9 @@ mod tables;
 mod wire;
 
 pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
-pub use change::ReplacementStage;
 pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
 pub use command::{Action, ClusterChange, Command, HeartbeatRecord, LeadershipClaim, TableChange};
-pub use configuration::{Assignment, Configuration, Move, NodeStanding};
+pub use configuration::{AddedVoter, Assignment, CatchingUp, Configuration, Move, NodeStanding};
 pub use epoch_end::{EPOCH_END_BYTES_MAX, EpochEnd, FinalEnds};
 pub use ids::{Ask, Generation, Incarnation, ProcessInstance, Revision, Term};
 pub use log::{CarriedLog, ManagerLog};
@@ -128,6 +128,7 @@ pub use options::{LeaderCandidates, LearnerLeads, ManagerOptions, ManagerPlanted
 pub use outage::Outage;
 pub use recovery::{KnownEpochs, NotRecovered, Recollection};
 pub use refusal::ChangeRefusal;
+pub use replacement::ReplacementStage;
 pub use request::ManagerRequest;
 pub use simulated::{LogPace, SimulatedLog};
 pub use state_machine::{Applied, StateMachine};

@@ -1,7 +1,7 @@
 //! Nodes that are added to the cluster, and removed from it.
 //!
 //! ```text
-//!   added ──► known to all nodes that live ──► its process joins ──► takes replicas (`change.rs`)
+//!   added ──► known to all nodes that live ──► its process joins ──► takes replicas (`replacement.rs`)
 //!   drained ──► its process ends ──► dead ──► removed
 //! ```
 //! A node that is added is dead until its process joins. A node that is removed holds no replica and has no lease: it does not

@@ -31,7 +31,7 @@ pub struct ManagerOptions {
     /// Time without an answer after which a proposal, a request or a message is repeated. Must exceed the
     /// round trip. Default 300 ms.
     pub retry_after: Duration,
-    /// The most FVWs kept that do not cover all of their epochs; beyond that, the oldest is dropped that all
+    /// The most final ends kept that do not cover all of their epochs; beyond that, the oldest is dropped that all
     /// live nodes have received. A node that has not received a dropped one has to begin without memory. Each
     /// costs 8 bytes a shard in every configuration. Default 1024.
     pub finals_max: usize,
@@ -149,48 +149,48 @@ planted! {
         pub force_below_known: bool,
         /// Where a loss is accepted, the former voters stay voters.
         pub count_void_voters: bool,
-        /// A leader counts as dead after half of its lease (breaks rule M7).
+        /// A leader counts as dead after half of its lease (breaks the lease rule).
         pub appoint_early: bool,
         /// A leader counts as dead one [`tick`](ManagerOptions::tick_every) before its lease has run out
-        /// (breaks rule M7). Its successor mostly learns of its appointment later, and so the two rarely act
+        /// (breaks the lease rule). Its successor mostly learns of its appointment later, and so the two rarely act
         /// at the same time.
         pub appoint_hasty: bool,
-        /// A manager grants leases before it knows whether it still leads (breaks rule M7).
+        /// A manager grants leases before it knows whether it still leads (breaks the lease rule).
         pub grant_unconfirmed: bool,
-        /// A manager renews leases that have run out, and does not wait until the log records it (breaks rule
-        /// M7).
+        /// A manager renews leases that have run out, and does not wait until the log records it (breaks the
+        /// lease rule).
         pub renew_lapsed: bool,
         /// A new process of a node is admitted without the time of the former one's last heartbeat (breaks
-        /// rule M7).
+        /// the lease rule).
         pub forget_former_instance: bool,
-        /// A node counts its lease from the arrival of the grant (breaks rule M7).
+        /// A node counts its lease from the arrival of the grant (breaks the lease rule).
         pub lease_from_reply: bool,
-        /// The manager compares times with those of managers before it (breaks rule M7).
+        /// The manager compares times with those of managers before it (breaks the lease rule).
         pub trust_former_clocks: bool,
         /// A new manager begins leases at the time of its `Take`, read before that was applied (breaks
-        /// rule M7).
+        /// the lease rule).
         pub rebase_at_take: bool,
-        /// A node counts a grant whose configuration it does not have (breaks rule M7).
+        /// A node counts a grant whose configuration it does not have (breaks the lease rule).
         pub grant_without_configuration: bool,
         /// A node that restarted continues the leaderships of its former process.
         pub keep_leadership: bool,
-        /// An appointment erases the ends that the shard has reported (breaks rule M12).
+        /// An appointment erases the ends that the shard has reported (breaks the rule of final ends).
         pub erase_ends: bool,
-        /// A shard that is out counts as ended in the epochs before, too (breaks rule M12).
+        /// A shard that is out counts as ended in the epochs before, too (breaks the rule of final ends).
         pub out_ends_former: bool,
-        /// A report changes an FVW that is final already (breaks rule M9).
+        /// A report changes ends that are final already (breaks the rule of final ends).
         pub late_report_overwrites: bool,
         /// Any node reports for any shard.
         pub deposed_reports: bool,
-        /// A node accepts messages of managers before whose generation it has pledged to another (breaks rule
-        /// M7).
+        /// A node accepts messages of managers before whose generation it has pledged to another (breaks the
+        /// lease rule).
         pub serve_former_managers: bool,
         /// Replicas that lost their memory are appointed like others.
         pub appoint_empty: bool,
         /// Learners are appointed where only voters may lead.
         pub appoint_learner: bool,
-        /// A replica that takes the place of a voter votes at once, before it has anything (breaks rule M4).
-        pub count_incoming: bool,
+        /// A voter that is replaced leaves before the added one has caught up (breaks the majority rule).
+        pub leave_early: bool,
         /// A process of a node that was removed is admitted.
         pub admit_removed: bool,
         /// A request that has created a table creates another one when it is repeated after that was dropped.

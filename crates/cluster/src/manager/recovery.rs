@@ -12,12 +12,12 @@
 //! epochs beyond it. The rules require of it:
 //!
 //! 1. *Epochs.* Those that any answering node knows of, and [`EPOCHS_SKIPPED`] after them, are closed, and none of them
-//!    is ever opened again. Known ends count, as final as they were (M12); all others are reported like those of any
-//!    closed epoch, by leaders that are appointed after the recovery. So M9 holds as always: it does not depend on
+//!    is ever opened again. Known ends count, as final as they were; all others are reported like those of any
+//!    closed epoch, by leaders that are appointed after the recovery. So the rule of final ends holds as always: it does not depend on
 //!    which managers appoint leaders, nor on the former leaders.
 //! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new leadership, when the longest lease has
 //!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
-//!    term (M7). Nodes that pledge give up theirs at once.
+//!    term. Nodes that pledge give up theirs at once.
 //! 3. *Incarnations.* A process that pledged continues, unless it knows another end of an epoch than the one that was
 //!    forced after the loss of a shard's majority. All others have to end: their nodes return as processes with numbers
 //!    that are [`INSTANCES_SKIPPED`] higher, since the lost managers may have assigned those between, and without
@@ -155,7 +155,10 @@ impl StateMachine {
         machine.generation = generation;
         machine.restart_clock();
         machine.jump_revision(REVISIONS_SKIPPED);
-        assert!(machine.epoch > open && machine.epoch > newest.epoch, "M9: an epoch is repeated");
+        assert!(
+            machine.epoch > open && machine.epoch > newest.epoch,
+            "final ends: an epoch is repeated"
+        );
         let former = newest.nodes.iter().zip(&machine.nodes);
         let mut former = former.zip((0..).map(NodeId));
         let follows = |((before, now), id): (

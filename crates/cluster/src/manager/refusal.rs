@@ -64,6 +64,18 @@ pub enum ChangeRefusal {
         /// The node that was named as outgoing, and leads.
         node: NodeId,
     },
+    /// Another replica of the shard is being replaced, and has a voter beside it already.
+    #[error(
+        "{node} is taking the place of {in_place_of} in {shard}; wait for that, or replace {node} by {in_place_of} to give it up"
+    )]
+    Replacing {
+        /// The shard whose replica was to be replaced.
+        shard: ShardId,
+        /// The voter that was added.
+        node: NodeId,
+        /// The voter that it replaces.
+        in_place_of: NodeId,
+    },
     /// The shard has lost nothing.
     #[error("a majority of {0} is alive and has its memory: there is no loss to accept")]
     HasMajority(ShardId),

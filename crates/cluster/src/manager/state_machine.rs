@@ -1,8 +1,8 @@
 //! The replicated state machine: it applies commands in the order of the log, and returns their effects.
 //!
 //! This file dispatches the commands, and keeps the time. The other parts of the state are in `memberships.rs` (nodes:
-//! which are admitted, alive, and dead), `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
-//! `change.rs` (replicas, tables, the shard map).
+//! which are admitted, alive, and dead), `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, final ends) and
+//! `replacement.rs` (replicas), `change.rs` (tables, the shard map).
 //!
 //! It reads no clock and draws nothing at random: managers that applied the same commands have the same
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Most closed epochs without an FVW. Beyond that, no leader is appointed: some shard is lost, and an
+/// Most closed epochs whose ends are not final. Beyond that, no leader is appointed: some shard is lost, and an
 /// operator has to act.
 pub(super) const CLOSING_MAX: usize = 1024;
 
@@ -100,7 +100,7 @@ pub enum Applied {
         /// The state of the loss.
         loss: Loss,
     },
-    /// The FVW of an epoch: final.
+    /// The ends of an epoch, which are final.
     Final(FinalEnds),
     /// An empty replica has caught up.
     CaughtUp {
@@ -212,11 +212,11 @@ pub struct StateMachine {
     pub(super) closed_at: BTreeMap<Epoch, Time>,
     /// Whether an end was accepted since the last configuration.
     pub(super) unpublished_ends: bool,
-    /// The epoch up to which all FVWs are final; some of later epochs may be final too.
+    /// The epoch up to which all ends are final; those of some later epochs may be final too.
     pub(super) settled: Epoch,
-    /// The epoch up to which FVWs may be dropped that do not cover all of their epoch.
+    /// The epoch up to which final ends may be dropped that do not cover all of their epoch.
     pub(super) forgotten: Epoch,
-    /// FVWs of later epochs, each with the revision of the first configuration that has it.
+    /// Final ends of later epochs, each with the revision of the first configuration that has it.
     #[coded(with = final_ends)]
     pub(super) finals: Vec<(Revision, FinalEnds)>,
     pub(super) moving: Option<Move>,
@@ -265,6 +265,7 @@ impl StateMachine {
                 learners: topology.learners(shard).to_vec(),
                 out: None,
                 empty: BTreeMap::new(),
+                added: None,
                 loss: None,
                 left: BTreeSet::new(),
             };
@@ -383,7 +384,7 @@ impl StateMachine {
             ("empty replicas", of_shards(|it| it.assignment.empty.len() + it.ready.len())),
             ("epochs that are closed and not settled", self.closing.len()),
             ("times of closed epochs", self.closed_at.len()),
-            ("final watermarks", self.finals.len()),
+            ("final ends", self.finals.len()),
             ("bytes of the machine", self.image().len()),
         ]
     }

@@ -51,7 +51,7 @@ pub(super) struct Shard {
 /// A cluster's shape. It has been validated and does not change: share it in an `Arc`. Where nodes are added or removed, a
 /// later configuration has another one.
 ///
-/// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
+/// Ids are dense and count from 0 in the order of the text, so that they index plain arrays. A
 /// method that takes a node or a shard panics if there is no such one: those that get an id from
 /// outside compares it with [`nodes`](Topology::nodes) or [`shards`](Topology::shards) first.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// from a text.
 pub(super) const NOWHERE: Range<usize> = 0..0;
 
-/// Longest piece of the line in an error, in characters.
+/// The longest excerpt of the line in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// What is wrong with the text at `span`, a range of bytes.

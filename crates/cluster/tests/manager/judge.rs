@@ -259,7 +259,7 @@ impl Judge<'_> {
     /// A voter gets its vote back under a ballot that knows what it forgot.
     fn caught_up(&mut self, action: &Action, id: ShardId, node: NodeId) -> Result<(), String> {
         let it = shard(&self.before, id);
-        let since = it.empty.get(&node).copied().ok_or("it was full")?;
+        let since = it.catching_up().find(|it| it.node == node).ok_or("it was full")?.after;
         let Action::CaughtUp { claim, .. } = action else {
             return Err(format!("{action:?} filled a replica"));
         };
@@ -321,7 +321,7 @@ impl Judge<'_> {
             if moved && !hands_over && new.ballot.epoch <= before.epoch {
                 return Err(format!("led by another under an old ballot: {new:?}"));
             }
-            if old.voters.len() != new.voters.len() {
+            if usual_voters(old) != usual_voters(new) {
                 return Err(format!("the number of voters changed: {new:?}"));
             }
             replaced += u64::from(old.voters != new.voters);
@@ -376,13 +376,27 @@ fn stays(old: &NodeStanding, new: &NodeStanding) -> bool {
     old.alive && new.alive && (old.incarnation == new.incarnation || old.incarnation.0 == 0)
 }
 
-/// Voters that come begin empty, and those that remember stay a majority, if they were one.
+/// The number of voters without one that was added for a time.
+fn usual_voters(assignment: &Assignment) -> usize {
+    assignment.voters.len() - usize::from(assignment.added.is_some())
+}
+
+/// Voters come and leave one at a time, one leaves when the one in its place has caught up, and those that remember stay a
+/// majority.
 fn check_majorities(old: &Assignment, new: &Assignment) -> Result<(), String> {
-    let stays = |node: &NodeId| old.voters.contains(node) || new.empty.contains_key(node);
-    if !new.voters.iter().all(stays) {
-        return Err(format!("a new voter votes at once: {new:?}"));
+    let come = new.voters.iter().filter(|node| !old.voters.contains(node)).count();
+    let left = old.voters.iter().filter(|node| !new.voters.contains(node)).count();
+    let changed = come + left > 0;
+    if come + left > 1 {
+        return Err(format!("two voters changed at once: {old:?}, then {new:?}"));
     }
-    let changed = old.voters != new.voters;
+    let is_early = old.added.is_some_and(|added| {
+        let has_left = !new.voters.contains(&added.in_place_of);
+        has_left && old.catching_up().any(|it| it.node == added.node)
+    });
+    if left > 0 && is_early {
+        return Err(format!("a voter left before the added one had caught up: {old:?}"));
+    }
     if changed && new.full_voters().count() <= new.voters.len() / 2 {
         return Err(format!("replaced a voter that was needed: {new:?}"));
     }

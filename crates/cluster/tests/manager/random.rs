@@ -194,7 +194,9 @@ impl Run {
             3 => ClusterChange::KeepReplicas { shard },
             // Where it names a shard that is not there.
             4 if u64::from(shard.0) == shards => ClusterChange::Table(TableChange::Drop { table }),
-            4 => ClusterChange::Table(TableChange::Create { name, partitioning }),
+            4 => {
+                ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
+            }
             5 => ClusterChange::BeginMove { table, partitioning },
             6 => ClusterChange::EndMove { table },
             _ => ClusterChange::CancelMove { table },

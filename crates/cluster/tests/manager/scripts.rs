@@ -126,7 +126,7 @@ fn change(words: &Words<'_>) -> ClusterChange {
         "table" => {
             let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
             let (name, partitioning) = (words.plain[1].to_owned(), to_shard(shard));
-            ClusterChange::Table(TableChange::Create { name, partitioning })
+            ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
         }
         "drop" => ClusterChange::Table(TableChange::Drop { table: TableId(words.number(1)) }),
         "move" => {
@@ -156,6 +156,12 @@ fn show_shard(line: &mut String, it: &Assignment) {
     }
     for (node, since) in &it.empty {
         write!(line, " {node} empty since {since}").expect("a string");
+    }
+    if let Some(added) = &it.added {
+        let catching_up = added.catching_up_after.map_or("", |_| ", catching up");
+        let given_up = if added.is_given_up { ", given up" } else { "" };
+        let (node, in_place_of) = (added.node, added.in_place_of);
+        write!(line, " ({node} for {in_place_of}{catching_up}{given_up})").expect("a string");
     }
 }
 

@@ -5,10 +5,10 @@
 //! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
 use shoal_cluster::manager::{
-    Applied, Ask, CarriedLog, ClusterChange, Configuration, EpochEnd, FinalEnds, Incarnation,
-    LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect,
-    ManagerEvent, ManagerOptions, ManagerPlantedBugs, ManagerRequest, ProcessInstance,
-    SimulatedLog, StateMachine, ToManager, ToNode,
+    Applied, Ask, CarriedLog, CatchingUp, ClusterChange, Configuration, EpochEnd, FinalEnds,
+    Incarnation, LogPace, Manager, ManagerClient, ManagerClientEffect, ManagerClientEvent,
+    ManagerEffect, ManagerEvent, ManagerOptions, ManagerPlantedBugs, ManagerRequest,
+    ProcessInstance, SimulatedLog, StateMachine, ToManager, ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_types::wire::{Coded, decode, encode};
@@ -584,9 +584,9 @@ impl World {
             let lacking =
                 configuration.closing().filter(|epoch| configuration.lacks_end(*epoch, shard));
             tasks.extend(lacking.map(|epoch| Task::Report { shard, epoch, ballot }));
-            tasks.extend(it.empty.keys().map(|replica| {
+            tasks.extend(it.catching_up().map(|CatchingUp { node: replica, .. }| {
                 let incarnation = configuration.nodes[replica.0 as usize].incarnation.0;
-                Task::CaughtUp { shard, replica: *replica, incarnation, ballot }
+                Task::CaughtUp { shard, replica, incarnation, ballot }
             }));
         }
         let instance = node.survivors;

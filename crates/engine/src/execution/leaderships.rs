@@ -186,7 +186,7 @@ impl Leaderships {
         self.shards.iter().any(|record| record.serves.get())
     }
 
-    /// Is the shard out of the epoch of the configuration (rule M12)?
+    /// Is the shard out of the epoch of the configuration?
     #[inline]
     pub(super) fn is_out(&self, shard: ShardId) -> bool {
         self.shards.get(shard.0 as usize).is_some_and(|record| record.is_out.get())

@@ -25,7 +25,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `limits.rs`, `slot.rs`, `timers.rs`, `tasks.rs` | limits, a value that a future waits for, times, the futures themselves |
+//! | `limits.rs`, `slot.rs`, `timers.rs`, `due_queue.rs`, `tasks.rs` | limits, a value that a future waits for, times, what is due, the futures themselves |
 //! | `leaderships.rs` | who leads which shard, and which of them this worker serves |
 //! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
 //! | `request_retransmission.rs`, `participant_table.rs`, `deferred_requests.rs` | both ends of a request, and requests that wait for their shard |
@@ -42,6 +42,7 @@ pub mod admission;
 mod call_sessions;
 pub mod coordinated_transactions;
 pub mod deferred_requests;
+pub mod due_queue;
 mod interactive;
 pub mod leaderships;
 pub mod limits;

@@ -136,6 +136,11 @@ impl<C, R: Clone> ParticipantTable<C, R> {
     }
 
     /// What the branch holds, if it is open.
+    pub fn context(&self, transaction: TransactionId, shard: ShardId) -> Option<&C> {
+        Some(&self.open.get(&(transaction, shard))?.context)
+    }
+
+    /// The same, to be changed.
     pub fn context_mut(&mut self, transaction: TransactionId, shard: ShardId) -> Option<&mut C> {
         Some(&mut self.open.get_mut(&(transaction, shard))?.context)
     }
@@ -186,6 +191,20 @@ impl<C, R: Clone> ParticipantTable<C, R> {
             contexts.push((id, open.context));
         }
         contexts
+    }
+
+    /// The same for one branch, if it is open: gives what it holds.
+    pub fn end_branch(
+        &mut self,
+        transaction: TransactionId,
+        shard: ShardId,
+        ended: &R,
+    ) -> Option<C> {
+        let open = self.open.remove(&(transaction, shard))?;
+        let coordinator = (transaction.node, transaction.worker);
+        let over = &mut self.coordinators.entry(coordinator).or_default().over;
+        over.insert((transaction.sequence, shard), (STEP_ENDED, ended.clone()));
+        Some(open.context)
     }
 
     /// A transaction is over on `shard`, where it has no branch: what is still asked of it finds it over, like a branch that

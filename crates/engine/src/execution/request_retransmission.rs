@@ -1,8 +1,8 @@
 //! Requests that wait for an answer, and are sent again until it comes.
 
+use super::due_queue::DueQueue;
 use shoal_types::{Backoff, Epoch, NodeId, ShardId, Time};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
@@ -15,7 +15,7 @@ pub(crate) struct RequestRetransmission<M> {
     retry_after: Duration,
     waiting: BTreeMap<BranchKey, PendingRequest<M>>,
     /// When to look at which request again. What was answered meanwhile stays until its turn.
-    due: BinaryHeap<Reverse<(Time, BranchKey, u32)>>,
+    due: DueQueue<(BranchKey, u32)>,
     /// A request is given up when it has waited for so long.
     wait_max: Duration,
     /// No request has waited for so long before this.
@@ -57,13 +57,14 @@ struct PendingRequest<M> {
     since: Time,
     epoch: Epoch,
     message: M,
-    /// How long it waits before it is sent again.
+    /// How long it waits before it is sent again, and when that is.
     backoff: Backoff,
+    retry_at: Time,
 }
 
 impl<M: Clone> RequestRetransmission<M> {
     pub(crate) fn new(retry_after: Duration, wait_max: Duration) -> RequestRetransmission<M> {
-        let (waiting, due) = (BTreeMap::new(), BinaryHeap::new());
+        let (waiting, due) = (BTreeMap::new(), DueQueue::default());
         RequestRetransmission { retry_after, waiting, due, wait_max, expires_at: Time::MAX }
     }
 
@@ -81,11 +82,11 @@ impl<M: Clone> RequestRetransmission<M> {
         let mut backoff = Backoff::new(self.retry_after, self.retry_after * PATIENCE_MAX);
         let retry_at = now + backoff.advance();
         let since = now + extra_wait;
-        let waiting = PendingRequest { to, step, since, epoch, message, backoff };
+        let waiting = PendingRequest { to, step, since, epoch, message, backoff, retry_at };
         let before = self.waiting.insert(key, waiting);
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
         self.expires_at = self.expires_at.min(now + self.wait_max);
-        self.due.push(Reverse((retry_at, key, step)));
+        self.due.push(retry_at, (key, step));
     }
 
     /// An answer to request `step` came from a node. Says whether it was waited for, and `fits` what was
@@ -163,32 +164,32 @@ impl<M: Clone> RequestRetransmission<M> {
 
     /// Shows the requests that have waited long enough, to be sent again.
     pub(crate) fn overdue(&mut self, now: Time, mut again: impl FnMut(NodeId, &M)) {
-        while let Some(Reverse((at, key, step))) = self.due.peek().copied()
-            && at <= now
-        {
-            self.due.pop();
-            let waiting = self.waiting.get_mut(&key).filter(|waiting| waiting.step == step);
-            let Some(waiting) = waiting else { continue };
+        let RequestRetransmission { waiting, due, .. } = self;
+        while let Some((key, step)) = due.take_due(now, |item| retry_at(waiting, item)) {
+            let waiting = waiting.get_mut(&key).expect("it is due");
             again(waiting.to, &waiting.message);
-            self.due.push(Reverse((now + waiting.backoff.advance(), key, step)));
+            waiting.retry_at = now + waiting.backoff.advance();
+            due.push(waiting.retry_at, (key, step));
         }
     }
 
     /// When to look again.
     pub(crate) fn next_due(&mut self) -> Option<Time> {
-        while let Some(Reverse((at, key, step))) = self.due.peek() {
-            if self.waiting.get(key).is_some_and(|waiting| waiting.step == *step) {
-                return Some(*at);
-            }
-            self.due.pop();
-        }
-        None
+        self.due.next_due(|item| retry_at(&self.waiting, item))
     }
 
     /// How many requests are under way.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
+}
+
+/// When a request is sent again; `None` if it is answered.
+fn retry_at<M>(
+    waiting: &BTreeMap<BranchKey, PendingRequest<M>>,
+    (key, step): &(BranchKey, u32),
+) -> Option<Time> {
+    waiting.get(key).filter(|it| it.step == *step).map(|it| it.retry_at)
 }
 
 #[cfg(test)]

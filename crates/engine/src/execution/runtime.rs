@@ -413,11 +413,11 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
-    /// Pieces in streams that are led here are decided: so long they took.
+    /// Counts the times of transactions that are decided in streams led here.
     pub fn count_transit(&mut self, times: TransitTimes) {
-        let TransitTimes { pieces, batching_ns, replicating_ns } = times;
+        let TransitTimes { replicated, batching_ns, replicating_ns } = times;
         let sum = &mut self.counters;
-        sum.pieces += pieces;
+        sum.replicated += replicated;
         sum.batching_ns = sum.batching_ns.wrapping_add(batching_ns);
         sum.replicating_ns = sum.replicating_ns.wrapping_add(replicating_ns);
     }

@@ -213,7 +213,7 @@ mod tests {
         let topology = Topology::symmetric(1, 1, 1, 0, 1).with_tables([("a", HASH)]);
         let topology = Arc::new(topology.expect("valid"));
         let mut machine = StateMachine::new(topology, ManagerOptions::default());
-        let create = TableChange::Create { name: "b".to_owned(), partitioning: HASH };
+        let create = TableChange::Create { name: "b".to_owned(), definition: HASH.into() };
         let changes = [create, TableChange::Drop { table: TableId(1) }];
         let first = Arc::clone(machine.configuration().topology.tables());
         let take = Action::Take { drawn: ClusterId::new(1).expect("not 0") };

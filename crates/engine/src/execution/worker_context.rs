@@ -373,7 +373,7 @@ impl WorkerContext {
         self.own(shard).map(drop).ok_or_else(|| recovering(shard))
     }
 
-    /// Does the shard take part in the open epoch (rule M12)? A worker that has learned of the epoch, and not yet of
+    /// Does the shard take part in the open epoch? A worker that has learned of the epoch, and not yet of
     /// its configuration, does not know.
     pub fn takes_part(&self, shard: ShardId) -> bool {
         self.leaderships.configured() >= self.epoch.get() && !self.leaderships.is_out(shard)

@@ -14,8 +14,8 @@ use super::shared::MakoShared;
 use super::stable_prefix::{EntryContents, StreamExtent};
 use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replay_budget::ReplayBudget;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay_budget::ReplayBudget;
 use shoal_types::{Epoch, Stamp, Time, WorkerId};
 
 /// Where replay leaves what a checker may want to know.

@@ -12,7 +12,7 @@
 //! installed of them depends on the clock (M1, M2), and is covered or rejected with them; what is not installed is
 //! locked, so a transaction that meets some versions of before and some of after gives up.
 //!
-//! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`](shoal_engine::replication::codec::PARTS_AHEAD_MAX)
+//! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`](shoal_replication::codec::PARTS_AHEAD_MAX)
 //! entries.
 
 use shoal_engine::execution::session_pool::PooledSession;

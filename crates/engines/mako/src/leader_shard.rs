@@ -1,5 +1,5 @@
 //! A shard as its leader's worker sees it: the open batch, and which safe clocks are durable (rules M2
-//! and M3; the clocks in flight are in [`shoal_engine::replication::in_flight_clocks`]).
+//! and M3; the clocks in flight are in [`shoal_replication::in_flight_clocks`]).
 
 use super::installing::Installing;
 use super::leader_state::LeaderState;
@@ -12,9 +12,9 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::replication::codec::PARTS_AHEAD_MAX;
-use shoal_engine::replication::in_flight_clocks::{InFlight, InFlightClocks};
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::PARTS_AHEAD_MAX;
+use shoal_replication::in_flight_clocks::{InFlight, InFlightClocks};
 use shoal_store::Locked;
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};

@@ -119,8 +119,8 @@ use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
-use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
+use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use snapshot_chunk::{SnapshotChunk, SnapshotScope};

@@ -2,7 +2,7 @@
 
 use shoal_cluster::topology::Topology;
 use shoal_engine::execution::Limits;
-use shoal_engine::replication::replica::ShardReplica;
+use shoal_replication::replica::ShardReplica;
 use shoal_types::{Clock, Epoch, NodeId, WorkerId};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -14,7 +14,7 @@
 //! value of the whole piece, and counts are put in front afterwards.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use shoal_engine::replication::codec::{
+use shoal_replication::codec::{
     EntryReader, MalformedEntry, StreamWrite, put_writes, spaced, take_entry,
 };
 use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};

@@ -5,9 +5,9 @@ use super::shared::MakoShared;
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replay::{replay, replay_above};
-use shoal_engine::replication::replay_budget::{ReplayBudget, bytes_of};
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay::{replay, replay_above};
+use shoal_replication::replay_budget::{ReplayBudget, bytes_of};
 use shoal_types::{ShardId, Stamp};
 use std::rc::Rc;
 

@@ -2,7 +2,7 @@
 
 use crate::observation::MakoObservation;
 use bytes::Bytes;
-use shoal_engine::replication::snapshot_transfer::place_of as place;
+use shoal_replication::snapshot_transfer::place_of as place;
 use shoal_store::WalkPlace;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};

@@ -29,7 +29,7 @@
 
 use super::snapshot_chunk::{SnapshotChunk, UndecidedRow, VersionOrder};
 use bytes::Bytes;
-use shoal_engine::replication::codec::StreamWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_store::WalkPlace;
 use shoal_types::{Stamp, StampRef, TableId};
 use std::collections::BTreeMap;

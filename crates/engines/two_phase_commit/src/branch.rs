@@ -1,7 +1,7 @@
 //! A branch of a transaction that another node coordinates, as its participant keeps it.
 
 use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply};
-use shoal_engine::execution::Limits;
+use super::options::TwoPhaseCommitOptions;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::execution::staged_certification::StagedCertification;
 use shoal_engine::execution::worker_context::{StoreBranch, recovering};
@@ -36,8 +36,8 @@ pub(super) enum TwoPhaseCommitBranch {
         clock: Clock,
         /// Where the decision will be.
         home: DecisionHome,
-        /// When it was prepared.
-        since: Time,
+        /// When it asks for the decision next, though its coordinator seems to be there.
+        ask_at: Time,
         /// Its record is durable.
         durable: bool,
         /// What it read was checked with all locks held.
@@ -84,32 +84,51 @@ pub(super) enum BranchGoal {
     },
 }
 
-/// A coordinator that is at work asks something of a branch that executes before so long: no transaction of a client is open
-/// for longer, nor waits longer for another shard.
-fn executes_max(limits: &Limits) -> Duration {
-    limits.session_open_max + limits.shard_wait_max
+/// How long a branch waits for its coordinator to ask something of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BranchTimeouts {
+    executes_max: Duration,
+    locked_max: Duration,
+    inquire_after: Duration,
 }
 
-/// A coordinator that is at work asks something of a branch that is locked before so long: it only waits for what was read on
-/// other shards to be validated. With the time until such branches are looked at again, locks are held for twice the longest
-/// wait at most where the coordinator sends nothing any more.
-fn locked_max(limits: &Limits) -> Duration {
-    limits.shard_wait_max * 2 - looked_at_every(limits)
-}
+impl BranchTimeouts {
+    pub(super) fn new(options: &TwoPhaseCommitOptions) -> BranchTimeouts {
+        let limits = &options.limits;
+        BranchTimeouts {
+            // No transaction of a client is open for longer, nor waits longer for another shard.
+            executes_max: limits.session_open_max + limits.shard_wait_max,
+            // It only waits for what was read on other shards to be validated.
+            locked_max: limits.shard_wait_max * 2,
+            inquire_after: options.inquire_after,
+        }
+    }
 
-/// Most branches are over long before they expire: they are looked at again after so long, and not one by one.
-pub(super) fn looked_at_every(limits: &Limits) -> Duration {
-    limits.shard_wait_max / 8
+    /// When a branch is undone that executes, and whose coordinator asked last at this time.
+    pub(super) fn executes(&self, since: Time) -> Time {
+        since + self.executes_max
+    }
+
+    /// The same of one that was locked, or validated, at this time.
+    pub(super) fn locked(&self, since: Time) -> Time {
+        since + self.locked_max
+    }
+
+    /// When a branch that was prepared at this time asks for its decision first.
+    pub(super) fn prepared(&self, since: Time) -> Time {
+        since + self.inquire_after
+    }
 }
 
 impl TwoPhaseCommitBranch {
-    /// When it is undone, unless its coordinator asks for something before.
-    pub(super) fn expires_at(&self, limits: &Limits) -> Option<Time> {
+    /// When it is undone, unless its coordinator asks for something before; or when it asks for the decision, if it is
+    /// prepared.
+    pub(super) fn due_at(&self, timeouts: BranchTimeouts) -> Option<Time> {
         match self {
-            TwoPhaseCommitBranch::Open { since, .. } => Some(*since + executes_max(limits)),
-            TwoPhaseCommitBranch::Locked { since, .. } => Some(*since + locked_max(limits)),
+            TwoPhaseCommitBranch::Open { since, .. } => Some(timeouts.executes(*since)),
+            TwoPhaseCommitBranch::Locked { since, .. } => Some(timeouts.locked(*since)),
+            TwoPhaseCommitBranch::Prepared { ask_at, .. } => Some(*ask_at),
             TwoPhaseCommitBranch::Slicing(_)
-            | TwoPhaseCommitBranch::Prepared { .. }
             | TwoPhaseCommitBranch::Committing { .. }
             | TwoPhaseCommitBranch::Ended { .. } => None,
         }

@@ -9,9 +9,9 @@
 
 use super::message::SnapshotWrite;
 use bytes::{BufMut, BytesMut};
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::snapshot_transfer::CopyKey;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::snapshot_transfer::CopyKey;
 use shoal_store::{CopyPart, WalkPlace};
 use shoal_types::limits::TABLES_MAX;
 use shoal_types::wire::Coded;

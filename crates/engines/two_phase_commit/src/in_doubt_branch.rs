@@ -18,20 +18,31 @@ use std::rc::Rc;
 
 /// A prepared branch whose outcome is not known here.
 pub(super) struct InDoubt {
+    clock: Clock,
+    home: DecisionHome,
+    /// What it writes, where a former leader has prepared it.
+    writes: BranchWrites,
+    /// What it holds of its locks.
+    locks: InDoubtLocks,
+    /// The decision, once it is known.
+    committed: Option<bool>,
+    /// When to ask next.
+    ask_at: Time,
+}
+
+/// A branch that was in doubt, and is to be resolved.
+pub(super) struct DecidedBranch {
+    pub(super) transaction: TransactionId,
     pub(super) clock: Clock,
     pub(super) home: DecisionHome,
     /// What it writes, where a former leader has prepared it.
     pub(super) writes: BranchWrites,
-    /// What it holds of its locks.
-    pub(super) locks: InDoubtLocks,
-    /// The decision, once it is known.
-    pub(super) committed: Option<bool>,
-    /// When to ask next.
-    pub(super) ask_at: Time,
+    pub(super) locked: Locked<PooledSession>,
+    pub(super) is_committed: bool,
 }
 
 /// How far a prepared branch is locked: one that a former leader has prepared is locked when its turn comes, in slices.
-pub(super) enum InDoubtLocks {
+enum InDoubtLocks {
     /// Its turn is to come. It has come on the keys before this place.
     Waiting(BranchPlace),
     /// The writes before this place are in its write set.
@@ -43,6 +54,21 @@ pub(super) enum InDoubtLocks {
 }
 
 impl InDoubt {
+    /// The clock that was drawn for it.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Where it is decided.
+    pub(super) fn home(&self) -> DecisionHome {
+        self.home
+    }
+
+    /// Is its decision known?
+    pub(super) fn is_decided(&self) -> bool {
+        self.committed.is_some()
+    }
+
     /// Does it hold all of its locks?
     pub(super) fn is_locked(&self) -> bool {
         matches!(self.locks, InDoubtLocks::Locked(_))
@@ -63,11 +89,12 @@ impl InDoubt {
         let locks = InDoubtLocks::Waiting(BranchPlace::default());
         InDoubt { clock, home, writes, locks, committed: None, ask_at }
     }
+
     /// Goes on with its locks, by `left` keys at most.
     ///
     /// # Errors
     /// Those of sessions, writes and locks. Then it holds no lock, and begins again when it is tried next.
-    pub(super) fn lock_some(&mut self, turns: &LockTurns<'_>, left: &mut usize) -> Result<()> {
+    fn lock_some(&mut self, turns: &LockTurns<'_>, left: &mut usize) -> Result<()> {
         let waiting = InDoubtLocks::Waiting(BranchPlace::default());
         let mut locks = std::mem::replace(&mut self.locks, waiting);
         while *left > 0 {
@@ -147,7 +174,7 @@ pub(super) struct LockTurns<'a> {
 /// The branches in doubt of one shard, in one worker's stream, and which of them a step can do something about.
 ///
 /// Invariant: a branch without all of its locks is in exactly one of `to_lock` and `waiting`; one that is locked, and whose
-/// decision is known, is in `decided`.
+/// decision is known, is in `decided`, and no other is.
 #[derive(Default)]
 pub(super) struct InDoubtBranches {
     branches: BTreeMap<TransactionId, InDoubt>,
@@ -157,6 +184,8 @@ pub(super) struct InDoubtBranches {
     waiting: Vec<TransactionId>,
     /// How many slices of keys had been resolved on the shard when those that wait were last to be tried.
     resolved: u64,
+    /// The locks of some could not be taken when it was their turn: that is tried again soon.
+    has_failed: bool,
     /// These are locked and decided, and are to be resolved in this order.
     decided: VecDeque<TransactionId>,
 }
@@ -180,8 +209,24 @@ impl InDoubtBranches {
         self.branches.iter().map(|(transaction, branch)| (*transaction, branch))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (TransactionId, &mut InDoubt)> {
-        self.branches.iter_mut().map(|(transaction, branch)| (*transaction, branch))
+    /// The clocks and the writes of all branches.
+    pub(super) fn writes(&self) -> VecDeque<(Clock, BranchWrites)> {
+        self.branches.values().map(|branch| (branch.clock, branch.writes.clone())).collect()
+    }
+
+    /// When a branch is to ask for its decision; `None` if that is known.
+    pub(super) fn asks_at(&self, transaction: TransactionId) -> Option<Time> {
+        self.branches.get(&transaction).filter(|it| !it.is_decided()).map(|it| it.ask_at)
+    }
+
+    /// A branch asks for its decision, and will again at this time. Returns where.
+    ///
+    /// # Panics
+    /// If it is not in doubt.
+    pub(super) fn ask_again(&mut self, transaction: TransactionId, at: Time) -> DecisionHome {
+        let branch = self.branches.get_mut(&transaction).expect("it is in doubt");
+        branch.ask_at = at;
+        branch.home
     }
 
     pub(super) fn len(&self) -> usize {
@@ -198,14 +243,20 @@ impl InDoubtBranches {
         !self.to_lock.is_empty()
     }
 
+    /// Whether the locks of a branch could not be taken when it was its turn.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// Whether a branch is locked, and decided, and not resolved.
     pub(super) fn has_decided(&self) -> bool {
         !self.decided.is_empty()
     }
 
     /// So many slices of keys have been resolved on the shard: where that are more than before, the branches that wait are
-    /// to be tried again. Returns how many branches are to be tried.
+    /// to be tried again, with those that have failed. Returns how many branches are to be tried.
     pub(super) fn retry_waiting(&mut self, resolved: u64) -> usize {
+        self.has_failed = false;
         if std::mem::replace(&mut self.resolved, resolved) != resolved {
             self.to_lock.extend(self.waiting.drain(..));
         }
@@ -235,7 +286,10 @@ impl InDoubtBranches {
         let before = *left;
         let tried = branch.lock_some(turns, left);
         match (&tried, &branch.locks) {
-            (Err(_), _) => self.to_lock.push_back(transaction),
+            (Err(_), _) => {
+                self.has_failed = true;
+                self.to_lock.push_back(transaction);
+            }
             (Ok(()), InDoubtLocks::Locked(_)) => {
                 self.decided.extend(branch.committed.map(|_| transaction));
             }
@@ -261,14 +315,37 @@ impl InDoubtBranches {
     }
 
     /// Takes out the next branch that is locked and decided.
-    pub(super) fn take_decided(&mut self) -> Option<(TransactionId, InDoubt)> {
+    pub(super) fn take_decided(&mut self) -> Option<DecidedBranch> {
         let transaction = self.decided.pop_front()?;
         let branch = self.branches.remove(&transaction).expect("it is in doubt");
-        Some((transaction, branch))
+        let InDoubt { clock, home, writes, locks, committed, .. } = branch;
+        let (InDoubtLocks::Locked(locked), Some(is_committed)) = (locks, committed) else {
+            panic!("P7: {transaction} is resolved before it is locked and decided")
+        };
+        Some(DecidedBranch { transaction, clock, home, writes, locked, is_committed })
     }
 
     /// Takes out all branches.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = InDoubt> {
         std::mem::take(self).branches.into_values()
+    }
+
+    /// Asserts the invariant above.
+    pub(super) fn assert_invariants(&self) {
+        let queued = |queue: &mut dyn Iterator<Item = &TransactionId>| -> Vec<TransactionId> {
+            let mut queued: Vec<TransactionId> = queue.copied().collect();
+            queued.sort_unstable();
+            queued
+        };
+        let chosen = |holds: fn(&InDoubt) -> bool| {
+            let chosen = self.branches.iter().filter(|(_, branch)| holds(branch));
+            chosen.map(|(transaction, _)| *transaction).collect::<Vec<_>>()
+        };
+        let unlocked = chosen(|branch| !branch.is_locked());
+        let to_lock = queued(&mut self.to_lock.iter().chain(&self.waiting));
+        assert_eq!(unlocked, to_lock, "P7: these have no locks, and those are to be locked");
+        let resolvable = chosen(|branch| branch.is_locked() && branch.is_decided());
+        let decided = queued(&mut self.decided.iter());
+        assert_eq!(resolvable, decided, "P7: these are decided, and those are to be resolved");
     }
 }

@@ -9,7 +9,7 @@
 
 use super::branch_writes::{BranchPlace, BranchWrites};
 use bytes::Bytes;
-use shoal_engine::replication::codec::StreamWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_types::{Clock, Epoch, TableId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -137,18 +137,59 @@ impl InDoubtKeys {
 #[derive(Debug, Default)]
 pub(super) struct OwnInDoubtKeys {
     /// What it has found in doubt and not registered.
-    pub(super) to_register: KeyQueue,
+    to_register: KeyQueue,
     /// Whether all of that is registered.
-    pub(super) is_registered: bool,
+    is_registered: bool,
     /// What is resolved, and in the way of other transactions on its keys.
-    pub(super) to_resolve: KeyQueue,
+    to_resolve: KeyQueue,
 }
 
 impl OwnInDoubtKeys {
     /// A leadership begins, and has found these in doubt.
-    pub(super) fn begin(&mut self, found: Vec<(Clock, BranchWrites)>) {
+    pub(super) fn begin(&mut self, found: VecDeque<(Clock, BranchWrites)>) {
         *self = OwnInDoubtKeys::default();
-        self.to_register.branches = found.into();
+        self.to_register.branches = found;
+    }
+
+    /// Registers the next keys of what was found, `left` at most. Says whether these were the last.
+    ///
+    /// # Panics
+    /// If all are registered: the workers of a node count each other.
+    pub(super) fn register(
+        &mut self,
+        keys: &InDoubtKeys,
+        leadership: Epoch,
+        left: &mut usize,
+    ) -> bool {
+        assert!(!self.is_registered, "P7: the keys of a leadership are registered twice");
+        self.to_register.go_on(left, |clock, writes| keys.register(leadership, clock, writes));
+        self.is_registered = self.to_register.is_empty();
+        if self.is_registered {
+            keys.complete(leadership);
+        }
+        self.is_registered
+    }
+
+    /// Whether all that was found is registered.
+    pub(super) fn is_registered(&self) -> bool {
+        self.is_registered
+    }
+
+    /// A branch with this clock is resolved: its keys are to be taken out.
+    pub(super) fn end(&mut self, clock: Clock, writes: BranchWrites) {
+        if !writes.is_empty() {
+            self.to_resolve.branches.push_back((clock, writes));
+        }
+    }
+
+    /// Takes out the keys of what is resolved, `left` at most.
+    pub(super) fn resolve(&mut self, keys: &InDoubtKeys, leadership: Epoch, left: &mut usize) {
+        self.to_resolve.go_on(left, |clock, writes| keys.resolve(leadership, clock, writes));
+    }
+
+    /// Whether keys are to be taken out.
+    pub(super) fn has_resolved(&self) -> bool {
+        !self.to_resolve.is_empty()
     }
 
     /// The number of branches that are not done.
@@ -159,34 +200,25 @@ impl OwnInDoubtKeys {
 
 /// The branches of one worker whose keys are still to be registered, or to be resolved, in slices.
 #[derive(Debug, Default)]
-pub(super) struct KeyQueue {
+struct KeyQueue {
     branches: VecDeque<(Clock, BranchWrites)>,
     /// The keys of the first branch before this place are done.
     place: BranchPlace,
 }
 
 impl KeyQueue {
-    /// Adds a branch with this clock.
-    pub(super) fn push(&mut self, clock: Clock, writes: BranchWrites) {
-        self.branches.push_back((clock, writes));
-    }
-
     /// Whether all is done.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
 
     /// The number of branches that are not done.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.branches.len()
     }
 
     /// Handles the next keys, `left` at most; a branch counts as one key more.
-    pub(super) fn go_on(
-        &mut self,
-        left: &mut usize,
-        mut handle: impl FnMut(Clock, &[StreamWrite]),
-    ) {
+    fn go_on(&mut self, left: &mut usize, mut handle: impl FnMut(Clock, &[StreamWrite])) {
         while *left > 0
             && let Some((clock, writes)) = self.branches.front()
         {
@@ -298,7 +330,7 @@ mod tests {
     fn keys_are_handled_in_slices() {
         let mut queue = KeyQueue::default();
         for (clock, keys) in [(5, &["a", "b", "c"][..]), (6, &[]), (7, &["d"])] {
-            queue.push(Clock(clock), branch(keys));
+            queue.branches.push_back((Clock(clock), branch(keys)));
         }
         let mut slices = Vec::new();
         while !queue.is_empty() {

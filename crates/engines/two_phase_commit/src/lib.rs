@@ -19,7 +19,7 @@
 //! A transaction that writes one shard only needs neither: once all is valid, one commit record is all
 //! (*one phase*). One that touches only one shard, and that another node's, is handed to it whole. One
 //! that writes nothing is over when it is validated. Where the coordinator's node serves no shard, one participant keeps the
-//! decision, as the *last agent* (`last_agent.rs`): any node coordinates. With the decision durable, locks go at once;
+//! decision, as the *last agent* (`steps/last_agent.rs`): any node coordinates. With the decision durable, locks go at once;
 //! the outcome in a participant's own stream is only for its followers and a new leader. A coordinator keeps its
 //! decision until the participants have that, and keeps nothing of what it gives up: *presumed abort*
 //! (Mohan, Lindsay and Obermarck, TODS 1986).
@@ -44,7 +44,7 @@
 //! No transaction survives its coordinator undecided, and none that is decided depends on it:
 //!
 //! - Not decided, and home has another leader: once an entry of that leader is durable it can be decided no more, and every
-//!   participant that asks is answered *aborted* (P8, argued in `decisions.rs`).
+//!   participant that asks is answered *aborted* (P8, argued in `steps/decisions.rs`).
 //! - Decided: the new leader of the home shard finds the decision in its stream, with the participants, and sends it to them
 //!   until they have it (P9). What the home shard writes itself is part of the decision, and is applied where that is.
 //! - A participant has another leader: what is prepared and has no outcome is locked before the shard is served (P7), and
@@ -62,7 +62,7 @@
 //! for longer than one at work can wait. What is prepared stays locked as long as its home shard has no leader; everything
 //! else goes on.
 //!
-//! Replicas that lose their memory get a copy of the store, and what their streams hold beyond it (`snapshot.rs`): so streams
+//! Replicas that lose their memory get a copy of the store, and what their streams hold beyond it (`steps/snapshot.rs`): so streams
 //! are cut when they have grown beyond what is kept for replicas that are away.
 //!
 //! Epochs mean nothing here but names of leaderships. Clocks of a shard grow through all of them, since a new leader draws
@@ -90,8 +90,10 @@
 //! - **P10** A snapshot has all that the entries have committed for which it stands, deletes beyond its cut included, or what
 //!   came in its place, and what they have prepared or decided and not ended. So a replica that begins with it ends where the others are.
 //!
-//! Each is asserted where it is kept. A worker is one type, [`TwoPhaseCommit`]; its state is of types that know nothing of it,
-//! and each of its responsibilities adds methods to it, in a file that imports them.
+//! Each is asserted where it is kept. [`TwoPhaseCommit`] is the parts of a worker's state, and a step that lets each have what
+//! the event brings; then, what is due (`steps/due.rs`). A part keeps its fields to itself, says when there is something for
+//! it to do, and asserts its invariants after each step. What a worker does with them is in `steps/`, a file for each
+//! responsibility.
 //!
 //! | file | holds | rules |
 //! |---|---|---|
@@ -99,50 +101,39 @@
 //! | `observation.rs`, `planted_bugs.rs` | what a checker can see, bugs that can be planted | |
 //! | `metrics.rs` | what is counted, stages of a commit, numbers of each shard | |
 //! | `shared.rs` | what the workers of a node share | |
-//! | `commit_progress.rs`, `branch.rs`, `open_decisions.rs`, `in_doubt_branch.rs`, `sliced_work.rs` | what the files below work on | |
-//! | `coordinator.rs` | from execution to the outcome | P1, P3, P4, P8 |
-//! | `last_agent.rs` | decisions that a participant keeps | P8, P9 |
-//! | `failures.rs` | a coordinator's transactions when leaders fail | P8 |
-//! | `participant.rs` | branches of other nodes' transactions | P2, P4, P6 |
-//! | `slices.rs`, `installing.rs` | what is too large for one step | P1, P4 |
-//! | `orphans.rs` | branches whose coordinators are gone or silent | P8 |
-//! | `leader_log.rs` | a shard that is led: clocks in flight, batches, what waits for them | P2, P5 |
-//! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay | P5 |
-//! | `leadership.rs` | taking over, recovering, leaving | P6, P7 |
-//! | `in_doubt.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator | P7 |
-//! | `decisions.rs` | decisions at their home shard | P8, P9 |
+//! | `commit_progress.rs` | a transaction that commits, at its coordinator | P1, P3 |
+//! | `branch.rs`, `branches.rs` | a branch at its participant; all of them, and when they are due | |
+//! | `sliced_work.rs` | what is too large for one step | P4 |
+//! | `shard_streams.rs`, `shard_stream.rs` | all streams of a worker, and which of them a step visits; one stream with all that follows | P7, P8 |
+//! | `leader_log.rs`, `leader_state.rs` | a stream that is led: clocks in flight, batches, what waits for them; how far the leadership is | P2, P5, P7 |
+//! | `prepared_replay.rs` | what a stream says: what is prepared and decided, replay, checkpoints | P5, P10 |
+//! | `in_doubt_branch.rs`, `in_doubt_keys.rs` | prepared branches without a coordinator, and the order of their locks | P7 |
+//! | `open_decisions.rs` | decisions that are not acknowledged | P9 |
 //! | `branch_writes.rs` | writes of a branch, and their way in a copy | P10 |
-//! | `snapshot.rs` | copies for replicas that lack what streams have no more | P10 |
 //!
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max
 
 mod branch;
 mod branch_writes;
+mod branches;
 mod commit_progress;
-mod coordinator;
-mod decisions;
-mod failures;
-mod in_doubt;
 mod in_doubt_branch;
 mod in_doubt_keys;
-mod installing;
-mod last_agent;
 mod leader_log;
-mod leadership;
+mod leader_state;
 pub mod message;
 mod metrics;
 mod observation;
 mod open_decisions;
 mod options;
-mod orphans;
-mod participant;
 mod planted_bugs;
 mod prepared_replay;
 mod record;
+mod shard_stream;
+mod shard_streams;
 mod shared;
 mod sliced_work;
-mod slices;
-mod snapshot;
+mod steps;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -155,47 +146,39 @@ pub use options::TwoPhaseCommitOptions;
 pub use planted_bugs::TwoPhaseCommitPlantedBug;
 pub use shared::TwoPhaseCommitShared;
 
-use branch::TwoPhaseCommitBranch;
+use branch::BranchTimeouts;
 use branch_writes::{CopiedWrites, CopyContext};
+use branches::Branches;
 use bytes::Bytes;
 use commit_progress::Coordinator;
-use in_doubt_branch::InDoubtBranches;
-use in_doubt_keys::OwnInDoubtKeys;
-use leader_log::{DurableRecords, LeaderLog, RecordWaiter};
-use message::{SnapshotPart, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use open_decisions::Decisions;
-use prepared_replay::PreparedReplay;
+use leader_log::{DurableRecords, RecordWaiter};
+use message::{SnapshotPart, TwoPhaseCommitRequest};
 use record::RecordEntry;
+use shard_stream::ShardStream;
+use shard_streams::ShardStreams;
+use shared::FIRST_EPOCH;
 use shoal_cluster::manager::{Configuration, KnownEpochs};
-use shoal_engine::engine::{Engine, EngineEffect, EngineEvent, Setup, Task, WorkerPlace};
+use shoal_engine::engine::{Engine, EngineEvent, Setup, Task, WorkerPlace};
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
-use shoal_engine::execution::limits::TURN;
-use shoal_engine::execution::participant_table::ParticipantTable;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
 use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replay::replay;
-use shoal_engine::replication::replay_budget::{ReplayBudget, bytes_of};
-use shoal_engine::replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_engine::slow::Slow;
-use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::replay_budget::ReplayBudget;
+use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
-use sliced_work::{Installing, KeyBudget, PausedCommit};
-use std::collections::{BTreeSet, VecDeque};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+use sliced_work::{KeyBudget, SlicedWork};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What is blocked by another worker of the node is tried again after this.
 const BLOCKED_FOR: Duration = Duration::from_micros(100);
-
-/// The epoch of all transactions and versions: their order needs none.
-const FIRST_EPOCH: Epoch = Epoch(1);
 
 type TwoPhaseCommitEffects =
     shoal_engine::engine::EngineEffects<TwoPhaseCommitMessage, TwoPhaseCommitObservation>;
@@ -206,45 +189,26 @@ pub struct TwoPhaseCommit {
     runtime: Runtime<TwoPhaseCommitMessage>,
     counters: TwoPhaseCommitCounters,
     coordinator: Coordinator,
-    /// A reply that is still to come is `None`.
-    branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
+    branches: Branches,
     /// Requests to shards that are being recovered.
     deferred: DeferredRequests<TwoPhaseCommitRequest>,
-    /// In the order of the replicas, like the next four.
-    leader_logs: Vec<LeaderLog>,
-    prepared_replays: Vec<PreparedReplay>,
-    in_doubt: Vec<InDoubtBranches>,
-    in_doubt_keys: Vec<OwnInDoubtKeys>,
-    decisions: Vec<Decisions>,
+    streams: ShardStreams,
     configuration: Option<Arc<Configuration>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
-    /// Something in doubt was not locked though it was its turn: it is tried again soon. What waits for its turn is nudged.
-    retries_locks: bool,
-    /// Something in doubt is registered, locked or resolved in slices, and the next is for another step.
-    goes_on_locking: bool,
-    /// Nothing is to be asked of home shards before.
-    inquire_at: Time,
-    /// No coordinator of a branch that is not prepared has been silent for too long before.
-    branches_due: Time,
     /// The reports to the manager of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotPart>,
-    /// Copies that are given may keep tombstones.
-    keeps_tombstones: bool,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
     /// What is locked, validated or installed in slices.
-    paused: VecDeque<PausedCommit>,
-    installing: VecDeque<Installing>,
+    sliced: SlicedWork,
     /// How much may still be replayed in this step.
     budget: ReplayBudget,
     /// How many keys of branches in doubt may still be handled in this step.
     in_doubt_budget: KeyBudget,
-    /// The place of the shard that comes first in this step, so that none waits for all work on another.
-    recovers_first: usize,
     /// When other workers were last notified that clocks have moved.
     nudged_at: Time,
 }
@@ -288,36 +252,22 @@ impl Engine for TwoPhaseCommit {
             reads: None,
             procedures: Arc::clone(&shared.setup.procedures),
         });
-        let replicas = || shared.replicas.iter();
         TwoPhaseCommit {
             runtime: Runtime::new(worker_context),
             counters: TwoPhaseCommitCounters::default(),
             coordinator: Coordinator::default(),
-            branches: ParticipantTable::default(),
+            branches: Branches::new(BranchTimeouts::new(options)),
             deferred: DeferredRequests::default(),
-            leader_logs: replicas()
-                .map(|replica| LeaderLog::new(replica.shard, options.part()))
-                .collect(),
-            prepared_replays: replicas().map(PreparedReplay::new).collect(),
-            in_doubt: replicas().map(|_| InDoubtBranches::default()).collect(),
-            in_doubt_keys: replicas().map(|_| OwnInDoubtKeys::default()).collect(),
-            decisions: replicas().map(|_| Decisions::default()).collect(),
+            streams: ShardStreams::new(&shared.replicas, options.part()),
             configuration: None,
             lease_end: Time::ZERO,
-            retries_locks: false,
-            goes_on_locking: false,
-            inquire_at: Time::MAX,
-            branches_due: Time::MAX,
             reported: BTreeSet::new(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
-            keeps_tombstones: false,
             copied_writes: CopiedWrites::default(),
-            paused: VecDeque::new(),
-            installing: VecDeque::new(),
+            sliced: SlicedWork::default(),
             budget: ReplayBudget::default(),
             in_doubt_budget: KeyBudget::default(),
-            recovers_first: 0,
             nudged_at: Time::ZERO,
             shared,
         }
@@ -353,7 +303,7 @@ impl Engine for TwoPhaseCommit {
             EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
             EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry),
             EngineEvent::Deposed { shard, by: _ } => {
-                let at = self.place_of(shard).expect("a stream that is held");
+                let at = self.streams.place_of(shard).expect("a stream that is held");
                 self.step_down(at, effects);
             }
             // Nothing here depends on which leader a follower has promised, on what it has accepted that is not decided, or
@@ -365,24 +315,8 @@ impl Engine for TwoPhaseCommit {
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
-        self.install_more(effects);
-        self.replay_all(effects);
-        self.give(now, effects);
-        self.recover_all(effects);
-        if holds_lease {
-            self.serve_deferred(now, effects);
-            self.expire(now, effects);
-            self.go_on_paused(effects);
-            self.run(now, effects);
-        }
-        self.expire_branches(now, effects);
-        self.inquire(now, effects);
-        self.send_decisions(now, effects);
-        self.close_batches(now, effects);
-        self.set_timer(now, effects);
-        self.deferred.assert_invariants(&self.runtime.worker_context.limits);
-        self.senders.assert_invariants();
-        self.receivers.assert_invariants();
+        self.go_on_where_due(now, holds_lease, effects);
+        self.assert_invariants();
     }
 
     fn local(&self) -> LocalDatabase {
@@ -398,17 +332,15 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn held(&self) -> usize {
-        let in_doubt: usize = self.in_doubt.iter().map(InDoubtBranches::len).sum();
+        let in_doubt: usize = self.streams.iter().map(|stream| stream.in_doubt().len()).sum();
         let sliced = self.sliced();
         self.runtime.pending() + self.branches.len() + self.deferred.len() + in_doubt + sliced
     }
 
     fn pending(&self) -> usize {
-        let led: usize = self.leader_logs.iter().map(LeaderLog::pending).sum();
-        let followed: usize = self.prepared_replays.iter().map(PreparedReplay::pending).sum();
-        let decisions: usize = self.decisions.iter().map(Decisions::len).sum();
+        let streams: usize = self.streams.iter().map(ShardStream::pending).sum();
         let [_, given] = self.senders.sizes();
-        self.held() + led + followed + decisions + given
+        self.held() + streams + given
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
@@ -425,32 +357,7 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
-        let sum = |of: fn(&[usize; 4]) -> usize| {
-            self.prepared_replays.iter().map(|replay| of(&replay.sizes())).sum::<usize>()
-        };
-        let [coordinators, over] = self.branches.sizes();
-        let own = [
-            ("transactions that commit", self.coordinator.len()),
-            ("branches", self.branches.len()),
-            ("requests that wait for recovery", self.deferred.len()),
-            ("what goes on in another step", self.sliced()),
-            ("coordinators", coordinators),
-            ("branches that are over", over),
-            ("branches in doubt", self.in_doubt.iter().map(InDoubtBranches::len).sum()),
-            (
-                "decisions that are not acknowledged",
-                self.decisions.iter().map(Decisions::len).sum(),
-            ),
-            ("prepared in streams", sum(|sizes| sizes[0])),
-            ("decided in streams", sum(|sizes| sizes[1])),
-            ("parts in streams", sum(|sizes| sizes[2])),
-            ("records to be applied", sum(|sizes| sizes[3])),
-            ("reports of epochs", self.reported.len()),
-            ("copies that are given", self.senders.sizes()[0]),
-            ("copies that are taken", self.receivers.size()),
-            ("transactions whose writes copies have brought", self.copied_writes.len()),
-        ];
-        self.runtime.sizes().into_iter().chain(own).collect()
+        self.table_sizes()
     }
 
     fn counters(&self) -> EngineCounters<TwoPhaseCommitCounters> {
@@ -462,7 +369,7 @@ impl Engine for TwoPhaseCommit {
     fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
         let is_held = self.runtime.worker_context.leaderships.holds(shard);
         let replica = self.shared.replica(shard).filter(|_| is_held);
-        let leads = self.led_at(shard).is_some();
+        let leads = self.streams.led_at(shard).is_some();
         let drawn = replica.filter(|_| leads).map(|replica| replica.store.clock().0);
         vec![replica.map(|replica| replica.reached().0), drawn]
     }
@@ -504,12 +411,6 @@ impl TaskDriver for TwoPhaseCommit {
 impl TwoPhaseCommit {
     fn options(&self) -> &TwoPhaseCommitOptions {
         &self.shared.setup.options
-    }
-
-    /// The place of a shard that this node leads, as far as it is.
-    fn led_at(&self, shard: ShardId) -> Option<usize> {
-        let at = self.place_of(shard)?;
-        self.leader_logs[at].leader_state.is_some().then_some(at)
     }
 
     /// Does the node lead the shard, as far as this one knows?
@@ -572,11 +473,12 @@ impl TwoPhaseCommit {
 
     /// The stream that this worker leads for `shard` has that many decided entries.
     fn durable(&mut self, shard: ShardId, length: u64, effects: &mut TwoPhaseCommitEffects) {
-        let at = self.led_at(shard).expect("only led streams report this");
-        let durable = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
-        self.runtime.count_transit(self.leader_logs[at].lead.transit.take());
+        let at = self.streams.led_at(shard).expect("only led streams report this");
+        let now = self.runtime.worker_context.now.get();
+        let (durable, transit) = self.streams[at].durable(now, length);
+        self.runtime.count_transit(transit);
         for DurableRecords { entry, waiters } in durable {
-            self.prepared_replays[at].enter(decode(shard, entry), true);
+            self.streams[at].enter(decode(shard, entry), true);
             for waiter in waiters {
                 match waiter {
                     RecordWaiter::Branch(transaction) => {
@@ -595,146 +497,10 @@ impl TwoPhaseCommit {
 
     /// A stream has decided its next entry, which another leader had appended.
     fn decided(&mut self, shard: ShardId, entry: Bytes) {
-        let at = self.place_of(shard).expect("a stream that is held");
-        self.prepared_replays[at].enter(decode(shard, entry), false);
+        let at = self.streams.place_of(shard).expect("a stream that is held");
+        self.streams[at].enter(decode(shard, entry), false);
         self.stabilize(at);
     }
-
-    /// Applies what the streams have committed, as far as no other worker holds a lock.
-    fn replay_all(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        let faults = self.shared.setup.options.limits.faults;
-        let worker = self.runtime.worker_context.place.worker;
-        let replicas = self.shared.replicas.iter().zip(&self.leader_logs);
-        for ((replica, log), replayed) in replicas.zip(&mut self.prepared_replays) {
-            if !replayed.is_due() {
-                continue;
-            }
-            let operations = &mut self.runtime.counters.operations;
-            let observations = &mut effects.observations;
-            let takes_over = log.leader_state.is_some_and(|state| !state.began);
-            let applied = replayed.advance(|sessions, (transaction, clock), writes| {
-                let stamp = Stamp::local(FIRST_EPOCH, clock);
-                let before = observations.as_ref().map_or(0, Vec::len);
-                let is_done = self.budget.take(bytes_of(writes))
-                    && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
-                if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
-                {
-                    observe_inherited(transaction, writes, before, observations);
-                }
-                *operations += if is_done { writes.len() as u64 } else { 0 };
-                is_done
-            });
-            replica.progress(worker, applied);
-        }
-    }
-
-    /// Proposes the batches and heartbeats whose time has come.
-    fn close_batches(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        for at in 0..self.leader_logs.len() {
-            let (shard, ballot) = (self.leader_logs[at].lead.shard, self.leader_logs[at].ballot());
-            let replica = self.shared.replica(shard).expect("led");
-            let options = &self.shared.setup.options;
-            let Some(closed) = self.leader_logs[at].close(now, replica, options) else {
-                continue;
-            };
-            let leader_log::ClosedRecords { entry, index, safe, clocks, is_heartbeat } = closed;
-            self.runtime.count_batch(entry.len());
-            if is_heartbeat || now >= self.nudged_at + options.heartbeat {
-                self.nudged_at = now;
-                self.runtime.nudge_others(effects);
-            }
-            effects.observe(|| TwoPhaseCommitObservation::Appended {
-                shard,
-                ballot,
-                index,
-                safe,
-                clocks,
-            });
-            effects.push(EngineEffect::Propose { shard, entry });
-        }
-    }
-
-    /// The number of transactions and branches that go on in another step.
-    fn sliced(&self) -> usize {
-        let keys: usize = self.in_doubt_keys.iter().map(OwnInDoubtKeys::len).sum();
-        self.paused.len() + self.installing.len() + keys
-    }
-
-    /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let options = &self.shared.setup.options;
-        let led = self.leader_logs.iter().filter_map(|led| {
-            led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
-        });
-        // Without a lease nothing runs; when there is one again, that wakes this worker.
-        let runs = self.holds_lease(now);
-        let is_blocked =
-            self.retries_locks || self.prepared_replays.iter().any(PreparedReplay::is_blocked);
-        let unacknowledged = self.decisions.iter().map(|decisions| decisions.due_at);
-        let asked = unacknowledged
-            .chain([self.inquire_at, self.branches_due])
-            .filter(|at| *at < Time::MAX)
-            .min();
-        let others = [
-            self.runtime.next_due().filter(|_| runs),
-            self.runtime.next_expiry().filter(|_| runs),
-            self.deferred.next_due().filter(|_| runs),
-            self.coordinator.durable_due.filter(|_| runs),
-            self.runtime.next_ending(),
-            self.senders.next_due(self.runtime.worker_context.limits.retry_after),
-            is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
-            (!self.installing.is_empty() || self.goes_on_locking).then(|| now + TURN),
-            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
-            asked,
-        ];
-        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
-            effects.push(EngineEffect::Timer { at: at.max(now) });
-        }
-    }
-}
-
-/// A new leader has applied what its predecessor had committed, and perhaps never installed: shows it as its own.
-fn observe_inherited(
-    transaction: TransactionId,
-    writes: &[StreamWrite],
-    before: usize,
-    observations: &mut Vec<TwoPhaseCommitObservation>,
-) {
-    let mut installed = Vec::new();
-    for observation in &observations[before..] {
-        let TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } = observation
-        else {
-            continue;
-        };
-        if installed.is_empty() {
-            let (shard, clock) = (*shard, stamp.clock);
-            installed.push(TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
-        }
-        let write =
-            writes.iter().rfind(|write| (write.table, &write.key[..]) == (*table, &key[..]));
-        if let (true, Some(write)) = (*won, write) {
-            installed.push(TwoPhaseCommitObservation::Installed {
-                transaction,
-                shard: *shard,
-                stamp: stamp.clone(),
-                table: *table,
-                key: key.clone(),
-                value: write.value.as_ref().map(|value| value.to_vec()),
-            });
-        }
-    }
-    if let Some(TwoPhaseCommitObservation::Recovered { transaction, shard, clock }) =
-        installed.first()
-    {
-        let (transaction, shard, clock) = (*transaction, *shard, *clock);
-        installed.push(TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: true,
-        });
-    }
-    observations.extend(installed);
 }
 
 /// Takes an entry apart. What is decided is in the store of the leader that proposed it: to skip it would part this replica

@@ -9,8 +9,8 @@ use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::execution::runtime::{RuntimeMessage, answers_fit};
 use shoal_engine::operation::{Operation, OperationResult};
-use shoal_engine::replication::codec::StreamWrite;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, Error, Result, ShardId, TableId};
 
@@ -80,7 +80,7 @@ pub enum TwoPhaseCommitMessage {
         #[coded(short)]
         shard: ShardId,
     },
-    /// A part of a copy of a shard, to a replica that lacks what its stream has no more: see `snapshot.rs`.
+    /// A part of a copy of a shard, to a replica that lacks what its stream has no more: see `steps/snapshot.rs`.
     #[coded(tag = 6)]
     Part(SnapshotPart),
     /// The answer: how far the copy has come.
@@ -210,7 +210,7 @@ pub enum TwoPhaseCommitRequest {
         operations: Vec<Operation>,
     },
     /// Run these writes, lock the write set, draw a clock and check what was read. No other shard is written, so these are
-    /// all locks there are; or this one decides last (`last_agent.rs`). Legal until the branch is locked.
+    /// all locks there are; or this one decides last (`steps/last_agent.rs`). Legal until the branch is locked.
     #[coded(tag = 1)]
     Lock {
         /// What is still to be written.

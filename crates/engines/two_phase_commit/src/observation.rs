@@ -2,7 +2,7 @@
 //! before them. Nothing in the engine depends on whether it is watched.
 
 use shoal_engine::TransactionId;
-use shoal_engine::observation::AppliedWrite;
+use shoal_replication::applied_write::AppliedWrite;
 use shoal_types::{Ballot, Clock, ShardId, Stamp, TableId};
 
 /// One fact.

@@ -5,11 +5,11 @@ use shoal_types::{Epoch, ShardId, Time};
 use std::collections::BTreeMap;
 
 /// The decisions of one shard, in one worker's stream, that some participants have not acknowledged.
+///
+/// Invariant: each has a participant that has not acknowledged it.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    pub(super) open: BTreeMap<TransactionId, BTreeMap<ShardId, Delivery>>,
-    /// When a decision is to be sent again.
-    pub(super) due_at: Time,
+    open: BTreeMap<TransactionId, BTreeMap<ShardId, Delivery>>,
 }
 
 /// How a participant receives a decision.
@@ -27,11 +27,10 @@ impl Decisions {
     pub(super) fn add(
         &mut self,
         transaction: TransactionId,
-        participants: impl Iterator<Item = (ShardId, Delivery)>,
+        participants: BTreeMap<ShardId, Delivery>,
     ) {
-        let before = self.open.insert(transaction, participants.collect());
+        let before = self.open.insert(transaction, participants);
         assert!(before.is_none(), "{transaction} was decided twice");
-        self.due_at = Time::ZERO;
     }
 
     /// A participant has the outcome durable. Says whether it was the last.
@@ -45,23 +44,25 @@ impl Decisions {
         is_over
     }
 
-    /// The leadership of `shard` is another now, or this node's branch there is gone: a decision that was sent there may be lost.
-    pub(super) fn lose_participant(&mut self, shard: ShardId) {
-        for participants in self.open.values_mut() {
-            if let Some(delivery) = participants.get_mut(&shard) {
-                *delivery = Delivery::RepeatedFrom(Time::ZERO);
-                self.due_at = Time::ZERO;
-            }
+    /// When the home shard is to send a decision to a participant; `None` if it is acknowledged, or sent by its coordinator.
+    pub(super) fn due_at(&self, transaction: TransactionId, shard: ShardId) -> Option<Time> {
+        match self.open.get(&transaction)?.get(&shard)? {
+            Delivery::Coordinated(_) => None,
+            Delivery::RepeatedFrom(at) => Some(*at),
         }
     }
 
-    /// The participant of `shard` does not answer its coordinator: the home shard sends it the decision, as to one with a new leader.
-    pub(super) fn hand_over(&mut self, transaction: TransactionId, shard: ShardId) {
+    /// The home shard sends a participant the decision, repeatedly from this time on. Says whether that has not acknowledged
+    /// it.
+    pub(super) fn repeat(&mut self, transaction: TransactionId, shard: ShardId, at: Time) -> bool {
         let participants = self.open.get_mut(&transaction);
-        if let Some(delivery) = participants.and_then(|it| it.get_mut(&shard)) {
-            *delivery = Delivery::RepeatedFrom(Time::ZERO);
-            self.due_at = Time::ZERO;
-        }
+        let delivery = participants.and_then(|it| it.get_mut(&shard));
+        delivery.map(|it| *it = Delivery::RepeatedFrom(at)).is_some()
+    }
+
+    /// Whether there is a decision on this transaction.
+    pub(super) fn contains(&self, transaction: TransactionId) -> bool {
+        self.open.contains_key(&transaction)
     }
 
     /// The transactions whose decisions are not acknowledged.
@@ -69,7 +70,23 @@ impl Decisions {
         self.open.keys().copied()
     }
 
+    /// Those of them that a shard has not acknowledged.
+    pub(super) fn of_participant(
+        &self,
+        shard: ShardId,
+    ) -> impl Iterator<Item = TransactionId> + '_ {
+        let open = self.open.iter().filter(move |(_, shards)| shards.contains_key(&shard));
+        open.map(|(transaction, _)| *transaction)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// Asserts the invariant above.
+    pub(super) fn assert_invariants(&self) {
+        for (transaction, participants) in &self.open {
+            assert!(!participants.is_empty(), "P9: {transaction} is acknowledged, and kept");
+        }
     }
 }

@@ -4,8 +4,8 @@ use super::record::PartSize;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::limits::{Limits, at_least_one, not_zero};
-use shoal_engine::replication::codec::{PART_BYTES_MAX, PART_WRITES_MAX};
-use shoal_engine::replication::replay_budget::REPLAY_BYTES_MAX;
+use shoal_replication::codec::{PART_BYTES_MAX, PART_WRITES_MAX};
+use shoal_replication::replay_budget::REPLAY_BYTES_MAX;
 use std::time::Duration;
 
 /// How `two_phase_commit` behaves. The default does the right thing.

@@ -12,9 +12,9 @@ use super::branch_writes::{BranchWrites, WritesToCome};
 use super::message::DecisionHome;
 use super::record::{CommitRecord, RecordEntry};
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::replication::codec::StreamWrite;
-use shoal_engine::replication::replica::ShardReplica;
 use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replica::ShardReplica;
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, ShardId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,9 +26,14 @@ use std::sync::Arc;
 const ABORTED_MAX: usize = 256;
 
 /// The decided part of a stream.
+///
+/// Invariants:
+///
+/// - P5: what is prepared without an outcome has a clock beyond the safe clock, and no other clock is kept.
+/// - P10: a checkpoint stands for no more entries than have come, and a later one for no fewer.
 pub(super) struct PreparedReplay {
-    pub(super) shard: ShardId,
-    pub(super) sessions: Rc<SessionPool>,
+    shard: ShardId,
+    sessions: Rc<SessionPool>,
     /// What it says.
     state: StreamState,
     /// What it said when it was shorter: a snapshot may stand for it, since all that it has committed is in this node's store.
@@ -211,6 +216,11 @@ impl PreparedReplay {
         }
     }
 
+    /// Sessions of the store, for what is replayed or in doubt.
+    pub(super) fn sessions(&self) -> &Rc<SessionPool> {
+        &self.sessions
+    }
+
     /// How many entries have come.
     pub(super) fn length(&self) -> u64 {
         self.state.length
@@ -374,6 +384,24 @@ impl PreparedReplay {
         };
         self.clocks.remove(&branch.clock);
         branch
+    }
+
+    /// Asserts the invariants above.
+    pub(super) fn assert_invariants(&self) {
+        let (shard, StreamState { length, safe, prepared, .. }) = (self.shard, &self.state);
+        let stable = self.stable.state.length;
+        let candidate = self.candidate.as_ref().map_or(stable, |it| it.state.length);
+        assert!(
+            stable <= candidate && candidate <= *length,
+            "P10: {shard} has {length} entries, and checkpoints of {stable} and {candidate}"
+        );
+        assert_eq!(self.clocks.len(), prepared.len(), "P5: {shard} has other clocks prepared");
+        assert!(
+            self.clocks.first().is_none_or(|first| first > safe),
+            "P5: {safe} is safe on {shard}, and {:?} are prepared",
+            self.clocks
+        );
+        assert!(self.applied <= *safe, "P5: {shard} has applied more than is safe");
     }
 
     /// How many transactions wait for their outcome, or to be applied.

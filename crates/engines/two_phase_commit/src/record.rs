@@ -23,10 +23,10 @@
 
 use super::message::DecisionHome;
 use bytes::{BufMut, Bytes, BytesMut};
-use shoal_engine::replication::codec::{
+use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::{
     EntryReader, MalformedEntry, PutWrites, StreamWrite, spaced, take_entry,
 };
-use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;

@@ -3,8 +3,11 @@
 use super::in_doubt_keys::InDoubtKeys;
 use super::options::TwoPhaseCommitOptions;
 use shoal_engine::engine::Setup;
-use shoal_engine::replication::replica::ShardReplica;
+use shoal_replication::replica::ShardReplica;
 use shoal_types::{Epoch, NodeId, ShardId};
+
+/// The epoch of all transactions and versions: their order needs none.
+pub(super) const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// Shared by the workers of a node.
 #[derive(Debug)]

@@ -35,6 +35,8 @@ pub struct ZeusNode {
     pipelines: Pipelines,
     followed: FollowedPipelines,
     barrier: Barrier,
+    /// What had waited for the barrier of this epoch has gone on.
+    went_past_barrier: bool,
     copies: DirectoryCopies,
     /// Until when the node's lease runs, on its clock.
     lease_end: Time,
@@ -93,6 +95,7 @@ impl ZeusNode {
             pipelines: Pipelines::new(workers),
             followed: FollowedPipelines::default(),
             barrier: Barrier::default(),
+            went_past_barrier: false,
             copies: DirectoryCopies::default(),
             lease_end: Time::ZERO,
             validated: Vec::new(),
@@ -116,7 +119,7 @@ impl ZeusNode {
         let earlier = std::mem::replace(&mut self.view, view);
         let (node, view) = (self.node, &self.view);
         let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
-        self.barrier = Barrier::default();
+        (self.barrier, self.went_past_barrier) = (Barrier::default(), false);
         self.copies.enter_epoch(node, was_out, view, now);
         if !self.view.is_live(self.node) {
             return;
@@ -164,12 +167,7 @@ impl ZeusNode {
     /// Whether a transaction that was born then may use the granule at this level, now.
     #[must_use]
     pub fn holds(&self, now: Time, granule: &GranuleId, level: Level, born: Time) -> bool {
-        match level {
-            Level::Owner => {
-                self.ownership.may_write(self.node, now, self.options.hold, granule, born)
-            }
-            Level::Reader | Level::None => self.ownership.level(self.node, granule) >= level,
-        }
+        self.ownership.has(self.node, now, self.options.hold, granule, level, born)
     }
 
     /// From now on it is noted which granules change, for a checker.
@@ -351,18 +349,17 @@ impl ZeusNode {
     /// Takes what the node has told itself, and what has become possible by it.
     fn finish(&mut self) {
         loop {
-            let (was_validated, was_passed) = (self.validated.len(), self.has_passed_barrier());
             while let Some(body) = self.output.to_itself.pop_front() {
                 self.take(self.node, body);
             }
-            self.pipelines.validate(scope!(self), &mut self.validated);
+            let left = self.pipelines.validate(scope!(self), &mut self.validated);
             self.followed.validate_replays(scope!(self), &mut self.ownership);
             if self.followed.replays() == 0 {
                 self.barrier.tell(scope!(self));
             }
-            let is_same = was_validated == self.validated.len();
-            if !is_same || was_passed != self.has_passed_barrier() {
-                self.ownership.settle(scope!(self), &self.pipelines);
+            self.ownership.settle(scope!(self), &self.pipelines, &left);
+            if self.has_passed_barrier() && !std::mem::replace(&mut self.went_past_barrier, true) {
+                self.ownership.pass_barrier(scope!(self), &self.pipelines);
             }
             if self.output.to_itself.is_empty() {
                 break;
@@ -386,10 +383,8 @@ impl ZeusNode {
     /// A transaction wants nothing any more.
     pub fn release(&mut self, now: Time, ticket: Ticket) {
         self.now = now;
-        if !self.ownership.release(ticket) {
-            return;
-        }
-        self.ownership.settle(scope!(self), &self.pipelines);
+        let Some(want) = self.ownership.release(ticket) else { return };
+        self.ownership.settle(scope!(self), &self.pipelines, want.granules.keys());
         self.finish();
     }
 
@@ -459,7 +454,7 @@ impl ZeusNode {
             return None;
         }
         let parts = [
-            self.ownership.wakes_at(self.now, &self.options),
+            self.ownership.wakes_at(),
             self.pipelines.wakes_at(),
             self.followed.wakes_at(),
             self.barrier.wakes_at(self.view.live()).filter(|_| self.followed.replays() == 0),

@@ -108,7 +108,7 @@ fn tasks_of_one_worker_do_not_conflict() {
     let shoal_engine::metrics::EngineCounters { runtime: counters, stages_ns, own } =
         worker.engine().counters();
     assert_eq!((done.get(), counters.committed, counters.conflicts), (TASKS, TASKS, 0));
-    assert_eq!((counters.writers, counters.pieces, own.certified), (TASKS, TASKS, TASKS));
+    assert_eq!((counters.writers, counters.replicated, own.certified), (TASKS, TASKS, TASKS));
     let [locking_ns, _, awaiting_ns, _] = stages_ns;
     assert!(counters.entering_ns > 0 && awaiting_ns > 0, "four at once are let in: {stages_ns:?}");
     assert_eq!(counters.retrying_ns + locking_ns, 0, "{counters:?} {stages_ns:?}");

@@ -10,3 +10,4 @@ mod nonsense;
 mod recovery;
 mod scripts;
 mod timers;
+mod wire;

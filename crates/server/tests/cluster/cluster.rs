@@ -95,7 +95,7 @@ impl Cluster {
             // Every transaction takes longer than that.
             let slow_after = Some(Duration::from_nanos(1));
             let config = config.expect("a configuration");
-            let mut config = NodeConfig { protocol, http, slow_after, ..config };
+            let mut config = NodeConfig { engine: protocol.options(), http, slow_after, ..config };
             change(&mut config);
             config
         };

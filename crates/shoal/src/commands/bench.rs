@@ -527,7 +527,7 @@ impl Common {
         for engine in &self.engines {
             let mut plan = self.shape.plan(self.node_workers, *engine)?;
             let reserved = self.reserved(asked.reserve(self.workers().min(cores())), plan.replicas);
-            plan.memory_bytes_reserved = reserved / (plan.shards * plan.replicas) as usize;
+            plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
             let (region, settings) = (self.region.clone(), self.settings(reserved));
             let trial = Trial { plan, inside: self.inside, region, settings };
             let mut bar = self.bar();

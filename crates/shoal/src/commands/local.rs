@@ -182,7 +182,7 @@ impl LocalCommand {
         folder: &ClusterFolder,
         plan: &ClusterPlan,
     ) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
-        let nodes = (plan.shards * plan.replicas) as usize;
+        let nodes = plan.nodes() as usize;
         // Addresses in namespaces are their nodes' alone.
         let (listeners, addresses) = match self.namespaces {
             true => (Vec::new(), (0..nodes).map(|node| listens(node).0).collect()),

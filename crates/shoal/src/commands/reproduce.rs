@@ -1,4 +1,4 @@
-//! `shoal reproduce`: experiments of the Mako paper, scaled down, beside the paper's numbers.
+//! `shoal reproduce`: experiments of the papers, scaled down, beside the papers' numbers.
 
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::duration;
@@ -9,7 +9,7 @@ use shoal_sim::demonstrations::{DemonstrationOptions, Size};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Run a scaled-down experiment of the Mako paper, and see the result beside the paper's numbers
+/// Run a scaled-down experiment of the papers on Mako and Zeus, and see the result beside the paper's numbers
 ///
 /// Each says how it was scaled. Clients and all replicas share the cores of this machine.
 #[derive(Debug, Args)]
@@ -54,6 +54,15 @@ enum What {
     /// What each part of the system costs
     #[command(after_help = "Example:\n  shoal reproduce table-factor --runs 5")]
     TableFactor(MeasuredArgs),
+    /// Handovers of a mobile network, beside the same with none that leaves its node
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig7 --runs 3")]
+    ZeusFig7(MeasuredArgs),
+    /// SmallBank over the share of remote writes, beside engines whose objects stay
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig8 --duration 3s")]
+    ZeusFig8(MeasuredArgs),
+    /// TATP over the share of remote writes, beside engines whose objects stay
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig9 --html tatp.html")]
+    ZeusFig9(MeasuredArgs),
 }
 
 /// What every experiment takes that is measured.
@@ -109,6 +118,9 @@ impl Reproduce {
             What::MakoFig12(args) => (Measured::Figure12, args),
             What::MakoFig13(args) => return args.run(),
             What::TableFactor(args) => (Measured::Factors, args),
+            What::ZeusFig7(args) => (Measured::Handovers, args),
+            What::ZeusFig8(args) => (Measured::SmallBank, args),
+            What::ZeusFig9(args) => (Measured::Tatp, args),
         };
         args.run(what)
     }

@@ -66,9 +66,10 @@ fn regions(text: &str) -> Result<RegionsChoice, String> {
 
 /// The commit protocols, by their names.
 pub fn engine() -> impl TypedValueParser<Value = Protocol> {
-    let value = |protocol: Protocol| PossibleValue::new(protocol.name()).help(protocol.about());
+    let value =
+        |protocol: Protocol| PossibleValue::new(protocol.name()).help(protocol.info().about);
     let named = |name: String| Protocol::named(&name).ok_or("there is no such protocol");
-    PossibleValuesParser::new(Protocol::ALL.map(value)).try_map(named)
+    PossibleValuesParser::new(Protocol::ALL.iter().copied().map(value)).try_map(named)
 }
 
 impl Shape {
@@ -82,7 +83,7 @@ impl Shape {
             workers,
             regions: self.regions()?,
             leader_datacenters: self.leaders_in.min(self.replicas),
-            protocol,
+            engine: protocol.options(),
             ..ClusterPlan::new(self.shards, self.replicas)
         })
     }

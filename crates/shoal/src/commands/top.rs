@@ -71,11 +71,13 @@ impl Top {
         access: &Access,
     ) -> Result<CommandOutcome, CommandError> {
         let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
-        let look = || TopSample::take(addresses, access);
-        let before = runtime.block_on(look()).map_err(CommandError::Usage)?;
-        runtime.block_on(sleep(self.every));
-        let now = runtime.block_on(look()).map_err(CommandError::Database)?;
-        let figures = Figures::between(&before, &now);
+        let looks = async {
+            let before = TopSample::take(addresses, access).await.map_err(CommandError::Usage)?;
+            sleep(self.every).await;
+            let now = TopSample::take(addresses, access).await.map_err(CommandError::Database)?;
+            Ok::<_, CommandError>(Figures::between(&before, &now))
+        };
+        let figures = runtime.block_on(looks)?;
         if self.json {
             print_json(&figures)?;
         } else {

@@ -35,9 +35,8 @@ impl InProcessCluster {
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
-            let (protocol, mako) = (plan.protocol, plan.mako.clone());
             let memory_bytes_reserved = plan.memory_bytes_reserved;
-            Ok(NodeConfig { protocol, mako, memory_bytes_reserved, ..config })
+            Ok(NodeConfig { engine: plan.engine.clone(), memory_bytes_reserved, ..config })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;

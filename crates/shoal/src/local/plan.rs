@@ -3,7 +3,7 @@
 use super::folder::Security;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Regions, Topology, TopologyError};
-use shoal_server::Protocol;
+use shoal_server::EngineOptions;
 use shoal_types::Distance;
 use std::io;
 use std::net::TcpListener;
@@ -80,15 +80,15 @@ pub struct ClusterPlan {
     /// Over so many datacenters the leaders are spread, in turn; 1: all are in the first. At most as many as
     /// there are replicas.
     pub leader_datacenters: u32,
+    /// Whether nodes hold replicas of several shards: each node leads one, and holds others that its next neighbours lead. Else
+    /// each replica has a node of its own.
+    pub shares_nodes: bool,
     /// Workers of each node.
     pub workers: u32,
     /// The datacenters, and the emulated distances between them.
     pub regions: Regions,
-    /// The commit protocol.
-    pub protocol: Protocol,
-    /// Its options if it is `mako`. Files of nodes do not contain them: only clusters of this process have
-    /// them.
-    pub mako: shoal_mako::MakoOptions,
+    /// The commit engine. Files of nodes do not contain its options: only clusters of this process have them.
+    pub engine: EngineOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
@@ -107,17 +107,17 @@ fn tables() -> Vec<(String, Partitioning)> {
 }
 
 impl ClusterPlan {
-    /// A cluster of `mako` with so many shards of so many replicas, each in a datacenter of its own without any distance
+    /// A cluster of the default engine with so many shards of so many replicas, each in a datacenter of its own without any distance
     /// between them, that knows all tables.
     pub fn new(shards: u32, replicas: u32) -> ClusterPlan {
         ClusterPlan {
             shards,
             replicas,
             leader_datacenters: 1,
+            shares_nodes: false,
             workers: 1,
             regions: Regions::uniform(replicas, Distance::NONE),
-            protocol: Protocol::default(),
-            mako: shoal_mako::MakoOptions::default(),
+            engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
         }
@@ -130,9 +130,9 @@ impl ClusterPlan {
         ClusterPlan { regions, ..self }
     }
 
-    /// The protocol's name.
-    pub fn engine(&self) -> &'static str {
-        self.protocol.name()
+    /// The engine, as results show it.
+    pub fn engine_name(&self) -> &'static str {
+        self.engine.protocol().name()
     }
 
     /// In words: `mako, 3 shards of 3 replicas, 50 ms`, the longest round trip.
@@ -153,7 +153,7 @@ impl ClusterPlan {
         let several =
             |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
-        format!("{}, {shards} of {replicas}{far}{spread}", self.engine())
+        format!("{}, {shards} of {replicas}{far}{spread}", self.engine_name())
     }
 
     /// The same with this table, also where it has another of this name.
@@ -173,9 +173,30 @@ impl ClusterPlan {
         Partitioning::ranges((0..self.shards).map(first))
     }
 
+    /// How many nodes it has.
+    pub fn nodes(&self) -> u32 {
+        match self.shares_nodes {
+            true => self.shards.max(self.replicas),
+            false => self.shards * self.replicas,
+        }
+    }
+
     /// The name of a replica's node.
-    fn node(shard: u32, replica: u32) -> String {
-        format!("s{shard}v{replica}")
+    fn node(&self, shard: u32, replica: u32) -> String {
+        match self.shares_nodes {
+            true => format!("n{}", (shard + replica) % self.nodes()),
+            false => format!("s{shard}v{replica}"),
+        }
+    }
+
+    /// The names of all nodes, each with its region.
+    fn places(&self) -> Vec<(String, &str)> {
+        if self.shares_nodes {
+            return (0..self.nodes()).map(|node| (format!("n{node}"), self.region(node))).collect();
+        }
+        let replicas = |shard| (0..self.replicas).map(move |replica| (shard, replica));
+        let all = (0..self.shards).flat_map(replicas);
+        all.map(|(shard, replica)| (self.node(shard, replica), self.region(replica))).collect()
     }
 
     /// Where a replica is, among the regions.
@@ -184,7 +205,7 @@ impl ClusterPlan {
         &names[replica as usize % names.len()]
     }
 
-    /// The topology, with a node for each replica, which listen at these addresses.
+    /// The topology, whose nodes listen at these addresses.
     ///
     /// # Errors
     /// Where there cannot be such a cluster.
@@ -196,15 +217,12 @@ impl ClusterPlan {
         for region in self.regions.names() {
             builder = builder.datacenter(region);
         }
-        let mut addresses = addresses.iter();
+        assert!(addresses.len() >= self.nodes() as usize, "an address for each node");
+        for ((name, region), address) in self.places().into_iter().zip(addresses) {
+            builder = builder.node_at(name, region, address);
+        }
         for shard in 0..self.shards {
-            for replica in 0..self.replicas {
-                let name = ClusterPlan::node(shard, replica);
-                let address = addresses.next().expect("an address for each node");
-                builder = builder.node_at(name, self.region(replica), address);
-            }
-            let voters: Vec<String> =
-                (0..self.replicas).map(|it| ClusterPlan::node(shard, it)).collect();
+            let voters: Vec<String> = (0..self.replicas).map(|it| self.node(shard, it)).collect();
             let regions = self.regions.names().len() as u32;
             let places = self.leader_datacenters.clamp(1, self.replicas.min(regions));
             let leader = voters[(shard % places) as usize].clone();
@@ -224,13 +242,13 @@ impl ClusterPlan {
             3 | 4 => 3,
             _ => 5,
         };
-        (0..count).map(|replica| ClusterPlan::node(0, replica)).collect()
+        (0..count).map(|replica| self.node(0, replica)).collect()
     }
 
     /// The file of a node, which serves its health and metrics at `http`, if that is given.
     pub fn node_file(&self, node: &str, http: Option<&str>, security: Security) -> String {
         let managers = self.managers();
-        let engine = self.engine();
+        let engine = self.engine_name();
         let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
         let client_secret = match security.client_secret {
             true => "client_secret = \"../client-secret\"\n",
@@ -257,7 +275,7 @@ impl ClusterPlan {
     pub fn listen(&self, first: u16) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
-        for node in 0..self.shards * self.replicas {
+        for node in 0..self.nodes() {
             let port = u32::from(first) + if first == 0 { 0 } else { node };
             let port = u16::try_from(port)
                 .map_err(|_| io::Error::other("there are no ports beyond 65535"))?;
@@ -277,7 +295,7 @@ mod tests {
     use shoal_types::ShardId;
 
     fn addresses(plan: &ClusterPlan) -> Vec<String> {
-        (0..plan.shards * plan.replicas).map(|port| format!("localhost:{port}")).collect()
+        (0..plan.nodes()).map(|port| format!("localhost:{port}")).collect()
     }
 
     #[test]
@@ -295,6 +313,19 @@ mod tests {
         let topology = plan.topology(&addresses(&plan)).expect("a topology");
         assert_eq!(topology.distances().round_trip_max(3), Duration::from_millis(50));
         assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica");
+    }
+
+    #[test]
+    fn nodes_that_hold_several_shards_lead_one_each() {
+        let plan = ClusterPlan { shares_nodes: true, ..ClusterPlan::new(6, 3) };
+        let topology = plan.topology(&addresses(&plan)).expect("a topology");
+        assert_eq!(topology.nodes().len(), 6);
+        for shard in topology.shard_ids() {
+            let voters: Vec<u32> = topology.voters(shard).iter().map(|node| node.0).collect();
+            assert_eq!(voters, [0, 1, 2].map(|next| (shard.0 + next) % 6));
+            assert_eq!(topology.leader(shard).0, shard.0);
+        }
+        assert_eq!(plan.managers(), ["n0", "n1", "n2"]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn over_clients() -> Experiment {
     let curves = PROTOCOLS.map(|protocol| {
         let rows = CLIENTS.map(|clients| {
             let plan = ClusterPlan { leader_datacenters: 2, ..far_cluster(protocol, SHARDS) };
-            let words = format!("{}, {clients} clients a warehouse", plan.engine());
+            let words = format!("{}, {clients} clients a warehouse", plan.engine_name());
             let all = clients as usize * usize::from(WAREHOUSES);
             let row = ExperimentRow::at(clients)
                 .run(add(&mut runs, ExperimentRun::on(plan, load, all).called(words)));
@@ -38,11 +38,11 @@ pub fn over_clients() -> Experiment {
                 (Protocol::TwoPhaseCommit, more) if more > PLATEAU => row
                     .published(Quantity::Throughput, PublishedNumber::Relative(1.0))
                     .published(Quantity::Aborted, PublishedNumber::Absolute(0.98)),
-                (Protocol::Mako | Protocol::TwoPhaseCommit | Protocol::Zeus, _) => row,
+                _ => row,
             }
         });
         let base = CLIENTS.iter().position(|clients| *clients == PLATEAU).unwrap_or(0);
-        Curve { name: far_cluster(protocol, 1).engine().to_owned(), base, rows: rows.into() }
+        Curve { name: protocol.name().to_owned(), base, rows: rows.into() }
     });
     let chart = Chart {
         title: "New-orders over clients, leaders in two datacenters",

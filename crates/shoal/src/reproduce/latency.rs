@@ -9,7 +9,7 @@ use super::scale::{
     FAR, PROTOCOLS, WAREHOUSES, cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use shoal_server::Protocol;
+use shoal_server::{EngineOptions, Protocol};
 use std::time::Duration;
 
 /// Of figure 7: more than the largest batches and those on their way have in them.
@@ -36,7 +36,8 @@ pub fn over_batches() -> Experiment {
     let median = Quantity::Latency(Percentile::P50, "new-order");
     let mut runs = Vec::new();
     let mut run = |mako: shoal_mako::MakoOptions, words: String| {
-        let plan = ClusterPlan { mako, ..far_cluster(Protocol::Mako, 1) };
+        let plan =
+            ClusterPlan { engine: EngineOptions::Mako(mako), ..far_cluster(Protocol::Mako, 1) };
         add(&mut runs, ExperimentRun::on(plan, tpcc(WAREHOUSES), BATCH_CLIENTS).called(words))
     };
     let rows = [50, 100, 200, 400, 600, 800].map(|size| {
@@ -105,7 +106,7 @@ pub fn under_light_load() -> Experiment {
             [(1, 0, "1 shard"), (3, 100, "3 shards, all leave theirs")]
         {
             let plan = far_cluster(protocol, shards);
-            let words = format!("{}, {words}", plan.engine());
+            let words = format!("{}, {words}", plan.engine_name());
             let clients = LIGHT_CLIENTS * shards as usize;
             let run =
                 ExperimentRun::on(plan, micro(LIGHT_KEYS, cross_percent), clients).called(&words);

@@ -1,5 +1,5 @@
-//! The experiments of the Mako paper (OSDI'25, §7), scaled down to one machine, and beside ours the numbers
-//! that the paper has published.
+//! The experiments of the papers on Mako (OSDI'25, §7) and Zeus (EuroSys'21, §8), scaled down to one machine, and beside ours the numbers
+//! that the papers have published.
 //!
 //! | file | holds |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `throughput.rs` | figures 6, 9 and 12: throughput over shards, shares, stamps |
 //! | `latency.rs` | figures 7 and 8: batches, and light load |
 //! | `concurrency.rs` | figure 11: more and more clients |
+//! | `locality.rs` | figures 7, 8 and 9 of Zeus: handovers, SmallBank, TATP |
 //! | `factors.rs` | the table of §7.9: what each part costs |
 //! | `failure.rs` | figure 13: a shard that fails, in virtual time |
 //! | `view.rs` | tables and plots |
@@ -22,6 +23,7 @@ mod experiment;
 mod factors;
 mod failure;
 mod latency;
+mod locality;
 mod outcome;
 mod run;
 mod scale;
@@ -50,12 +52,18 @@ pub enum Measured {
     Figure12,
     /// What each part costs.
     Factors,
+    /// Zeus: handovers.
+    Handovers,
+    /// Zeus: SmallBank.
+    SmallBank,
+    /// Zeus: TATP.
+    Tatp,
 }
 
 impl Measured {
     /// All of them.
     #[cfg(test)]
-    const ALL: [Measured; 7] = [
+    const ALL: [Measured; 10] = [
         Measured::Figure6,
         Measured::Figure7,
         Measured::Figure8,
@@ -63,6 +71,9 @@ impl Measured {
         Measured::Figure11,
         Measured::Figure12,
         Measured::Factors,
+        Measured::Handovers,
+        Measured::SmallBank,
+        Measured::Tatp,
     ];
 
     /// What is to be run.
@@ -75,6 +86,9 @@ impl Measured {
             Measured::Figure11 => concurrency::over_clients(),
             Measured::Figure12 => throughput::over_stamps(),
             Measured::Factors => factors::table(),
+            Measured::Handovers => locality::handovers(),
+            Measured::SmallBank => locality::small_bank(),
+            Measured::Tatp => locality::tatp(),
         }
     }
 }

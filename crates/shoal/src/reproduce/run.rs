@@ -5,8 +5,10 @@ use crate::trial::{self, Placeable, Trial};
 use shoal_client::{Embedded, Options};
 use shoal_types::Database;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, Threads};
+use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp};
 use shoal_workloads::placed::PlacedMicro;
 use shoal_workloads::tpcc::{Kind, Scale, TpcC};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +52,21 @@ pub type MeasuredRun = Result<Measurement, String>;
 pub enum ExperimentLoad {
     Micro(ExperimentMicro),
     TpcC(NewOrders),
+    SmallBank(Homes),
+    Tatp(Homes),
+    Handovers(HandoversOf),
 }
+
+/// The parameters of the handovers benchmark in an experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct HandoversOf {
+    pub homes: Homes,
+    pub shares: HandoverShares,
+}
+
+/// A workload over objects that are divided so.
+#[derive(Debug)]
+struct OverHomes<W>(Homes, PhantomData<W>);
 
 /// The parameters of the micro-benchmark in an experiment.
 #[derive(Debug, Clone, Copy)]
@@ -96,6 +112,30 @@ impl Placeable for NewOrders {
     }
 }
 
+impl Placeable for OverHomes<SmallBank> {
+    type Placed = SmallBank;
+
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<SmallBank> {
+        SmallBank::new(db, self.0)
+    }
+}
+
+impl Placeable for OverHomes<Tatp> {
+    type Placed = Tatp;
+
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<Tatp> {
+        Tatp::new(db, self.0)
+    }
+}
+
+impl Placeable for HandoversOf {
+    type Placed = Handovers;
+
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<Handovers> {
+        Handovers::new(db, self.homes, self.shares)
+    }
+}
+
 impl ExperimentRun {
     /// One on a cluster.
     pub fn on(plan: ClusterPlan, load: ExperimentLoad, clients: usize) -> ExperimentRun {
@@ -127,6 +167,15 @@ impl ExperimentRun {
         match self.load {
             ExperimentLoad::Micro(micro) => self.measure_load(&micro, budget, progress),
             ExperimentLoad::TpcC(orders) => self.measure_load(&orders, budget, progress),
+            ExperimentLoad::SmallBank(homes) => {
+                let load = OverHomes::<SmallBank>(homes, PhantomData);
+                self.measure_load(&load, budget, progress)
+            }
+            ExperimentLoad::Tatp(homes) => {
+                let load = OverHomes::<Tatp>(homes, PhantomData);
+                self.measure_load(&load, budget, progress)
+            }
+            ExperimentLoad::Handovers(handovers) => self.measure_load(&handovers, budget, progress),
         }
     }
 

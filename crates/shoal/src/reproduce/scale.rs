@@ -85,7 +85,10 @@ pub fn replicas() -> String {
 
 /// Replicas of so many shards, in datacenters of their own.
 pub fn far_cluster(protocol: Protocol, shards: u32) -> ClusterPlan {
-    ClusterPlan { protocol, ..ClusterPlan::new(shards, REPLICAS).with_round_trip(FAR) }
+    ClusterPlan {
+        engine: protocol.options(),
+        ..ClusterPlan::new(shards, REPLICAS).with_round_trip(FAR)
+    }
 }
 
 /// The micro-benchmark with so many keys on each shard, half of whose transactions only read.

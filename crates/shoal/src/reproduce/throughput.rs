@@ -11,7 +11,7 @@ use super::scale::{
 };
 use crate::local::ClusterPlan;
 use shoal_mako::StampForm;
-use shoal_server::Protocol;
+use shoal_server::{EngineOptions, Protocol};
 use shoal_types::REMOTE_CLOCKS_MAX;
 
 /// Clients on all shards together that have no distance to overcome.
@@ -110,7 +110,7 @@ impl Scaled {
             let run = ExperimentRun::on(far_cluster(protocol, shards), self.load, self.clients);
             row.run(add(runs, run))
         });
-        let name = far_cluster(protocol, 1).engine().to_owned();
+        let name = protocol.name().to_owned();
         Curve { name, base: 0, rows: rows.into_iter().filter(ExperimentRow::is_there).collect() }
     }
 }
@@ -177,8 +177,9 @@ pub fn over_stamps() -> Experiment {
     let mut runs = Vec::new();
     let curves = forms.map(|(name, stamps)| {
         let rows = [1, 2, 3, 4, 6].map(|shards| {
-            let mako = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
-            let plan = ClusterPlan { mako, ..ClusterPlan::new(shards, 1) };
+            let options = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
+            let engine = EngineOptions::Mako(options);
+            let plan = ClusterPlan { engine, ..ClusterPlan::new(shards, 1) };
             let run = ExperimentRun::on(plan, load, NEAR_CLIENTS);
             ExperimentRow::at(shards)
                 .run(add(&mut runs, run.called(format!("stamps {name}, {shards} shards"))))

@@ -27,6 +27,11 @@ fn leaders_of_a_cluster_fail_and_nothing_is_left_of_it_in_the_end() {
     let mut processes: BTreeSet<i32> = local.processes().collect();
     assert_eq!(processes.len(), 6, "a process each");
 
+    let top = local.run_well(&["top", "--once", "--every", "100ms", "--json"]);
+    let top: serde_json::Value = serde_json::from_str(&top).expect("figures");
+    assert_eq!(top["nodes"].as_array().map(Vec::len), Some(6), "{top}");
+    assert_eq!(top["shards"].as_array().map(Vec::len), Some(2), "{top}");
+
     let killed = local.run_well(&["chaos", "kill-leader", "0"]);
     assert!(killed.contains("is killed, which leads S0"), "{killed}");
     HOLDS.iter().for_each(|words| assert!(killed.contains(words), "{killed}"));

@@ -139,9 +139,15 @@ impl Durable {
         }
     }
 
-    /// These nodes vote on a shard from this ballot on. One that did not before has voted for nothing, and does not count
-    /// before it holds what was durable.
-    pub fn elect(&mut self, shard: ShardId, ballot: Ballot, nodes: &[NodeId]) {
+    /// These nodes vote on a shard from this ballot on. One that did not before has voted for nothing, and counts at once,
+    /// unless it is `empty`; the one that it replaces leaves when it has what is durable now.
+    pub fn elect(
+        &mut self,
+        shard: ShardId,
+        ballot: Ballot,
+        nodes: &[NodeId],
+        empty: impl Fn(NodeId) -> bool,
+    ) {
         let workers = self.workers();
         for worker in workers {
             let stream = self.stream(shard, worker);
@@ -155,7 +161,7 @@ impl Durable {
             for node in new {
                 stream.voters.retain(|voter| voter.node != node);
                 let owes = stream.decided;
-                stream.voters.push(Voter { remembers: false, owes, ..Voter::new(node) });
+                stream.voters.push(Voter { remembers: !empty(node), owes, ..Voter::new(node) });
             }
             stream.electorates.insert(ballot, nodes.to_vec());
         }

@@ -4,10 +4,13 @@ use super::copies::{self, SentChunk};
 use super::durable::EntryFacts;
 use super::epochs::{self, OpenEpochs};
 use super::finals::Finals;
+use super::verdict::RuleVerdict;
 use super::{Checks, EngineRules, InstalledRow, Moment, replay, reported, stamps};
 use crate::violation::Violation;
+use shoal_cluster::manager::FinalEnds;
 use shoal_mako::MakoObservation;
-use shoal_types::{Clock, NodeId, ShardId, TableId, VectorWatermark};
+use shoal_mako::epoch_ends::watermark_of;
+use shoal_types::{Clock, NodeId, ShardId, TableId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 
 /// The state that only the rules of `mako` need, beside that of all engines.
@@ -60,19 +63,25 @@ impl EngineRules for MakoRules {
         }
     }
 
-    fn settled(checks: &mut Checks<MakoRules>, last: &VectorWatermark) -> Result<(), String> {
-        let is_news = checks.durable.last(last.epoch()).is_none();
-        checks.rules.finals.settled(last, &mut checks.durable)?;
-        if is_news {
-            checks.installed.settle(last.epoch(), &checks.durable);
-        }
-        Ok(())
+    fn ended(checks: &mut Checks<MakoRules>, at: Time, ends: &FinalEnds) -> Result<(), Violation> {
+        let verdict = settled(checks, &watermark_of(ends));
+        verdict.map_err(|what| Violation::new("M9", at, what))
     }
 
     fn crashed(&mut self, node: NodeId) {
         self.opened.crashed(node);
         self.copied.retain(|(other, _), _| *other != node);
     }
+}
+
+/// The managers have made an FVW final, or a worker knows it.
+fn settled(checks: &mut Checks<MakoRules>, last: &VectorWatermark) -> RuleVerdict {
+    let is_news = checks.durable.last(last.epoch()).is_none();
+    checks.rules.finals.settled(last, &mut checks.durable)?;
+    if is_news {
+        checks.installed.settle(last.epoch(), &checks.durable);
+    }
+    Ok(())
 }
 
 /// Judges an observation about a transaction.
@@ -163,7 +172,7 @@ fn epoch(
 ) -> Result<(), Violation> {
     match observation {
         MakoObservation::Settled { watermark } => {
-            moment.blame("M9", MakoRules::settled(checks, watermark))?;
+            moment.blame("M9", settled(checks, watermark))?;
         }
         MakoObservation::Opened { epoch } => checks.rules.opened.opens(moment.place.node, *epoch),
         MakoObservation::Reported { shard, epoch, watermark } => {

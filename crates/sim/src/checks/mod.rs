@@ -59,13 +59,11 @@ pub use mako::MakoRules;
 use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
-use shoal_cluster::manager::{Configuration, Incarnation};
+use shoal_cluster::manager::{Configuration, FinalEnds, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ClientId, ClientReply, ClientRequest};
 use shoal_engine::{TransactionId, WorkerPlace};
-use shoal_types::{
-    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
-};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use transactions::Transactions;
@@ -120,12 +118,12 @@ pub trait EngineRules: Default + Debug {
         observation: &Self::Observation,
     ) -> Result<(), Violation>;
 
-    /// The managers have made an FVW final, or a worker knows it.
+    /// The managers have recorded how an epoch ended on each shard, which is final.
     ///
     /// # Errors
-    /// How that is wrong.
-    fn settled(checks: &mut Checks<Self>, last: &VectorWatermark) -> Result<(), String> {
-        let _ = (checks, last);
+    /// If that differs from what was recorded before, or from what the engine has done.
+    fn ended(checks: &mut Checks<Self>, at: Time, ends: &FinalEnds) -> Result<(), Violation> {
+        let _ = (checks, at, ends);
         Ok(())
     }
 
@@ -307,7 +305,8 @@ impl<R: EngineRules> Checks<R> {
             let before = before.unwrap_or_else(|| holders.clone());
             self.empty.extend(holders.difference(&before).map(|node| (shard, *node)));
             self.empty.retain(|(other, node)| *other != shard || holders.contains(node));
-            self.durable.elect(shard, assignment.ballot, &assignment.voters);
+            let empty = |node| self.empty.contains(&(shard, node));
+            self.durable.elect(shard, assignment.ballot, &assignment.voters, empty);
             if assignment.incarnation == Incarnation(0) {
                 // The leader hands over. If it leads again after that, it is another leadership.
                 let none = Ballot { node: NodeId(u32::MAX), ..assignment.ballot };
@@ -385,12 +384,12 @@ impl<R: EngineRules> Checks<R> {
         Err(Violation::new("M4", at, what))
     }
 
-    /// The managers have made an FVW final.
+    /// The managers have recorded how an epoch ended on each shard, which is final.
     ///
     /// # Errors
-    /// If it differs from an earlier one, or covers something that is not durable.
-    pub fn is_final(&mut self, at: Time, last: &VectorWatermark) -> Result<(), Violation> {
-        R::settled(self, last).map_err(|what| Violation::new("M9", at, what))
+    /// The first rule of the engine that is broken.
+    pub fn is_final(&mut self, at: Time, ends: &FinalEnds) -> Result<(), Violation> {
+        R::ended(self, at, ends)
     }
 
     /// The model of the shards' contents.

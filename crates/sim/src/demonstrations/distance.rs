@@ -167,7 +167,7 @@ fn at_distances<E: Shown, W: Placed>(
             }
             Promise::Targets | Promise::Nothing => (String::new(), TargetVerdict::Shown),
         };
-        let mut cells = vec![E::NAME.to_owned(), measured.workload.to_owned()];
+        let mut cells = vec![E::PROTOCOL.name().to_owned(), measured.workload.to_owned()];
         cells.extend([format!("{distance_ms} ms"), words::count(measured.open_max as u64)]);
         cells.extend(numbers(&measured.counted, part, &measured.times));
         lines.push(ResultLine { cells, target, verdict });
@@ -193,7 +193,7 @@ fn measure<E: Shown, W: Placed>(
     let far = Duration::from_millis(distance_ms);
     let (seed, cpu) = (options.seed, load.cpu());
     let setting = Setting { seed, shards: SHARDS, learners: 0, far, workers: 1, cpu, open_max };
-    let tick = options.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
+    let tick = options.tick(format!("throughput of {} at {distance_ms} ms", E::PROTOCOL.name()));
     let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
     let mut testbed: Testbed<E, W> = Testbed::new(setting, make, classify, tick)?;
     testbed.admit(load.clients, ArrivalPace::Eager);

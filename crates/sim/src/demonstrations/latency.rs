@@ -79,7 +79,7 @@ fn measure<E: Shown, W: Placed>(
     let (seed, cpu) = (options.seed, Cpu::MEASURED);
     let setting =
         Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 2, cpu, open_max };
-    let tick = options.tick(format!("latency of {}", E::NAME));
+    let tick = options.tick(format!("latency of {}", E::PROTOCOL.name()));
     let mut testbed: Testbed<E, W> = Testbed::new(setting, make, Rc::new(classify), tick)?;
     testbed.admit(24, ArrivalPace::Thinking(Duration::from_millis(100)));
     testbed.run(10 * FAR)?;
@@ -98,7 +98,8 @@ fn measure<E: Shown, W: Placed>(
             }
             (Promise::Targets | Promise::Nothing, _) => (String::new(), TargetVerdict::Shown),
         };
-        let mut cells: Vec<String> = [E::NAME, testbed.name(), what].map(str::to_owned).into();
+        let mut cells: Vec<String> =
+            [E::PROTOCOL.name(), testbed.name(), what].map(str::to_owned).into();
         cells.push(words::count(times.count()));
         cells.extend([50.0, 99.0, 100.0].map(|percent| in_ms(&times, percent)));
         ResultLine { cells, target, verdict }

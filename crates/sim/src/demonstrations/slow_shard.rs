@@ -145,7 +145,7 @@ fn measure<E: Shown>(
     let seed = options.seed;
     let setting =
         Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 1, cpu, open_max };
-    let tick = options.tick(format!("{}, slow: {}", E::NAME, case.name));
+    let tick = options.tick(format!("{}, slow: {}", E::PROTOCOL.name(), case.name));
     let classify = Rc::new(|touched: Touched| match touched.wrote {
         true => usize::from(touched.shards.has(SLOW)),
         false => 2,
@@ -177,7 +177,8 @@ fn measure<E: Shown>(
             _ => (String::new(), TargetVerdict::Shown),
         };
         let touches = ["no", "yes"][class];
-        let mut cells: Vec<String> = [E::NAME, case.name, touches].map(str::to_owned).into();
+        let mut cells: Vec<String> =
+            [E::PROTOCOL.name(), case.name, touches].map(str::to_owned).into();
         for times in [before, during] {
             cells.push(words::count(times.count()));
             cells.extend([50.0, 99.0].map(|percent| in_ms(&times, percent)));

@@ -335,11 +335,7 @@ impl<E: Simulated> Simulation<E> {
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
-        let shards = (0..).map(ShardId).zip(&truth.shards);
-        shards.filter(|(_, it)| it.voters.contains(&node)).all(|(shard, it)| {
-            if self.is_replacing(shard, it) {
-                return false;
-            }
+        truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
             let others = it.full_voters().filter(|voter| *voter != node);
             let remembers =
                 |voter: &NodeId| !self.forgetful.contains_key(voter) && !self.gone.contains(voter);

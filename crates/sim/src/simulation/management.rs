@@ -8,7 +8,6 @@ use crate::violation::Violation;
 use shoal_cluster::manager::{Ask, ClusterChange, Configuration, ManagerEvent, ToManager};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
-use shoal_mako::epoch_ends::watermark_of;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,20 +85,26 @@ impl<E: Simulated> Simulation<E> {
 
     /// Whether every shard but the lost one serves.
     pub fn is_led(&self) -> bool {
+        let all_lead = self.not_led().is_none();
+        all_lead
+            && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
+    }
+
+    /// The first shard whose leader does not lead all its streams, not counting the lost one.
+    pub fn not_led(&self) -> Option<ShardId> {
         let ballot = |shard| Some(self.configuration()?.shard(shard)?.ballot);
         let mut shards = self.topology.shard_ids().filter(|shard| Some(*shard) != self.lost);
-        let led = shards.all(|shard| {
-            (0..self.topology.workers()).map(WorkerId).all(|worker| {
-                let place = WorkerPlace { node: self.leader(shard), worker };
+        shards.find(|shard| {
+            !(0..self.topology.workers()).map(WorkerId).all(|worker| {
+                let place = WorkerPlace { node: self.leader(*shard), worker };
                 let worker = self.cluster.worker(self.cluster.worker_at(place));
-                let stream = worker.and_then(|worker| worker.stream(shard));
+                let stream = worker.and_then(|worker| worker.stream(*shard));
                 stream.is_some_and(|stream| {
-                    let newest = ballot(shard).is_none_or(|ballot| stream.ballot() == ballot);
+                    let newest = ballot(*shard).is_none_or(|ballot| stream.ballot() == ballot);
                     stream.is_leading() && newest
                 })
             })
-        });
-        led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
+        })
     }
 
     /// Whether every closed epoch is settled, and every node has learned so. While a shard is lost: whether
@@ -208,7 +213,7 @@ impl<E: Simulated> Simulation<E> {
         };
         if let Some(checks) = &mut self.checks {
             match applied {
-                Applied::Final(last) => checks.is_final(self.now, &watermark_of(last))?,
+                Applied::Final(ends) => checks.is_final(self.now, ends)?,
                 // If it has lost its memory once more, the managers may not know yet (seed 26547).
                 Applied::CaughtUp { shard, replica, incarnation }
                     if self.forgot_after.get(replica) != Some(incarnation) =>

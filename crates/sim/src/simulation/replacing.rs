@@ -1,14 +1,10 @@
 //! Replicas of shards move to other nodes while everything fails.
 //!
 //! ```text
-//!   asked ──► learner, empty ──► learner with a copy ──► new epoch: voter, empty ──► voter; the replaced one has left
+//!   asked ──► learner, empty ──► learner with a copy ──► new epoch: one voter more ──► new epoch: the replaced one has left
 //! ```
 //! A node that takes part may crash whenever the managers take one of these steps. Nodes that never come back are mostly
 //! replaced first, as an operator would.
-//!
-//! Of the voters that stay a majority has to be there with its memory while a replacement is under way, since the new one
-//! does not count yet. So none is asked for while the others are not, and meanwhile no further voter of the shard loses its
-//! memory.
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
@@ -71,13 +67,6 @@ impl<E: Simulated> Simulation<E> {
             replaced.retain(|node| self.gone.contains(node));
         }
         let outgoing = *self.random.pick(&replaced)?;
-        let is_there = |node: &NodeId| {
-            self.cluster.is_up(*node) && !self.forgetful.contains_key(node) && *node != outgoing
-        };
-        let staying = assignment.full_voters().filter(is_there).count();
-        if staying <= assignment.voters.len() / 2 {
-            return None;
-        }
         Some(ClusterChange::ReplaceReplica { shard, outgoing, incoming })
     }
 
@@ -112,14 +101,6 @@ impl<E: Simulated> Simulation<E> {
             let at = Time(self.now.0 + self.random.below(longest_ns / 16 + 2));
             self.queue.push(at, SimulationEvent::CrashInRecovery { node });
         }
-    }
-
-    /// Whether a replacement in this shard is asked for, or under way before the new replica votes.
-    pub(super) fn is_replacing(&self, shard: ShardId, assignment: &Assignment) -> bool {
-        let replicas = self.topology.replicas(shard).count();
-        self.replacements.every_ns > 0
-            && (self.replacements.asked.values().any(|asked| *asked == shard)
-                || assignment.holders().count() > replicas)
     }
 
     /// Whether every replica on a node that comes back has a copy of its shard.

@@ -2,11 +2,11 @@
 //! also reports by which rule, and includes bugs for which a build without optimisation is too slow.
 
 use shoal_sim::planted::{self, PlantedBugCase};
-use shoal_sim::{ENGINES, RunOptions, SimulatedEngine};
+use shoal_sim::{RunOptions, SimulatedEngine};
 
 #[test]
 fn every_planted_bug_is_caught() {
-    for SimulatedEngine { name: engine, run, .. } in ENGINES {
+    for SimulatedEngine { name: engine, run, .. } in SimulatedEngine::all() {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
         for planted in quick {
             let PlantedBugCase { name, bug, seed, within, caught_by, .. } = planted;

@@ -1,13 +1,13 @@
 //! The rules of recovery, violated by hand-written observations: each has to be reported.
 
 use bytes::Bytes;
+use shoal_cluster::manager::FinalEnds;
 use shoal_cluster::topology::Topology;
 use shoal_engine::{TransactionId, WorkerPlace};
 use shoal_mako::MakoObservation;
+use shoal_mako::epoch_ends::{end_at, watermark_of};
 use shoal_sim::checks::{Checks, MakoRules, Moment};
-use shoal_types::{
-    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
-};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
 const S1: ShardId = ShardId(1);
@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     fn settle(&mut self, clocks: [u64; 2]) -> Result<(), &'static str> {
-        self.checks.is_final(Time(1), &last(clocks)).map_err(|violation| violation.rule)
+        self.checks.is_final(Time(1), &ends(clocks)).map_err(|violation| violation.rule)
     }
 
     fn finish(&self) -> Result<(), &'static str> {
@@ -84,13 +84,9 @@ fn ballot(epoch: u32, node: u32) -> Ballot {
     Ballot { epoch: Epoch(epoch), node: NodeId(node) }
 }
 
-/// A final vector watermark of the first epoch.
-fn last(clocks: [u64; 2]) -> VectorWatermark {
-    let mut last = VectorWatermark::new(EPOCH, 2);
-    for (shard, clock) in [S0, S1].into_iter().zip(clocks) {
-        last.raise(shard, Clock(clock));
-    }
-    last
+/// How the first epoch ended.
+fn ends(clocks: [u64; 2]) -> FinalEnds {
+    FinalEnds::new(EPOCH, clocks.map(|clock| end_at(Clock(clock))).to_vec())
 }
 
 fn id(sequence: u64) -> TransactionId {
@@ -205,7 +201,7 @@ fn m9_an_fvw_has_one_value() {
     let mut cluster = Cluster::new();
     assert_eq!(cluster.settle([0, 0]), Ok(()));
     assert_eq!(cluster.settle([0, 0]), Ok(()));
-    let other = MakoObservation::Settled { watermark: last([0, 1]) };
+    let other = MakoObservation::Settled { watermark: watermark_of(&ends([0, 1])) };
     assert_eq!(cluster.see(2, &other), Err("M9"));
 }
 

@@ -1,6 +1,7 @@
 //! Each rule, violated by hand-written observations: each has to be reported.
 
 use bytes::Bytes;
+use shoal_cluster::manager::FinalEnds;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
@@ -8,11 +9,11 @@ use shoal_engine::client::{
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::{TransactionId, WorkerPlace};
 use shoal_mako::MakoObservation;
+use shoal_mako::epoch_ends::end_at;
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, MakoRules, Moment};
 use shoal_types::{
-    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time,
-    VectorWatermark, WorkerId,
+    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId,
 };
 
 const S0: ShardId = ShardId(0);
@@ -285,8 +286,7 @@ fn m10_the_cut_of_a_copy_is_not_above_what_its_sender_has() {
     assert_eq!((judge(&[], 4), judge(&[], 5)), (Ok(()), Err("M10")));
     assert_eq!(judge(&[copied], 9), Ok(()), "it has taken a copy");
     // Shard 0 has lost what it had above clock 4.
-    let mut last = VectorWatermark::new(EPOCH, 2);
-    last.raise(S0, Clock(4));
+    let last = FinalEnds::new(EPOCH, [Clock(4), Clock(0)].map(end_at).to_vec());
     let mut checks = checks(&[appended(0, 4, &[])], 2);
     checks.is_final(Time(1), &last).unwrap();
     let silent = checks.observe(MOMENT, &given(0, (Epoch(0), EPOCH)));

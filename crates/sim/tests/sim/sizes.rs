@@ -3,9 +3,9 @@
 use shoal_cluster::manager::{self, LogPace};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::engine::Setup;
-use shoal_engine::replication::codec::PART_WRITES_MAX;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_mako::Mako;
+use shoal_replication::codec::PART_WRITES_MAX;
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;
 use shoal_sim::managers::ManagersPlan;
@@ -56,7 +56,7 @@ struct Cost {
 /// Runs a transaction on shards of three replicas with slow processors, and measures its cost until it is
 /// durable and replayed.
 fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
-    let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
+    let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 }.into())];
     let topology = Topology::compact(1, shards, 3, 0, 1)
         .with_tables(tables.into_iter().chain(E::tables(1)).collect::<Vec<_>>())
         .expect("a topology");

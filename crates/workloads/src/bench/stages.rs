@@ -22,7 +22,7 @@ const BEFORE: [(&str, &str); 3] = [
 ];
 
 /// The stages of an average transaction that wrote, at its coordinator; none if the database has not counted
-/// them. The last one of its commit is shown in three parts: what its pieces take in batches and in streams, and the rest.
+/// them. The last one of its commit is shown in three parts: what transactions take in batches and in streams, and the rest.
 pub fn stages(counted: &Counted) -> Vec<StageTime> {
     let count = |name: &str| counted.counts.get(name).copied().unwrap_or(0) as f64;
     let writers = count("writers");
@@ -34,9 +34,9 @@ pub fn stages(counted: &Counted) -> Vec<StageTime> {
     let means = before.chain(commit).map(|(name, sum)| (name, sum / writers));
     let mut means: Vec<(String, f64)> = means.collect();
     let whole = count(&replicated.counter) / writers;
-    let piece = |name: &str| count(name) / count("pieces").max(1.0);
-    let batching = piece("batching_ns").min(whole);
-    let replicating = piece("replicating_ns").min(whole - batching);
+    let each = |name: &str| count(name) / count("replicated").max(1.0);
+    let batching = each("batching_ns").min(whole);
+    let replicating = each("replicating_ns").min(whole - batching);
     means.push(("batch".to_owned(), batching));
     means.push(("replicate".to_owned(), replicating));
     means.push((replicated.label.clone(), whole - batching - replicating));
@@ -58,7 +58,7 @@ mod tests {
             ("executing_ns", 200),
             ("locking_ns", 300),
             ("awaiting_ns", 5000),
-            ("pieces", 20),
+            ("replicated", 20),
             ("batching_ns", 1000),
             ("replicating_ns", 8000),
         ];

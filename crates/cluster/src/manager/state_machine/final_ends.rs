@@ -15,7 +15,7 @@ pub(super) fn put(finals: &[(Revision, FinalEnds)], out: &mut BytesMut) {
 pub(super) fn take(input: &mut Input<'_>) -> Result<Vec<(Revision, FinalEnds)>, Malformed> {
     let (revisions, finals): (Vec<_>, Vec<_>) = (Coded::take(input)?, Coded::take(input)?);
     if revisions.len() != finals.len() {
-        return Err(input.wrong("final watermarks without a revision"));
+        return Err(input.wrong("final ends without a revision"));
     }
     Ok(revisions.into_iter().zip(finals).collect())
 }

@@ -22,12 +22,21 @@ impl StateMachine {
         };
         let rules = [
             (self.cluster.is_some() || self.term == Term(0), "not founded"),
-            (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
+            (
+                self.settled.0.checked_add(1) == Some(first.0),
+                "final ends: the first that is not settled",
+            ),
             (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
-            (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
-            (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
-            (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
-            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
+            (!self.finals.iter().any(|(_, last)| early(last)), "final ends are too early"),
+            (
+                self.forgotten <= self.settled,
+                "final ends: an epoch was forgotten before its ends were final",
+            ),
+            (
+                self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten),
+                "final ends are too late",
+            ),
+            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "final ends are unsorted"),
             (
                 self.nodes.iter().all(|it| !it.alive || it.since <= self.epoch),
                 "a member since the future",
@@ -50,6 +59,13 @@ impl StateMachine {
                 (
                     !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),
                     "is back",
+                ),
+                (
+                    shard.assignment.added.as_ref().is_none_or(|added| {
+                        let both = [added.node, added.in_place_of];
+                        both.iter().all(|node| voters.contains(node)) && shard.replacement.is_none()
+                    }),
+                    "one of two voters is missing",
                 ),
                 (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
             ]

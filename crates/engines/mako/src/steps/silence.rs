@@ -6,7 +6,7 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::{Mako, MakoEffects};
 use shoal_cluster::manager::ManagerRequest;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::replication::in_flight_clocks::InFlight;
+use shoal_replication::in_flight_clocks::InFlight;
 use shoal_types::{Epoch, NodeId, Time};
 
 /// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator

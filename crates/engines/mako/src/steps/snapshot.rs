@@ -45,7 +45,7 @@
 //!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver
 //!   has from up to the cut, and the part has not, goes; and what any worker of the receiver replays of such
-//!   clocks is skipped as far as parts have come: the [floor](shoal_engine::replication::replay_floor). What is deleted after
+//!   clocks is skipped as far as parts have come: the [floor](shoal_replication::replay_floor). What is deleted after
 //!   the cut is in entries that are still to come.
 //! - A part can be late, and the receiver have come further by other ways. What all its streams have up to some
 //!   clock it has or has deleted, and so it is with the floor; rows up to there are skipped.
@@ -64,8 +64,8 @@ use crate::stable_prefix::StreamExtent;
 use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::replication::replay::publish;
-use shoal_engine::replication::snapshot_transfer::{
+use shoal_replication::replay::publish;
+use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
 };
 use shoal_store::{Session, WalkPlace};

@@ -6,7 +6,7 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::undecided_versions::{UndecidedVersion, order};
 use crate::{Mako, MakoEffects};
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_engine::replication::codec::StreamWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_types::{Error, Rejected, Result, Stamp, StampRef};
 use std::rc::Rc;
 

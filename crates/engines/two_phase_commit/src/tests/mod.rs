@@ -5,10 +5,12 @@ mod last_agent;
 mod recovery;
 mod silence;
 
-use super::message::{BranchHeader, DecisionHome, Participant};
+use super::message::{BranchHeader, DecisionHome, Participant, TwoPhaseCommitReply};
 use super::*;
 use shoal_cluster::manager::{Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_engine::engine::EngineEffect;
+use shoal_engine::execution::limits::TURN;
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_engine::procedure::Procedures;
@@ -113,7 +115,7 @@ impl Hand {
     /// It leads again since this epoch, and has inherited what has come.
     fn take_over(&mut self, since: u32) -> Vec<TwoPhaseCommitMessage> {
         self.configure(NodeId(0), since);
-        let length = self.worker.prepared_replays[0].length();
+        let length = self.worker.streams[0].replay().length();
         (self.inherited, self.proposed) = (length, 0);
         let ballot = Ballot { epoch: Epoch(since), node: NodeId(0) };
         self.step(EngineEvent::Leading { shard: HERE, ballot, length })

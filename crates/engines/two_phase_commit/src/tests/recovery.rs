@@ -77,7 +77,7 @@ fn what_is_in_doubt_is_locked_and_installed_in_slices() {
     assert!((60..=90).contains(&steps), "locked in {steps} steps");
     hand.hear(decided(7, true));
     let mut steps = 0;
-    while !hand.worker.installing.is_empty() {
+    while hand.worker.sliced.is_installing() {
         slice(&mut hand);
         steps += 1;
     }
@@ -122,12 +122,12 @@ fn many_branches_in_doubt_are_taken_over_in_slices() {
     hand.hear(decided(7, true));
     while !hand.serves() {
         assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
-        let locked = hand.worker.in_doubt[0].are_locked();
+        let locked = hand.worker.streams[0].in_doubt().are_locked();
         assert!(!locked, "all is locked, and the shard is not served");
         hand.step(EngineEvent::Timer);
     }
     (8..7 + u64::from(BRANCHES)).for_each(|sequence| drop(hand.hear(decided(sequence, true))));
-    while hand.worker.in_doubt[0].len() + hand.worker.sliced() > 0 {
+    while hand.worker.streams[0].in_doubt().len() + hand.worker.sliced() > 0 {
         assert!(hand.wakes_at <= hand.now + TURN, "the next slice is due at {}", hand.wakes_at);
         hand.step(EngineEvent::Timer);
     }
@@ -177,14 +177,14 @@ fn what_is_decided_on_the_same_node_is_resolved_in_slices() {
     let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
     hand.step(EngineEvent::Configured { configuration, incarnation });
     for (shard, at) in [(HERE, 0), (HOME, 1)] {
-        let length = hand.worker.prepared_replays[at].length();
+        let length = hand.worker.streams[at].replay().length();
         hand.step(EngineEvent::Leading { shard, ballot, length });
     }
     let mut steps = 0;
     while hand.worker.pending() > 0 {
         for (shard, at) in [(HERE, 0), (HOME, 1)] {
-            let undecided = hand.worker.leader_logs[at].lead.undecided() as u64;
-            let length = hand.worker.prepared_replays[at].length() + undecided;
+            let undecided = hand.worker.streams[at].log().undecided() as u64;
+            let length = hand.worker.streams[at].replay().length() + undecided;
             hand.step(EngineEvent::Durable { shard, length });
             steps += 1;
         }

@@ -139,8 +139,13 @@ impl Pipelines {
     }
 
     /// Validates slots in order, as far as all their followers have acknowledged. Their rows are valid now, where their
-    /// version is still that slot's (rule Z15).
-    pub(crate) fn validate(&mut self, scope: &mut Scope<'_>, validated: &mut Vec<Validated>) {
+    /// version is still that slot's (rule Z15). Returns the granules that they had read or written.
+    pub(crate) fn validate(
+        &mut self,
+        scope: &mut Scope<'_>,
+        validated: &mut Vec<Validated>,
+    ) -> BTreeSet<GranuleId> {
+        let mut left = BTreeSet::new();
         for at in 0..self.workers.len() {
             let mut told = BTreeSet::new();
             while let Some(slot) = self.workers[at].take_acknowledged(scope) {
@@ -148,9 +153,8 @@ impl Pipelines {
                     scope.rows.validate(&writes.granule, &writes.rows, slot.inv.version());
                 }
                 let worker = WorkerId(at as u32);
-                for granule in slot.touched {
-                    self.leave(granule, worker);
-                }
+                slot.touched.iter().for_each(|granule| self.leave(granule.clone(), worker));
+                left.extend(slot.touched);
                 told.extend(slot.inv.followers);
                 validated.push(Validated { worker, slot: slot.inv.slot, tag: slot.tag });
             }
@@ -163,6 +167,7 @@ impl Pipelines {
                 scope.send_to_all(told, &body);
             }
         }
+        left
     }
 
     /// A slot that touched the granule is validated.

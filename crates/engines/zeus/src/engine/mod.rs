@@ -34,7 +34,7 @@ pub use options::ZeusEngineOptions;
 pub use shared::ZeusShared;
 
 use crate::view::Member;
-use metrics::{SHARD_METRICS, STAGES};
+use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shared::{NodeOutput, SharedNode};
 use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
@@ -44,7 +44,7 @@ use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
-use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
+use shoal_engine::metrics::{CommitStage, EngineCounters, NodeColumn, ShardMetric};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
@@ -74,6 +74,8 @@ pub struct Zeus {
     /// What the manager was told of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     counters: ZeusCounters,
+    /// How often granules move to the node; the first worker tells.
+    move_rate: MoveRate,
     /// When waits are looked at for those that have lasted too long.
     waits_due: Time,
 }
@@ -89,6 +91,7 @@ impl Engine for Zeus {
     const MEMBERSHIP_EPOCHS: bool = true;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
+    const NODE_COLUMNS: &'static [NodeColumn] = NODE_COLUMNS;
 
     fn share(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> Arc<ZeusShared> {
         setup.options.limits.check();
@@ -124,6 +127,7 @@ impl Engine for Zeus {
             led: BTreeMap::new(),
             reported: BTreeSet::new(),
             counters: ZeusCounters::default(),
+            move_rate: MoveRate::NONE,
             waits_due: Time::ZERO,
             shared,
         }
@@ -213,7 +217,10 @@ impl Engine for Zeus {
 
     fn counters(&self) -> EngineCounters<ZeusCounters> {
         let own = match self.runtime.worker_context.place.worker {
-            WorkerId(0) => self.counters.of_node(&self.shared.lock().node),
+            WorkerId(0) => {
+                let own = self.counters.of_node(&self.shared.lock().node);
+                ZeusCounters { moves_a_second: self.move_rate.a_second(), ..own }
+            }
             _ => self.counters,
         };
         self.runtime.counted(own)
@@ -320,6 +327,7 @@ impl Zeus {
         let worker = self.runtime.worker_context.place.worker;
         shared.set_watching(worker, !self.watched.is_empty());
         let node = shared.node.wakes_at();
+        self.move_rate.advance(now, shared.node.ownership().counters().moves);
         drop(shared);
         let runs = self.holds_lease(now);
         let watched = self.watched.iter().filter_map(|number| self.transactions.get(number));

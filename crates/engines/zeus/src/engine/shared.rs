@@ -117,5 +117,5 @@ impl SharedNode {
 
 /// Where the granules of these tables have their directories.
 pub(super) fn placement(topology: &Arc<Topology>) -> Placement {
-    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of_engine(topology) }
+    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of(topology) }
 }

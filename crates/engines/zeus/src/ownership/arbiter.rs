@@ -68,7 +68,8 @@ impl Ownership {
             // Writes of the new owner may arrive before its `Val`.
             (holding.is_replica, holding.begins_empty, holding.clock) = (true, true, Clock::ZERO);
         }
-        let replay_at = scope.now + replays.draw_from_half(&mut self.random);
+        let wait = replays.draw_from_half(&mut self.random) * self.open.waits();
+        let replay_at = scope.now + wait;
         let pending =
             PendingInv { inv, is_answered: false, is_acknowledged, arrived, replay_at, replays };
         self.holding_mut(&granule).pending = Some(pending);
@@ -157,8 +158,9 @@ impl Ownership {
         record: OwnershipRecord,
     ) {
         scope.rows.change(granule);
-        let holding = self.holding_mut(granule);
         let o_ts = record.o_ts;
+        self.forget_collected(granule, o_ts);
+        let holding = self.holding_mut(granule);
         assert!(o_ts > holding.record.o_ts, "Z17: {record} replaces {}", holding.record);
         holding.pending = holding.pending.take().filter(|pending| pending.inv.record.o_ts > o_ts);
         holding.set_record(scope.node, record);
@@ -176,13 +178,13 @@ impl Ownership {
     /// An arbiter that stays invalid sends the `Inv` again, unchanged but for its arbiters and where answers go: to the
     /// requester while that member lives, and else to this node.
     pub(super) fn replay_if_due(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
-        let random = &mut self.random;
+        let (random, waits) = (&mut self.random, self.open.waits());
         let holding = self.granules.get_mut(granule);
         let Some(pending) = holding.and_then(|holding| holding.pending.as_mut()) else { return };
         if pending.replay_at > scope.now {
             return;
         }
-        pending.replay_at = scope.now + pending.replays.draw_from_half(random);
+        pending.replay_at = scope.now + pending.replays.draw_from_half(random) * waits;
         if scope.is_silent(granule) {
             return;
         }

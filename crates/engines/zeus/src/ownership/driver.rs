@@ -10,7 +10,7 @@ use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
 
 impl Ownership {
-    /// A request has come to a directory node. It is refused with the record that is known here unless it can be driven:
+    /// A request has come to a directory node. A repeat of one that is under way is ignored. It is refused with the record that is known here unless it can be driven:
     ///
     /// - the record is validated and nothing is pending (rule Z16);
     /// - the requester knew this record: otherwise the request may be a repeat of one that was granted (rule Z5);
@@ -33,6 +33,11 @@ impl Ownership {
         let favoured = self.favoured.get(granule).filter(|favoured| favoured.until > scope.now);
         let is_first = favoured.is_none_or(|favoured| favoured.by == by || favoured.born > born);
         let holding = self.holding_mut(granule);
+        let pending = holding.pending.as_ref().map(|pending| &pending.inv);
+        if pending.is_some_and(|inv| inv.requested.by == by && inv.number == request.number) {
+            // It is under way: the arbiters answer the requester, and send the `Inv` again if one does not.
+            return;
+        }
         let known = holding.record.clone();
         let may_drive = (holding.pending.is_none() || scope.has(ZeusPlantedBug::DriveOnPending))
             && is_first

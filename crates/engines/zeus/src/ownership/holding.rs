@@ -3,6 +3,7 @@
 use crate::message::Inv;
 use crate::record::{Level, OwnershipRecord, OwnershipTs, RequestKind};
 use shoal_types::{Backoff, Clock, NodeId, Time};
+use std::time::Duration;
 
 /// What a node knows and has of a granule.
 #[derive(Debug, Clone, Default)]
@@ -83,6 +84,18 @@ impl Holding {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.pending.is_none() && self.request.is_none()
+    }
+
+    /// When something of it has to be looked at again: it is to be sent again, or a hold is over; `None` if nothing of it is
+    /// pending or requested.
+    pub(super) fn due_at(&self, now: Time, hold: Duration) -> Option<Time> {
+        let pending = self.pending.as_ref();
+        let held = pending.filter(|pending| !pending.is_answered);
+        // A hold that is over waits for slots, or for the barrier: no time ends that.
+        let held = held.map(|pending| pending.arrived + hold).filter(|at| *at > now);
+        let replay = pending.map(|pending| pending.replay_at);
+        let repeat = self.request.as_ref().map(|request| request.repeat_at);
+        [replay, held, repeat].into_iter().flatten().min()
     }
 
     /// It holds nothing that a later message would miss.

@@ -25,17 +25,20 @@
 //! | `favoured.rs` | whose turn is next |
 //! | `arbiter.rs` | invalidation, acknowledgement, validation, replay |
 //! | `degree.rs` | how many readers a granule has |
+//! | `open.rs` | what is pending or requested, and when it is due |
 
 mod arbiter;
 mod degree;
 mod driver;
 mod favoured;
 mod holding;
+mod open;
 mod requester;
 mod wants;
 
 use favoured::Favoured;
 pub use holding::{Holding, OpenRequest, PendingInv};
+use open::OpenGranules;
 pub use wants::{Ticket, Want, Wants};
 
 use crate::granule::GranuleId;
@@ -82,8 +85,7 @@ struct Collected {
 #[derive(Debug)]
 pub struct Ownership {
     granules: BTreeMap<GranuleId, Holding>,
-    /// The granules of which something is pending or requested.
-    open: BTreeSet<GranuleId>,
+    open: OpenGranules,
     collected: BTreeMap<(GranuleId, OwnershipTs), Collected>,
     wants: Wants,
     /// Granules of which something has changed since the transactions that wait were looked at.
@@ -108,7 +110,7 @@ impl Ownership {
     pub(crate) fn new(seed: u64) -> Ownership {
         Ownership {
             granules: BTreeMap::new(),
-            open: BTreeSet::new(),
+            open: OpenGranules::default(),
             collected: BTreeMap::new(),
             wants: Wants::default(),
             changed: BTreeSet::new(),
@@ -211,13 +213,19 @@ impl Ownership {
         self.request_needed(scope, granule);
         self.changed.insert(granule.clone());
         scope.rows.change(granule);
+        self.schedule(scope, granule);
         let Some(holding) = self.granules.get(granule) else { return };
-        match holding.is_settled() {
-            true => self.open.remove(granule),
-            false => self.open.insert(granule.clone()),
-        };
         if holding.is_forgettable() && !scope.is_directory_node(granule) {
             self.granules.remove(granule);
+        }
+    }
+
+    /// Something may have changed of what the granule waits for: it is due at another time, or not open any more.
+    fn schedule(&mut self, scope: &Scope<'_>, granule: &GranuleId) {
+        let holding = self.granules.get(granule);
+        match holding.and_then(|holding| holding.due_at(scope.now, scope.options.hold)) {
+            Some(at) => self.open.set(granule, at),
+            None => self.open.close(granule),
         }
     }
 
@@ -225,47 +233,38 @@ impl Ownership {
         self.granules.entry(granule.clone()).or_default()
     }
 
-    /// Looks at all that is open: holds that are over, acknowledgements that wait for the barrier, and what has to be sent
-    /// again.
+    /// Looks at what is due: holds that are over, and what has to be sent again.
     pub(crate) fn tick(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
         self.favoured.retain(|_, favoured| !favoured.is_over(scope.now));
-        self.settle(scope, slots);
-        for granule in self.open.clone() {
+        for granule in self.open.due(scope.now) {
+            self.acknowledge(scope, slots, &granule);
             self.replay_if_due(scope, &granule);
             self.repeat_if_due(scope, &granule);
             self.note(scope, &granule);
         }
     }
 
-    /// Acknowledges and completes what no longer has to wait: slots were validated, or the barrier was passed.
-    pub(crate) fn settle(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
-        for granule in self.open.clone() {
-            self.acknowledge(scope, slots, &granule);
-        }
+    /// Acknowledges what no longer has to wait: of these granules slots were validated, or an older transaction has gone.
+    pub(crate) fn settle<'g>(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slots: &impl PendingSlots,
+        granules: impl IntoIterator<Item = &'g GranuleId>,
+    ) {
+        granules.into_iter().for_each(|granule| self.acknowledge(scope, slots, granule));
+    }
+
+    /// The barrier was passed: acknowledges and completes what has waited for it.
+    pub(crate) fn pass_barrier(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
+        self.settle(scope, slots, &self.open.all());
         let collected: Vec<_> = self.collected.keys().cloned().collect();
         collected.iter().for_each(|(granule, o_ts)| self.complete(scope, granule, *o_ts));
     }
 
     /// When something has to be looked at again, at the latest.
-    pub(crate) fn wakes_at(
-        &self,
-        now: Time,
-        options: &crate::options::ZeusOptions,
-    ) -> Option<Time> {
-        let holdings = self.open.iter().filter_map(|granule| self.granules.get(granule));
-        let times = holdings.flat_map(|holding| {
-            let pending = holding.pending.as_ref();
-            let replay = pending.map(|pending| pending.replay_at);
-            let held = pending.filter(|pending| !pending.is_answered);
-            // A hold that is over waits for slots, or for the barrier: no time ends that.
-            let held = held.map(|pending| pending.arrived + options.hold).filter(|at| *at > now);
-            replay
-                .into_iter()
-                .chain(held)
-                .chain(holding.request.as_ref().map(|open| open.repeat_at))
-        });
+    pub(crate) fn wakes_at(&self) -> Option<Time> {
         let uneven = (!self.uneven.is_empty()).then_some(self.recruit_at);
-        times.chain(uneven).min()
+        self.open.next().into_iter().chain(uneven).min()
     }
 
     /// In a new epoch: the dead are in no record, invalidation or collection, and acknowledgements of the old epoch are
@@ -301,6 +300,7 @@ impl Ownership {
                 request.repeats.reset();
             }
         }
+        self.open.all().iter().for_each(|granule| self.schedule(scope, granule));
     }
 }
 

@@ -17,7 +17,9 @@ impl Ownership {
     pub(crate) fn want(&mut self, scope: &mut Scope<'_>, ticket: Ticket, want: Want) {
         let granules: Vec<GranuleId> = want.granules.keys().cloned().collect();
         self.wants.insert(ticket, want);
+        self.open.coming = granules.len();
         granules.iter().for_each(|granule| self.request_needed(scope, granule));
+        self.open.coming = 0;
         self.changed.extend(granules);
     }
 
@@ -25,26 +27,64 @@ impl Ownership {
     pub(crate) fn take_ready(&mut self, node: NodeId, now: Time, hold: Duration) -> Vec<Ticket> {
         let mut ready = BTreeSet::new();
         for granule in std::mem::take(&mut self.changed) {
-            let waiting = self.wants.waiting(&granule);
-            ready.extend(waiting.filter(|ticket| self.has_all(node, now, hold, *ticket)));
+            let stopped: Vec<Ticket> = self.wants.stopped_by(&granule).collect();
+            for ticket in stopped {
+                let lacks = self.lacks(node, now, hold, ticket, &granule);
+                match lacks {
+                    Some(lacks) => self.wants.stop(ticket, lacks),
+                    None => drop(ready.insert(ticket)),
+                }
+            }
         }
         ready.iter().for_each(|ticket| self.wants.set_ready(*ticket));
         ready.into_iter().collect()
     }
 
-    /// The transaction wants nothing any more. What was requested for it may still be granted.
-    pub(crate) fn release(&mut self, ticket: Ticket) -> bool {
-        self.wants.remove(ticket).is_some()
+    /// A granule that the transaction wants and the node does not have, now. Those from `from` on are looked at first, so that
+    /// granules which come in their order are looked at twice altogether.
+    fn lacks(
+        &self,
+        node: NodeId,
+        now: Time,
+        hold: Duration,
+        ticket: Ticket,
+        from: &GranuleId,
+    ) -> Option<GranuleId> {
+        let want = self.wants.get(ticket)?;
+        let is_lacking = |(granule, level): &(&GranuleId, &Level)| {
+            !self.has(node, now, hold, granule, **level, want.born)
+        };
+        let mut later = want.granules.range(from..);
+        let lacks = later.find(is_lacking).or_else(|| want.granules.iter().find(is_lacking));
+        lacks.map(|(granule, _)| granule.clone())
+    }
+
+    /// The transaction wants nothing any more. What was requested for it may still be granted. Returns what it wanted.
+    pub(crate) fn release(&mut self, ticket: Ticket) -> Option<Want> {
+        self.wants.remove(ticket)
     }
 
     /// Whether the node has all that the transaction wants, now.
     pub(crate) fn has_all(&self, node: NodeId, now: Time, hold: Duration, ticket: Ticket) -> bool {
         let Some(want) = self.wants.get(ticket) else { return false };
-        want.granules.iter().all(|(granule, level)| match level {
-            Level::Owner => self.may_write(node, now, hold, granule, want.born),
-            Level::Reader => self.level(node, granule) >= Level::Reader,
-            Level::None => true,
-        })
+        let mut granules = want.granules.iter();
+        granules.all(|(granule, level)| self.has(node, now, hold, granule, *level, want.born))
+    }
+
+    /// Whether a transaction that was born then may use the granule at this level, now.
+    pub(crate) fn has(
+        &self,
+        node: NodeId,
+        now: Time,
+        hold: Duration,
+        granule: &GranuleId,
+        level: Level,
+        born: Time,
+    ) -> bool {
+        match level {
+            Level::Owner => self.may_write(node, now, hold, granule, born),
+            Level::Reader | Level::None => self.level(node, granule) >= level,
+        }
     }
 
     /// The granule that the transaction wants and that no live node has any more, if there is one.
@@ -119,11 +159,13 @@ impl Ownership {
     /// while none answers.
     fn send_request(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
         let directory: Vec<NodeId> = scope.directory(granule).collect();
+        let waits = self.open.waits();
         let Some(holding) = self.granules.get_mut(granule) else { return };
         let as_of = holding.hint.max(holding.record.o_ts);
         let Some(request) = &mut holding.request else { return };
-        request.repeat_at = scope.now + request.repeats.draw_from_half(&mut self.random);
-        let turn = request.attempts as usize;
+        request.repeat_at = scope.now + request.repeats.draw_from_half(&mut self.random) * waits;
+        // A leader that has much to answer keeps the request: another driver would contend with it.
+        let turn = (request.attempts / waits) as usize;
         request.attempts += 1;
         let body = MessageBody::Request(OwnershipRequest {
             number: request.number,
@@ -135,6 +177,7 @@ impl Ownership {
         if !directory.is_empty() {
             scope.send(directory[turn % directory.len()], body);
         }
+        self.schedule(scope, granule);
     }
 
     /// Sends a request again that was not granted in time, unless nothing needs it any more.
@@ -262,6 +305,14 @@ impl Ownership {
         let val = MessageBody::Val { granule: granule.clone(), record };
         scope.send_to_all(told(scope, &inv, &needed), &val);
         self.note(scope, granule);
+    }
+
+    /// Acknowledgements of records up to this one decide nothing any more.
+    pub(super) fn forget_collected(&mut self, granule: &GranuleId, o_ts: OwnershipTs) {
+        let of_granule = (granule.clone(), OwnershipTs::default())..=(granule.clone(), o_ts);
+        let old: Vec<_> =
+            self.collected.range(of_granule).map(|(place, _)| place.clone()).collect();
+        old.iter().for_each(|place| drop(self.collected.remove(place)));
     }
 
     /// Changes the level of this node, whose request was granted.

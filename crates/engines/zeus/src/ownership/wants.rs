@@ -31,10 +31,18 @@ struct Needed {
     was_ready: bool,
 }
 
+/// What a transaction wants, and what it waits for.
+#[derive(Debug)]
+struct Wanted {
+    want: Want,
+    /// A granule that the node lacked when it was looked at last: until that changes, it cannot have all.
+    stopped_by: Option<GranuleId>,
+}
+
 /// The wants of all transactions of a node.
 #[derive(Debug, Default)]
 pub struct Wants {
-    by_ticket: BTreeMap<Ticket, Want>,
+    by_ticket: BTreeMap<Ticket, Wanted>,
     by_granule: BTreeMap<GranuleId, BTreeMap<Ticket, Needed>>,
 }
 
@@ -46,12 +54,12 @@ impl Wants {
             let needed = Needed { level: *level, born: want.born, was_ready: false };
             self.by_granule.entry(granule.clone()).or_default().insert(ticket, needed);
         }
-        self.by_ticket.insert(ticket, want);
+        self.by_ticket.insert(ticket, Wanted { want, stopped_by: None });
     }
 
     /// The transaction needs nothing any more.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Want> {
-        let want = self.by_ticket.remove(&ticket)?;
+        let want = self.by_ticket.remove(&ticket)?.want;
         for granule in want.granules.keys() {
             if let Some(needed) = self.by_granule.get_mut(granule) {
                 needed.remove(&ticket);
@@ -65,7 +73,7 @@ impl Wants {
 
     /// The transaction has all that it wants.
     pub(super) fn set_ready(&mut self, ticket: Ticket) {
-        let Some(want) = self.by_ticket.get(&ticket) else { return };
+        let Some(Wanted { want, .. }) = self.by_ticket.get(&ticket) else { return };
         for granule in want.granules.keys() {
             let needed =
                 self.by_granule.get_mut(granule).and_then(|needed| needed.get_mut(&ticket));
@@ -76,12 +84,27 @@ impl Wants {
     /// Whether the transaction wants something, and has not had all of it.
     #[must_use]
     pub fn is_waiting(&self, ticket: Ticket) -> bool {
-        let first = self.by_ticket.get(&ticket).and_then(|want| want.granules.keys().next());
+        let first = self.get(ticket).and_then(|want| want.granules.keys().next());
         first.is_some_and(|granule| self.waiting(granule).any(|other| other == ticket))
     }
 
+    /// The transactions that may have all they want now that the granule has changed.
+    pub(super) fn stopped_by(&self, granule: &GranuleId) -> impl Iterator<Item = Ticket> {
+        self.waiting(granule).filter(move |ticket| {
+            let stopped_by = self.by_ticket.get(ticket).and_then(|it| it.stopped_by.as_ref());
+            stopped_by.is_none_or(|stopped_by| stopped_by == granule)
+        })
+    }
+
+    /// The node lacks this granule of those that the transaction wants.
+    pub(super) fn stop(&mut self, ticket: Ticket, by: GranuleId) {
+        if let Some(wanted) = self.by_ticket.get_mut(&ticket) {
+            wanted.stopped_by = Some(by);
+        }
+    }
+
     /// The transactions that want the granule and have not had all they want.
-    pub(super) fn waiting(&self, granule: &GranuleId) -> impl Iterator<Item = Ticket> {
+    fn waiting(&self, granule: &GranuleId) -> impl Iterator<Item = Ticket> {
         let needed = self.by_granule.get(granule).into_iter().flatten();
         needed.filter(|(_, needed)| !needed.was_ready).map(|(ticket, _)| *ticket)
     }
@@ -89,7 +112,7 @@ impl Wants {
     /// What a transaction needs; `None` if it has said nothing.
     #[must_use]
     pub fn get(&self, ticket: Ticket) -> Option<&Want> {
-        self.by_ticket.get(&ticket)
+        self.by_ticket.get(&ticket).map(|wanted| &wanted.want)
     }
 
     /// The highest level that transactions wait for of the granule, and since when.

@@ -3,7 +3,7 @@
 mod checks;
 mod cluster;
 mod history;
+mod load;
 mod planted;
 mod random;
 mod scripts;
-mod show;

@@ -8,20 +8,20 @@ use shoal_zeus::ZeusPlantedBug;
 /// Each bug, and a seed that finds it.
 const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
-    (ZeusPlantedBug::LesserWins, 7),
+    (ZeusPlantedBug::LesserWins, 9),
     (ZeusPlantedBug::ArbitersApplyFirst, 0),
-    (ZeusPlantedBug::GrantWhilePending, 23),
-    (ZeusPlantedBug::FirstAckValidates, 11),
+    (ZeusPlantedBug::GrantWhilePending, 35),
+    (ZeusPlantedBug::FirstAckValidates, 9),
     (ZeusPlantedBug::AckUnapplied, 9),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::SkipChecks, 6),
-    (ZeusPlantedBug::HearOldEpoch, 3),
-    (ZeusPlantedBug::KeepAfterRemoval, 79),
+    (ZeusPlantedBug::SkipChecks, 48),
+    (ZeusPlantedBug::HearOldEpoch, 8),
+    (ZeusPlantedBug::KeepAfterRemoval, 95),
     (ZeusPlantedBug::ValidateNewer, 9),
     (ZeusPlantedBug::ClockWithoutGranule, 0),
-    (ZeusPlantedBug::DriveOnPending, 1),
-    (ZeusPlantedBug::AnswerBeforeCopy, 104),
-    (ZeusPlantedBug::CopyWithoutPending, 218),
+    (ZeusPlantedBug::DriveOnPending, 2),
+    (ZeusPlantedBug::AnswerBeforeCopy, 74),
+    (ZeusPlantedBug::CopyWithoutPending, 507),
 ];
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.

@@ -5,7 +5,7 @@ use super::{
     twist_request,
 };
 use shoal_engine::TransactionId;
-use shoal_engine::replication::codec::StreamWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{Clock, Epoch, NodeId, Random, TableId, WorkerId};
 

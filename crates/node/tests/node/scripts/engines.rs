@@ -10,6 +10,7 @@ pub use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitReq
 pub use shoal_two_phase_commit::{
     TwoPhaseCommit, TwoPhaseCommitMessage, TwoPhaseCommitObservation, TwoPhaseCommitOptions,
 };
+pub use shoal_zeus::{Zeus, ZeusEngineMessage, ZeusEngineOptions, ZeusObservation};
 
 use shoal_golden::Words;
 use shoal_types::{Epoch, ShardId};

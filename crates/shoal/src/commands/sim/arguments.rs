@@ -1,17 +1,19 @@
 //! Arguments of simulations.
 
+use crate::commands::shape::engine;
 use crate::duration;
 use clap::{Args, value_parser};
+use shoal_server::Protocol;
 use shoal_sim::planted::PLANTED;
-use shoal_sim::{AnyPlantedBug, ENGINES, SimulatedEngine, SimulatedRegions};
+use shoal_sim::{AnyPlantedBug, SimulatedEngine, SimulatedRegions};
 use std::time::Duration;
 
 /// What every simulation takes.
 #[derive(Debug, Args)]
 pub(super) struct Common {
     /// The engine to simulate
-    #[arg(long, default_value = ENGINES[0].name, value_parser = engine)]
-    pub(super) engine: SimulatedEngine,
+    #[arg(long, default_value = Protocol::default().name(), value_parser = engine())]
+    engine: Protocol,
     /// Threads, each running one seed at a time [default: one a core]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -21,6 +23,10 @@ pub(super) struct Common {
 }
 
 impl Common {
+    pub(super) fn engine(&self) -> SimulatedEngine {
+        SimulatedEngine::of(self.engine)
+    }
+
     pub(super) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(cores, usize::from)
@@ -32,14 +38,6 @@ impl Common {
 pub(super) struct BugChoice {
     pub(super) name: &'static str,
     pub(super) bug: AnyPlantedBug,
-}
-
-fn engine(text: &str) -> Result<SimulatedEngine, String> {
-    let found = ENGINES.iter().find(|engine| engine.name == text);
-    found.copied().ok_or_else(|| {
-        let names = ENGINES.map(|engine| engine.name);
-        format!("there is no such engine; there is {}", names.join(", "))
-    })
 }
 
 /// Bugs can be planted in this build, or the error says how to make one in which they can.

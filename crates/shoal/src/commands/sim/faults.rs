@@ -61,7 +61,7 @@ struct SeedRange {
 impl FaultsCommand {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         plantable(PLANTED).map_err(CommandError::Usage)?;
-        let engine = self.common.engine.name;
+        let engine = self.common.engine().name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;
         let found: Vec<BugSearch> = match self.search {
@@ -148,7 +148,7 @@ impl FaultsCommand {
     ) {
         let SeedRange { first, count } = seeds;
         let mut search = SeedSearch {
-            run: self.common.engine.run,
+            run: self.common.engine().run,
             orders: RunOptions { bug: Some(planted.bug), ..RunOptions::default() },
             first,
             count: count.min(u64::MAX - first),

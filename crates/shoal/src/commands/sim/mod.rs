@@ -113,7 +113,7 @@ impl Sim {
 
 impl Seeds {
     fn run(&self) -> Result<CommandOutcome, CommandError> {
-        let SimulatedEngine { name: engine, bugs, .. } = self.common.engine;
+        let SimulatedEngine { name: engine, bugs, .. } = self.common.engine();
         if let Some(fault) = self.fault
             && !fault.bug.is_in(&bugs())
         {
@@ -129,7 +129,7 @@ impl Seeds {
         };
         let count = count.min(u64::MAX - first).max(1);
         let search = SeedSearch {
-            run: self.common.engine.run,
+            run: self.common.engine().run,
             orders: RunOptions {
                 bug: self.fault.map(|planted| planted.bug),
                 trace_lines: self.trace as usize,
@@ -145,7 +145,7 @@ impl Seeds {
             keep_going: self.keep_going,
         };
         // First of all, so that nothing that happens later takes it away.
-        print(&summary::opening(self.common.engine.name, self.fault, &search))?;
+        print(&summary::opening(self.common.engine().name, self.fault, &search))?;
         let bar = SeedsBar::new(count, self.minutes, !self.common.no_progress);
         let mut printed = Ok(());
         let tally = search.run(&mut |tally, failed| {
@@ -164,7 +164,7 @@ impl Seeds {
 
     /// The command that shows a seed again.
     fn again(&self, seed: u64) -> String {
-        let mut command = format!("shoal sim --engine {} --seed {seed}", self.common.engine.name);
+        let mut command = format!("shoal sim --engine {} --seed {seed}", self.common.engine().name);
         if let Some(BugChoice { name, .. }) = self.fault {
             command += &format!(" --fault {name}");
         }
@@ -180,7 +180,7 @@ impl Seeds {
 
     fn conclude(&self, first: u64, tally: &SearchTally) -> Result<CommandOutcome, CommandError> {
         print(&summary::tables(tally))?;
-        print(&summary::verdict(self.common.engine.name, self.fault, first, tally))?;
+        print(&summary::verdict(self.common.engine().name, self.fault, first, tally))?;
         let unreached = summary::unreached(tally);
         if self.reach && !unreached.is_empty() {
             print(&format!("never reached: {}\n", unreached.join(", ")))?;
@@ -189,17 +189,5 @@ impl Seeds {
         // A planted bug is there to be caught.
         let as_expected = (tally.failures > 0) == self.fault.is_some();
         Ok(if as_expected { CommandOutcome::Holds } else { CommandOutcome::Fails })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use shoal_server::Protocol;
-    use shoal_sim::ENGINES;
-
-    #[test]
-    fn every_engine_that_is_served_is_simulated() {
-        let simulated = ENGINES.map(|engine| engine.name);
-        assert_eq!(simulated, Protocol::ALL.map(Protocol::name));
     }
 }

@@ -1,0 +1,85 @@
+//! Replay of what streams have committed, on followers, and on a leader that takes over (rules P2 and P4).
+
+use crate::observation::TwoPhaseCommitObservation;
+use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_engine::transaction_id::TransactionId;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay::replay;
+use shoal_replication::replay_budget::bytes_of;
+use shoal_types::Stamp;
+
+impl TwoPhaseCommit {
+    /// Applies what the streams have committed, as far as no other worker holds a lock.
+    pub(crate) fn replay_active(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        let faults = self.shared.setup.options.limits.faults;
+        let worker = self.runtime.worker_context.place.worker;
+        let mut from = 0;
+        while let Some(at) = self.streams.next_active(from) {
+            from = at + 1;
+            let (replica, stream) = (&self.shared.replicas[at], &mut self.streams[at]);
+            if !stream.replay().is_due() {
+                continue;
+            }
+            let operations = &mut self.runtime.counters.operations;
+            let observations = &mut effects.observations;
+            let takes_over = stream.leadership().is_some_and(|state| !state.has_begun());
+            let applied = stream.advance(|sessions, (transaction, clock), writes| {
+                let stamp = Stamp::local(FIRST_EPOCH, clock);
+                let before = observations.as_ref().map_or(0, Vec::len);
+                let is_done = self.budget.take(bytes_of(writes))
+                    && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
+                if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
+                {
+                    observe_inherited(transaction, writes, before, observations);
+                }
+                *operations += if is_done { writes.len() as u64 } else { 0 };
+                is_done
+            });
+            replica.progress(worker, applied);
+        }
+    }
+}
+
+/// A new leader has applied what its predecessor had committed, and perhaps never installed: shows it as its own.
+fn observe_inherited(
+    transaction: TransactionId,
+    writes: &[StreamWrite],
+    before: usize,
+    observations: &mut Vec<TwoPhaseCommitObservation>,
+) {
+    let mut installed = Vec::new();
+    for observation in &observations[before..] {
+        let TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } = observation
+        else {
+            continue;
+        };
+        if installed.is_empty() {
+            let (shard, clock) = (*shard, stamp.clock);
+            installed.push(TwoPhaseCommitObservation::Recovered { transaction, shard, clock });
+        }
+        let write =
+            writes.iter().rfind(|write| (write.table, &write.key[..]) == (*table, &key[..]));
+        if let (true, Some(write)) = (*won, write) {
+            installed.push(TwoPhaseCommitObservation::Installed {
+                transaction,
+                shard: *shard,
+                stamp: stamp.clone(),
+                table: *table,
+                key: key.clone(),
+                value: write.value.as_ref().map(|value| value.to_vec()),
+            });
+        }
+    }
+    if let Some(TwoPhaseCommitObservation::Recovered { transaction, shard, clock }) =
+        installed.first()
+    {
+        let (transaction, shard, clock) = (*transaction, *shard, *clock);
+        installed.push(TwoPhaseCommitObservation::Resolved {
+            transaction,
+            shard,
+            clock,
+            installed: true,
+        });
+    }
+    observations.extend(installed);
+}

@@ -1,0 +1,86 @@
+//! Messages in one line, for traces.
+
+use crate::granule::GranuleId;
+use crate::message::{Inv, MessageBody, ReplicationInv, ZeusMessage};
+use std::fmt;
+
+fn name(granule: &GranuleId) -> String {
+    granule.prefix.escape_ascii().to_string()
+}
+
+fn inv(inv: &Inv) -> String {
+    let Inv { granule, record, replaced, requested, .. } = inv;
+    let source = inv.source.map_or(String::new(), |source| format!(" rows from {source}"));
+    let answer = match inv.answer_to == requested.by.node {
+        true => String::new(),
+        false => format!(" answer to {}", inv.answer_to),
+    };
+    let of = requested.by.node;
+    format!("{} {} for {of} {replaced} → {record}{source}{answer}", name(granule), requested.kind)
+}
+
+fn replication_inv(inv: &ReplicationInv) -> String {
+    let ReplicationInv { pipeline, slot, clock, .. } = inv;
+    let known = if inv.previous_validated { " previous validated" } else { "" };
+    let writes = inv.writes.iter().flat_map(|writes| &writes.rows).map(|row| {
+        let key = row.key.escape_ascii();
+        match &row.value {
+            Some(value) => format!(" {key}={}", value.escape_ascii()),
+            None => format!(" {key} deleted"),
+        }
+    });
+    let writes: String = writes.collect();
+    format!("{pipeline} {slot}{known} clock={}{writes}", clock.0)
+}
+
+fn text_of(body: &MessageBody) -> String {
+    match body {
+        MessageBody::Request(request) => {
+            let (granule, as_of) = (name(&request.granule), request.as_of);
+            format!("Request {granule} {} as of {as_of}", request.kind)
+        }
+        MessageBody::Nack { granule, record } => format!("Nack {} {record}", name(granule)),
+        MessageBody::Inv(of) => format!("Inv {}", inv(of)),
+        MessageBody::Ack(ack) => {
+            let rows = ack.rows.as_ref();
+            let rows = rows.map_or(String::new(), |rows| format!(" with {} rows", rows.rows.len()));
+            format!("Ack {} {}{rows}", name(&ack.inv.granule), ack.inv.record)
+        }
+        MessageBody::Val { granule, record } => format!("Val {} {record}", name(granule)),
+        MessageBody::ReplicationInv(of) => format!("ReplicationInv {}", replication_inv(of)),
+        MessageBody::ReplicationAck { pipeline, slot } => {
+            format!("ReplicationAck {pipeline} {slot}")
+        }
+        MessageBody::ReplicationVal { pipeline, slot } => {
+            format!("ReplicationVal {pipeline} {slot}")
+        }
+        MessageBody::Replayed => "Replayed".to_owned(),
+        MessageBody::ReplayedHeard => "ReplayedHeard".to_owned(),
+        MessageBody::CopyRequest { shard, after } => {
+            format!("CopyRequest {shard} after {}", after.as_ref().map_or("-".to_owned(), name))
+        }
+        MessageBody::Copy(copy) => {
+            let records = copy.records.iter().map(|record| {
+                let pending = record.pending.as_ref();
+                let pending =
+                    pending.map_or(String::new(), |inv| format!(" pending {}", inv.record));
+                format!(" {} {}{pending}", name(&record.granule), record.record)
+            });
+            let whose = if copy.is_directory { "directory" } else { "holdings" };
+            let last = if copy.is_last { " last" } else { "" };
+            format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
+        }
+        MessageBody::Recruit { granule } => format!("Recruit {}", name(granule)),
+    }
+}
+
+/// Its name, and what it says. Epochs after the first are named.
+impl fmt::Display for ZeusMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.epoch.0 {
+            1 => {}
+            epoch => write!(f, "e{epoch} ")?,
+        }
+        f.write_str(&text_of(&self.body))
+    }
+}

@@ -1,0 +1,80 @@
+//! How much a replica replays in one step: a lease must not run out behind it, and nothing else wait.
+
+use crate::codec::StreamWrite;
+use shoal_types::Time;
+use std::cell::Cell;
+
+/// Bytes that one step replays by default, and one transaction beyond. More per step costs fewer steps.
+pub const REPLAY_BYTES_MAX: usize = 1 << 20;
+
+/// What a write costs beside its bytes.
+const WRITE_BYTES: usize = 64;
+
+/// What may still be replayed in the step that is under way.
+///
+/// Invariant: a step replays no more than it is allowed, and one transaction beyond.
+#[derive(Debug, Default)]
+pub struct ReplayBudget {
+    /// The step.
+    at: Cell<Time>,
+    left: Cell<usize>,
+    /// Something was left for a later step.
+    is_short: Cell<bool>,
+    /// What all steps have replayed.
+    total: Cell<u64>,
+}
+
+impl ReplayBudget {
+    /// A step begins at this time, or goes on.
+    pub fn begin(&self, now: Time, bytes: usize) {
+        if self.at.replace(now) != now {
+            self.left.set(bytes);
+            self.is_short.set(false);
+        }
+    }
+
+    /// Was something left for a later step?
+    pub fn is_short(&self) -> bool {
+        self.is_short.get()
+    }
+
+    /// How many bytes all steps have replayed.
+    pub fn total(&self) -> u64 {
+        self.total.get()
+    }
+
+    /// May writes of so many bytes be replayed in this step?
+    pub fn take(&self, bytes: usize) -> bool {
+        let left = self.left.get();
+        if left > 0 {
+            self.total.set(self.total.get() + bytes as u64);
+        }
+        self.left.set(left.saturating_sub(bytes));
+        self.is_short.set(self.is_short.get() || left == 0);
+        left > 0
+    }
+}
+
+/// What writes cost: the bytes of their keys and values, and a little for each of them.
+pub fn bytes_of(writes: &[StreamWrite]) -> usize {
+    let value = |write: &StreamWrite| write.value.as_ref().map_or(0, |value| value.len());
+    writes.iter().map(|write| WRITE_BYTES + write.key.len() + value(write)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_replays_what_it_may_and_one_transaction() {
+        let budget = ReplayBudget::default();
+        budget.begin(Time(1), 100);
+        assert!(budget.take(60) && budget.take(60), "the second begins within the bound");
+        assert!(!budget.is_short());
+        assert!(!budget.take(1) && budget.is_short());
+        budget.begin(Time(1), 100);
+        assert!(!budget.take(1), "the same step goes on");
+        budget.begin(Time(2), 100);
+        assert!(!budget.is_short() && budget.take(1000) && !budget.take(1));
+    }
+}

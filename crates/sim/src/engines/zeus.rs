@@ -1,0 +1,138 @@
+//! Engine `zeus` in the simulator: its options, drawn from the seed, the scenarios that it can take, and the bugs that can be
+//! planted in it.
+
+use crate::draw::one_of;
+use crate::fault_schedule::FaultWeights;
+use crate::scenario::{ClientWork, Scenario, partitioning};
+use crate::subject::{Subject, limits};
+use shoal_cluster::topology::{Partitioning, TableDefinition};
+#[cfg(feature = "planted")]
+use shoal_engine::PlantedBugs;
+use shoal_types::{Random, ShardId};
+use shoal_zeus::{Zeus, ZeusEngineOptions, ZeusPlantedBug};
+use std::time::Duration;
+
+/// So many times fewer messages are late where `zeus` runs and nodes fail.
+const LATE_LESS: u32 = 50;
+
+/// How the names of tables begin whose rows are read and written by their keys alone.
+const HOME_TABLES: [&str; 4] = ["small_bank.", "tatp.", "voter.", "handovers."];
+
+impl Subject for Zeus {
+    const BUGS: &'static [(&'static str, ZeusPlantedBug)] = &[
+        ("own-before-all-acks", ZeusPlantedBug::OwnBeforeAllAcks),
+        ("lesser-wins", ZeusPlantedBug::LesserWins),
+        ("arbiters-apply-first", ZeusPlantedBug::ArbitersApplyFirst),
+        ("replay-changes-record", ZeusPlantedBug::ReplayChangesRecord),
+        ("grant-while-pending", ZeusPlantedBug::GrantWhilePending),
+        ("grant-after-writes", ZeusPlantedBug::GrantAfterWrites),
+        ("stale-request-moves", ZeusPlantedBug::StaleRequestMoves),
+        ("first-ack-validates", ZeusPlantedBug::FirstAckValidates),
+        ("ack-unapplied", ZeusPlantedBug::AckUnapplied),
+        ("skip-slot", ZeusPlantedBug::SkipSlot),
+        ("read-pending", ZeusPlantedBug::ReadPending),
+        ("owner-reads-own", ZeusPlantedBug::OwnerReadsOwn),
+        ("reply-at-local-commit", ZeusPlantedBug::ReplyAtLocalCommit),
+        ("skip-checks", ZeusPlantedBug::SkipChecks),
+        ("read-without-lease", ZeusPlantedBug::ReadWithoutLease),
+        ("write-as-reader", ZeusPlantedBug::WriteAsReader),
+        ("hear-old-epoch", ZeusPlantedBug::HearOldEpoch),
+        ("keep-after-removal", ZeusPlantedBug::KeepAfterRemoval),
+        ("move-before-replayed", ZeusPlantedBug::MoveBeforeReplayed),
+        ("replay-nothing", ZeusPlantedBug::ReplayNothing),
+        ("keep-received", ZeusPlantedBug::KeepReceived),
+        ("drop-last-reader", ZeusPlantedBug::DropLastReader),
+        ("validate-newer", ZeusPlantedBug::ValidateNewer),
+        ("clock-without-granule", ZeusPlantedBug::ClockWithoutGranule),
+        ("drive-on-pending", ZeusPlantedBug::DriveOnPending),
+        ("unacknowledge", ZeusPlantedBug::Unacknowledge),
+        ("answer-before-copy", ZeusPlantedBug::AnswerBeforeCopy),
+        ("copy-without-pending", ZeusPlantedBug::CopyWithoutPending),
+        ("serve-while-dropped", ZeusPlantedBug::ServeWhileDropped),
+        ("structure-unchecked", ZeusPlantedBug::StructureUnchecked),
+    ];
+
+    fn draw(random: &mut Random, round_trip: Duration) -> ZeusEngineOptions {
+        let mut options = ZeusEngineOptions::default();
+        limits(&mut options.limits, random, round_trip);
+        let mut waits = random.fork(4);
+        let protocol = &mut options.protocol;
+        let span = |random: &mut Random, parts: &[u32]| {
+            (round_trip * one_of(random, parts) / 4).max(Duration::from_micros(200))
+        };
+        protocol.hold = span(&mut waits, &[1, 4, 16]).min(Duration::from_millis(100));
+        protocol.replay_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
+        protocol.repeat_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
+        protocol.backoff_least = span(&mut waits, &[1, 2]);
+        protocol.backoff_most = protocol.backoff_least * 8;
+        protocol.favour = 4 * protocol.backoff_most + 4 * round_trip;
+        protocol.slots_pending_max = one_of(&mut waits, &[1, 4, 4096]);
+        protocol.copied_records_max = one_of(&mut waits, &[1, 5, 1024]);
+        options.pending_wait_max = (4 * round_trip).max(Duration::from_millis(10));
+        options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
+            .clamp(Duration::from_millis(300), Duration::from_millis(2500));
+        options
+    }
+
+    /// Copies are in memory, and a node that was out for any reason has lost all of it: a granule outlives faults that strike
+    /// one node, until as many copies are there as before.
+    fn fit(scenario: &mut Scenario, random: &mut Random) {
+        scenario.shape.voters = scenario.shape.voters.max(3);
+        scenario.loss = None;
+        let lease = scenario.failures.options.lease.as_nanos() as u64;
+        let faults = &mut scenario.fault_schedule;
+        let weights = FaultWeights { datacenter: 0, forget: 0, diverge: 0, ..faults.weights };
+        (faults.weights, faults.wild_clocks) = (weights, false);
+        (faults.struck_percent, faults.gone_percent, faults.interrupted_ppm) = (0, 0, 0);
+        if scenario.failures.fails {
+            faults.apart_ns = 4 * lease + 40 * scenario.round_trip_ns;
+            // A late message holds up all behind it on its connection: heartbeats, too, and so puts nodes out.
+            faults.troubles.tail_ppm /= LATE_LESS;
+        }
+        // In most runs the tables of histories have many granules, which no scan crosses.
+        let scans = random.chance(1, 4);
+        for group in &mut scenario.groups {
+            if let ClientWork::Histories(mix) = &mut group.work {
+                mix.scans_percent *= u32::from(scans);
+            }
+        }
+    }
+
+    /// Where scans are wide, the table is one granule; else one that is divided by ranges may have many in each.
+    fn definition(
+        scenario: &Scenario,
+        random: &mut Random,
+        table: &str,
+        shards: u32,
+    ) -> TableDefinition {
+        let scans = scenario.groups.iter().any(|group| match group.work {
+            ClientWork::Histories(mix) => mix.scans_percent > 0,
+            _ => false,
+        });
+        let is_scanned = match table {
+            "history-lists" | "history-registers" => scans,
+            "counters" | "skew" => false,
+            _ => !HOME_TABLES.iter().any(|workload| table.starts_with(workload)),
+        };
+        if is_scanned {
+            let shard = ShardId(random.below(shards.into()) as u32);
+            return Partitioning::Range { splits: vec![(Box::default(), shard)] }.into();
+        }
+        match partitioning(random, table, shards) {
+            Partitioning::Everywhere => Partitioning::Hash { prefix_bytes: 0 }.into(),
+            Partitioning::Range { splits } => {
+                let least = splits.iter().map(|(first, _)| first.len()).max().unwrap_or_default();
+                let more = random.fork(1).below(4) as usize;
+                let drawn = TableDefinition::from(Partitioning::Range { splits });
+                // Of the others each range is a granule.
+                if more == 0 { drawn } else { drawn.granule_bytes(least + more) }
+            }
+            hashed @ Partitioning::Hash { .. } => hashed.into(),
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    fn plant(options: &mut ZeusEngineOptions, faults: PlantedBugs<ZeusPlantedBug>) {
+        options.protocol.bugs = faults;
+    }
+}
