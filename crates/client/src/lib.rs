@@ -30,7 +30,10 @@ mod remote;
 mod transaction;
 
 pub use db::Db;
-pub use embedded::{Embedded, EmbeddedTransaction, OpenError, Options};
+pub use embedded::{
+    Embedded, EmbeddedTransaction, Examination, ExaminedCheckpoint, ExaminedTable, OpenError,
+    Options,
+};
 pub use future::TransactionFuture;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
@@ -45,5 +48,5 @@ pub use shoal_types::{
     ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows, Scan, ShardId, TableId,
     Unknown, Wait, limits,
 };
-pub use shoal_wal::{FolderError, LogError};
+pub use shoal_wal::{FolderError, LogError, LogIdentity, SegmentFile, SegmentSummary, Torn};
 pub use transaction::{BlockingTransaction, Transaction};

@@ -42,6 +42,23 @@ fn by(process: Option<u32>) -> String {
     process.map_or_else(String::new, |process| format!(" by process {process}"))
 }
 
+fn failed_at(path: &Path, error: &io::Error) -> OpenFolderError {
+    OpenFolderError::Failed { path: path.to_owned(), what: error.to_string() }
+}
+
+/// Locks the lock of a folder, for as long as the file is open.
+fn take_lock(path: &Path, lock: &File) -> Result<(), OpenFolderError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let text = fs::read_to_string(path.join(LOCK)).unwrap_or_default();
+            let process = text.trim().parse().ok();
+            Err(OpenFolderError::InUse { path: path.to_owned(), process })
+        }
+        Err(TryLockError::Error(error)) => Err(failed_at(path, &error)),
+    }
+}
+
 /// A folder on a disk. The handles that [`another`](DiskFolder::another) makes share its lock, and may be used by different
 /// threads, though not for the same file at once.
 #[derive(Debug)]
@@ -59,28 +76,30 @@ impl DiskFolder {
     /// # Errors
     /// See [`OpenFolderError`].
     pub fn open(path: &Path) -> Result<DiskFolder, OpenFolderError> {
-        let failed = |error: io::Error| OpenFolderError::Failed {
-            path: path.to_owned(),
-            what: error.to_string(),
-        };
+        let failed = |error: io::Error| failed_at(path, &error);
         fs::create_dir_all(path).map_err(failed)?;
         let name = path.join(LOCK);
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
         let mut lock = options.open(&name).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let text = fs::read_to_string(&name).unwrap_or_default();
-                let process = text.trim().parse().ok();
-                return Err(OpenFolderError::InUse { path: path.to_owned(), process });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        take_lock(path, &lock)?;
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let lock = Some(Arc::new(lock));
         Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock })
+    }
+
+    /// Checks that no process uses the folder, where it exists.
+    ///
+    /// # Errors
+    /// [`OpenFolderError::InUse`], and where its lock cannot be read.
+    pub fn check_free(path: &Path) -> Result<(), OpenFolderError> {
+        match File::open(path.join(LOCK)) {
+            Ok(lock) => take_lock(path, &lock),
+            // A folder that was never used.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed_at(path, &error)),
+        }
     }
 
     /// Opens a folder to look at it, whether or not a process uses it. What would change it fails, and flushes do nothing.
@@ -88,10 +107,7 @@ impl DiskFolder {
     /// # Errors
     /// Where it is no folder.
     pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
-        if let Err(error) = fs::read_dir(path) {
-            let what = error.to_string();
-            return Err(OpenFolderError::Failed { path: path.to_owned(), what });
-        }
+        fs::read_dir(path).map_err(|error| failed_at(path, &error))?;
         Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock: None })
     }
 
@@ -224,9 +240,11 @@ mod tests {
         let second = first.another();
         drop(first);
         let error = DiskFolder::open(folder.path()).unwrap_err();
+        assert_eq!(DiskFolder::check_free(folder.path()), Err(error.clone()));
         let process = Some(std::process::id());
         assert_eq!(error, OpenFolderError::InUse { path: folder.path().to_owned(), process });
         drop(second);
+        assert_eq!(DiskFolder::check_free(folder.path()), Ok(()));
         DiskFolder::open(folder.path()).expect("it is free");
     }
 

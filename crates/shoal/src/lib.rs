@@ -14,6 +14,14 @@ pub use shoal_client::{
 };
 pub use shoal_types::{KeyExcerpt, tuple};
 
+/// What the folder of a database on disk holds.
+pub mod examine {
+    pub use shoal_client::{
+        Examination, ExaminedCheckpoint, ExaminedTable, LogIdentity, SegmentFile, SegmentSummary,
+        Torn,
+    };
+}
+
 /// A node of a cluster within a program of one's own, which adds procedures that its clients call by name.
 /// `examples/procedures.rs` shows one, and its client.
 #[cfg(feature = "server")]

@@ -41,6 +41,9 @@ fn help_has_an_example_for_every_command() {
         vec!["reproduce"],
         vec!["managers"],
         vec!["explore"],
+        vec!["doctor"],
+        vec!["log"],
+        vec!["log", "inspect"],
     ];
     for data in ["get", "put", "delete", "scan", "tables", "call", "shell", "completions", "man"] {
         commands.push(vec![data]);

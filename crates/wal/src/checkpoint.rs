@@ -171,6 +171,18 @@ fn block_checksum(
     seed.checksum(&covered, payload)
 }
 
+/// Reads the beginning of a checkpoint: whether the rest is whole is not known then.
+///
+/// # Errors
+/// See [`LogError`].
+pub fn checkpoint_head(
+    folder: &mut (impl Folder + ?Sized),
+    number: u64,
+    identity: Option<LogIdentity>,
+) -> Result<CheckpointHead, LogError> {
+    BlockReader::open(folder, number)?.head(number, identity)
+}
+
 /// Takes the kind and the payload of a block, and says what is wrong with it.
 pub type BlockVisitor<'v> = dyn FnMut(u8, &[u8]) -> Result<(), &'static str> + 'v;
 
@@ -185,27 +197,16 @@ pub fn read_checkpoint(
     identity: Option<LogIdentity>,
     visit: &mut BlockVisitor<'_>,
 ) -> Result<CheckpointHead, LogError> {
-    let name = checkpoint_name(number);
-    let length = folder.length(&name)?;
-    let mut reader = BlockReader { folder, name, length, offset: 0, payload: Vec::new() };
-    let mut header = [0; FILE_HEADER_BYTES];
-    reader.read(&mut header)?;
-    let HeaderFound::Whole(header) = FileHeader::decode(CHECKPOINT_MAGIC, &header) else {
-        return Err(reader.damaged(0, "its header is not whole"));
-    };
-    check_owner(&reader.name, &header, identity)?;
-    let [found, first, ..] = header.numbers;
-    if found != number {
-        return Err(reader.damaged(0, "it is the checkpoint of another number"));
-    }
-    let seed = ChecksumSeed::new(header.identity.volume, number);
+    let mut reader = BlockReader::open(folder, number)?;
+    let head = reader.head(number, identity)?;
+    let seed = ChecksumSeed::new(head.identity.volume, number);
     for index in 0.. {
         let at = reader.offset;
         let kind = reader.block(seed, index)?;
         if kind == END {
             let is_end = reader.payload == index.to_le_bytes() && reader.offset == reader.length;
             return match is_end {
-                true => Ok(CheckpointHead { identity: header.identity, number, first }),
+                true => Ok(head),
                 false => Err(reader.damaged(at, "blocks are missing or left over")),
             };
         }
@@ -223,7 +224,31 @@ struct BlockReader<'f, F: ?Sized> {
     payload: Vec<u8>,
 }
 
-impl<F: Folder + ?Sized> BlockReader<'_, F> {
+impl<'f, F: Folder + ?Sized> BlockReader<'f, F> {
+    fn open(folder: &'f mut F, number: u64) -> Result<BlockReader<'f, F>, LogError> {
+        let name = checkpoint_name(number);
+        let length = folder.length(&name)?;
+        Ok(BlockReader { folder, name, length, offset: 0, payload: Vec::new() })
+    }
+
+    fn head(
+        &mut self,
+        number: u64,
+        identity: Option<LogIdentity>,
+    ) -> Result<CheckpointHead, LogError> {
+        let mut header = [0; FILE_HEADER_BYTES];
+        self.read(&mut header)?;
+        let HeaderFound::Whole(header) = FileHeader::decode(CHECKPOINT_MAGIC, &header) else {
+            return Err(self.damaged(0, "its header is not whole"));
+        };
+        check_owner(&self.name, &header, identity)?;
+        let [found, first, ..] = header.numbers;
+        match found == number {
+            true => Ok(CheckpointHead { identity: header.identity, number, first }),
+            false => Err(self.damaged(0, "it is the checkpoint of another number")),
+        }
+    }
+
     fn damaged(&self, offset: u64, what: &'static str) -> LogError {
         LogError::Damaged { file: self.name.clone(), offset, what }
     }

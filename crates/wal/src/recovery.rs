@@ -121,10 +121,31 @@ pub struct Recovered {
     pub torn: Option<Torn>,
     /// What each segment of the chain holds.
     pub summaries: Vec<SegmentSummary>,
-    pub(crate) held: Vec<(u64, SegmentFile)>,
-    /// Files that are no part of the chain, with their lengths.
+    pub(crate) held: Vec<HeldSegment>,
+    /// Segments before the first that was read, oldest first.
+    pub(crate) former: Vec<HeldSegment>,
+    /// Files in which no segment was begun, with their lengths.
     pub(crate) free: Vec<(SegmentFile, u64)>,
     pub(crate) next_file: u32,
+}
+
+/// A file that has a part of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldSegment {
+    pub(crate) serial: u64,
+    pub(crate) file: SegmentFile,
+    /// The length of the file: options may differ between processes.
+    pub(crate) bytes: u64,
+}
+
+impl Recovered {
+    /// Keeps the segments from `serial` on, though they were not needed: an older checkpoint needs them. Those before are
+    /// used again.
+    pub fn keep_from(&mut self, serial: u64) {
+        while let Some(last) = self.former.pop_if(|former| former.serial >= serial) {
+            self.held.insert(0, last);
+        }
+    }
 }
 
 /// A file of the folder whose header is whole.
@@ -132,6 +153,7 @@ pub struct Recovered {
 struct SegmentFound {
     file: SegmentFile,
     incarnation: u64,
+    bytes: u64,
     previous_end: u64,
 }
 
@@ -161,14 +183,11 @@ pub fn recover(
     if first > 1 && last.is_none_or(|last| last < first) {
         return Err(LogError::Missing { serial: first, found: first });
     }
-    let mut free = survey.unused;
-    let mut held = Vec::new();
-    for (serial, segment) in survey.segments {
-        match serial < first {
-            true => free.push((segment.file, folder.length(&segment.file.to_string())?)),
-            false => held.push((serial, segment.file)),
-        }
-    }
+    let segments = survey.segments.iter().map(|(serial, segment)| {
+        let SegmentFound { file, bytes, .. } = *segment;
+        HeldSegment { serial: *serial, file, bytes }
+    });
+    let (held, former) = segments.partition(|segment| segment.serial >= first);
     Ok(Recovered {
         end: chain.end,
         identity: survey.identity,
@@ -176,7 +195,8 @@ pub fn recover(
         torn: chain.torn,
         summaries: chain.summaries,
         held,
-        free,
+        former,
+        free: survey.unused,
         next_file: survey.next_file,
     })
 }
@@ -216,7 +236,7 @@ fn survey(
         }
         survey.identity = Some(header.identity);
         survey.incarnation = survey.incarnation.max(incarnation);
-        let found = SegmentFound { file, incarnation, previous_end };
+        let found = SegmentFound { file, incarnation, bytes, previous_end };
         if survey.segments.insert(serial, found).is_some() {
             let what = "another file has a segment of the same serial number";
             return Err(LogError::Damaged { file: name, offset: 0, what });

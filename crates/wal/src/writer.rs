@@ -13,7 +13,7 @@ use crate::format::{
     HEADER_BYTES, LogIdentity, Position, RECORD_HEADER_BYTES, RecordHeader, RecordPart, SECTOR,
     SEGMENT_MAGIC,
 };
-use crate::recovery::Recovered;
+use crate::recovery::{HeldSegment, Recovered};
 use shoal_types::ShardId;
 use std::collections::VecDeque;
 
@@ -99,7 +99,7 @@ pub struct LogWriter {
     making: Option<SegmentFile>,
     is_full: bool,
     /// Segments before the current one, oldest first.
-    held: VecDeque<(u64, SegmentFile)>,
+    held: VecDeque<HeldSegment>,
     free: Vec<SegmentFile>,
     next_file: u32,
     failure: Option<FolderError>,
@@ -119,11 +119,11 @@ impl LogWriter {
     ) -> LogWriter {
         let bytes = options.segment_bytes;
         assert!(bytes.is_multiple_of(SECTOR) && bytes >= 8 * SECTOR, "segments of {bytes} bytes");
-        let mut free = recovered.free;
         // A file of another length is one that was not completely made, or of other options.
-        let is_usable = |file: &&(SegmentFile, u64)| file.1 == bytes;
-        let (usable, other): (Vec<_>, Vec<_>) = free.drain(..).partition(|file| is_usable(&file));
+        let (usable, other): (Vec<_>, Vec<_>) =
+            recovered.free.into_iter().partition(|(_, length)| *length == bytes);
         effects.extend(other.into_iter().map(|(file, _)| LogEffect::Remove { file }));
+        let free = usable.into_iter().map(|(file, _)| file).collect();
         let mut writer = LogWriter {
             identity,
             options,
@@ -142,10 +142,11 @@ impl LogWriter {
             making: None,
             is_full: false,
             held: recovered.held.into(),
-            free: usable.into_iter().map(|(file, _)| file).collect(),
+            free,
             next_file: recovered.next_file,
             failure: None,
         };
+        recovered.former.into_iter().for_each(|segment| writer.free(segment, effects));
         writer.go_on(effects);
         writer
     }
@@ -212,13 +213,14 @@ impl LogWriter {
     /// The files that have parts of the log, oldest first, with the serial numbers of these.
     pub fn segments(&self) -> impl Iterator<Item = (u64, SegmentFile)> {
         let current = self.current.map(|current| (current.serial, current.file));
-        self.held.iter().copied().chain(current)
+        self.held.iter().map(|held| (held.serial, held.file)).chain(current)
     }
 
     /// Bytes of the log's files that are in use.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.segments().count() as u64 * self.options.segment_bytes
+        let current = self.current.map_or(0, |_| self.options.segment_bytes);
+        self.held.iter().map(|held| held.bytes).sum::<u64>() + current
     }
 
     /// Begins a group of what was appended, or the segment for it, if nothing is under way.
@@ -252,17 +254,20 @@ impl LogWriter {
     ///
     /// REQUIRES: what recovery begins with durably says that it needs none of them.
     pub fn truncate(&mut self, first: u64, effects: &mut Vec<LogEffect>) {
-        while let Some((serial, file)) = self.held.front().copied() {
-            if serial >= first {
-                break;
-            }
-            self.held.pop_front();
-            match self.free.len() < FREE_MAX {
-                true => self.free.push(file),
-                false => effects.push(LogEffect::Remove { file }),
-            }
+        while self.held.front().is_some_and(|held| held.serial < first) {
+            let segment = self.held.pop_front().expect("there is one");
+            self.free(segment, effects);
         }
         self.go_on(effects);
+    }
+
+    /// Keeps the file of a former segment for a later one, or removes it.
+    fn free(&mut self, segment: HeldSegment, effects: &mut Vec<LogEffect>) {
+        let HeldSegment { file, bytes, .. } = segment;
+        match self.free.len() < FREE_MAX && bytes == self.options.segment_bytes {
+            true => self.free.push(file),
+            false => effects.push(LogEffect::Remove { file }),
+        }
     }
 
     /// Handles the answer to an effect.
@@ -341,7 +346,9 @@ impl LogWriter {
     /// group may be on the disk, no later process uses this serial number again.
     fn begin_segment(&mut self, effects: &mut Vec<LogEffect>) {
         let Some(file) = self.reserve.take() else { return };
-        self.held.extend(self.current.map(|current| (current.serial, current.file)));
+        let bytes = self.options.segment_bytes;
+        let full = self.current.map(|current| (current.serial, current.file));
+        self.held.extend(full.map(|(serial, file)| HeldSegment { serial, file, bytes }));
         let serial = self.flushed.serial + 1;
         self.current = Some(Current { file, serial, next: HEADER_BYTES });
         let numbers = [serial, self.incarnation, self.options.segment_bytes, self.flushed.offset];

@@ -47,6 +47,7 @@ Examples:
   shoal bench micro --rate 100000 --html micro.html
   shoal bench ycsb-a --local --wan 50ms --engines mako,two-phase-commit --keys 10000
   shoal bench tpcc --local --inside --shards 1 --replicas 3
+  shoal bench ycsb-a --disk /tmp/bench --workers 64
   shoal bench micro --local --regions tiga --region hong-kong
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
   shoal bench micro --connect 10.0.0.1:7000 --client-secret client-secret --authorities ca.pem
@@ -224,6 +225,10 @@ struct Common {
     /// The commit protocols of clusters, one after another
     #[arg(long, value_delimiter = ',', default_value = Protocol::default().name(), value_parser = engine())]
     engines: Vec<Protocol>,
+    /// Keep the embedded database on disk, in a new folder within this one for each run; more `--workers` than cores share
+    /// flushes
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["local", "connect"])]
+    disk: Option<PathBuf>,
     /// Do not check the data after the run
     #[arg(long)]
     no_check: bool,
@@ -483,14 +488,27 @@ impl Common {
             return self.run_connected(asked);
         }
         let memory_bytes_reserved = self.reserved(asked.reserve(self.workers()), 1);
-        let measured = self.measure("embedded", memory_bytes_reserved, || {
+        let target = self.disk.as_ref().map_or("embedded", |_| "embedded, on disk");
+        let mut runs = 0;
+        let measured = self.measure(target, memory_bytes_reserved, || {
             let options = Options { memory_bytes_reserved, ..Options::default() };
-            let db = Embedded::with_options(options);
+            runs += 1;
+            let db = self.embedded(options, runs)?;
             let db = if self.call { db.with_procedures(procedures::known()) } else { db };
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;
         self.report(&measured)
+    }
+
+    /// A database of this process, for the run of this number.
+    fn embedded(&self, options: Options, run: u16) -> Result<Embedded, String> {
+        let Some(disk) = &self.disk else { return Ok(Embedded::with_options(options)) };
+        let path = disk.join(format!("run-{run}"));
+        if path.exists() {
+            return Err(format!("{} exists: name a folder without former runs", path.display()));
+        }
+        Embedded::open(&path, options).map_err(|error| error.to_string())
     }
 
     /// Bytes to take from the system beforehand, for so many copies of the data.

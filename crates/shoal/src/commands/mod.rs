@@ -12,9 +12,11 @@ mod chaos;
 mod check;
 mod completions;
 mod data;
+mod doctor;
 mod ending;
 mod explore;
 mod local;
+mod log;
 mod man;
 mod managers;
 mod nodes;
@@ -51,9 +53,11 @@ enum Subcommands {
     Check(check::Check),
     Completions(completions::Completions),
     Delete(OnCluster<Delete>),
+    Doctor(doctor::Doctor),
     Explore(explore::Explore),
     Get(OnCluster<Get>),
     Local(local::LocalCommand),
+    Log(log::Log),
     Man(man::Man),
     Managers(managers::Managers),
     Nodes(nodes::Nodes),
@@ -78,9 +82,11 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Subcommands::Check(check) => check.run(),
         Subcommands::Completions(completions) => completions.run(Shoal::command()),
         Subcommands::Delete(delete) => delete.run(),
+        Subcommands::Doctor(doctor) => doctor.run(),
         Subcommands::Explore(explore) => explore.run(),
         Subcommands::Get(get) => get.run(),
         Subcommands::Local(local) => local.run(),
+        Subcommands::Log(log) => log.run(),
         Subcommands::Man(man) => man.run(Shoal::command()),
         Subcommands::Managers(managers) => managers.run(),
         Subcommands::Nodes(nodes) => nodes.run(),

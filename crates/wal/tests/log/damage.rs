@@ -5,7 +5,8 @@ use crate::testbed::{IDENTITY, Process, SMALL, record, records_of, sealed};
 use shoal_types::{ClusterId, NodeId};
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
-    Folder, HEADER_BYTES, LogError, LogIdentity, Record, SECTOR, SegmentFile, recover,
+    Folder, HEADER_BYTES, LogError, LogIdentity, LogWriter, Record, SECTOR, SegmentFile,
+    WriterOptions, recover,
 };
 
 fn three_segments() -> (VirtualDisk, Vec<Record>) {
@@ -124,4 +125,50 @@ fn remains_of_a_former_use_are_no_records() {
     assert_eq!(recovered.torn, None);
     let mut files = recovered.summaries.iter().map(|summary| summary.file);
     assert!(files.any(|file| file < SegmentFile(2)), "a file was used again: {recovered:?}");
+}
+
+/// Segments of another size are read, and their files are not used again.
+#[test]
+fn the_size_of_segments_may_change() {
+    let records: Vec<_> = (0..4).map(|number| record(number, 2900)).collect();
+    let mut disk = sealed(&records[..2]);
+    let larger = WriterOptions { segment_bytes: 8192, ..SMALL };
+    for (options, count) in [(larger, 3), (SMALL, 4)] {
+        let (mut process, found) = Process::start(disk, options, 1);
+        assert_eq!(found, records[..count - 1]);
+        process.append(records[count - 1].clone());
+        process.seal();
+        disk = process.folder;
+    }
+    let (mut process, _) = Process::start(disk, larger, 1);
+    process.finish();
+    let first = process.writer.serial();
+    process.change(|writer, effects| writer.truncate(first, effects));
+    for number in 4..9 {
+        process.append(record(number, 7000));
+    }
+    process.seal();
+    let (_, found) = records_of(&mut process.folder, first).unwrap();
+    assert_eq!(found, (4..9).map(|number| record(number, 7000)).collect::<Vec<_>>());
+}
+
+/// An older checkpoint needs segments that the newest one does not.
+#[test]
+fn what_is_kept_is_not_used_again() {
+    let (disk, records) = three_segments();
+    for (kept, first) in [(1, 3), (2, 3), (3, 3)] {
+        let mut disk = disk.clone();
+        let (mut recovered, _) = records_of(&mut disk, first).unwrap();
+        recovered.keep_from(kept);
+        let mut effects = Vec::new();
+        let writer = LogWriter::begin(IDENTITY, SMALL, recovered, &mut effects);
+        let mut process = Process { folder: disk, writer, effects: effects.into() };
+        process.append(record(5, 9000));
+        process.seal();
+        let oldest = records_of(&mut process.folder, kept).map(|(_, found)| found);
+        let expected = [&records[..], &[record(5, 9000)]].concat();
+        assert!(expected.ends_with(&oldest.unwrap()), "kept from {kept}");
+        let is_used_again = records_of(&mut process.folder, 1).is_err();
+        assert_eq!(is_used_again, kept > 1);
+    }
 }

@@ -3,7 +3,7 @@
 use super::backup;
 use super::checkpoint::{Checkpointer, Checkpoints};
 use super::durability::Durability;
-use super::log_thread::LogThread;
+use super::log_thread::{LogThread, ThreadFolder};
 use super::open_error::OpenError;
 use super::records;
 use super::restore::{Restored, restore};
@@ -12,7 +12,10 @@ use shoal_disk::DiskFolder;
 use shoal_store::{Session, Store, Transaction};
 use shoal_types::limits::TABLE_IDS_MAX;
 use shoal_types::{Clock, Epoch, NodeId, Rejected, Result, StampRef, TableId, Unknown};
-use shoal_wal::{LogEffect, LogIdentity, LogWriter, WriterOptions, perform, remove_unfinished};
+use shoal_wal::{
+    Folder, FolderError, LogEffect, LogIdentity, LogWriter, WriterOptions, perform,
+    remove_unfinished,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::DerefMut;
@@ -48,15 +51,22 @@ impl DurableLog {
         make: impl Fn() -> Arc<Store>,
         draw_volume: impl FnOnce() -> u64,
     ) -> Result<(Arc<Store>, DurableLog), OpenError> {
-        let mut folder = DiskFolder::open(path)?;
+        DurableLog::begin(DiskFolder::open(path)?, path, options, make, draw_volume)
+    }
+
+    /// The same in any folder; `path` is that of a real one, from which backups are taken.
+    pub(super) fn begin(
+        mut folder: impl ThreadFolder,
+        path: &Path,
+        options: LogOptions,
+        make: impl Fn() -> Arc<Store>,
+        draw_volume: impl FnOnce() -> u64,
+    ) -> Result<(Arc<Store>, DurableLog), OpenError> {
         remove_unfinished(&mut folder)?;
         let Restored { store, identity, recovered, kept, last_number, checkpoint_bytes } =
             restore(&mut folder, make)?;
-        let identity = identity.unwrap_or_else(|| LogIdentity {
-            cluster: None,
-            node: NodeId(0),
-            volume: draw_volume(),
-        });
+        let of_new = || LogIdentity { cluster: None, node: NodeId(0), volume: draw_volume() };
+        let identity = identity.unwrap_or_else(of_new);
         let segment_bytes = options.segment_bytes;
         let writer_options = WriterOptions { segment_bytes, ..WriterOptions::default() };
         let mut effects = Vec::new();
@@ -150,7 +160,7 @@ impl DurableLog {
 }
 
 /// Commits transactions to a log.
-pub(crate) struct LoggedTransactions(Arc<Shared>);
+pub(crate) struct LoggedTransactions(pub(super) Arc<Shared>);
 
 impl LoggedTransactions {
     /// Commits a transaction, and returns what its caller has to wait for. An error means that nothing happened.
@@ -204,15 +214,14 @@ impl fmt::Debug for DurableLog {
 /// Carries out what the writer wants until the number of this incarnation is durable. Returns what is left to do.
 fn get_ready(
     writer: &mut LogWriter,
-    folder: &mut DiskFolder,
+    folder: &mut impl Folder,
     effects: Vec<LogEffect>,
 ) -> Result<Vec<LogEffect>, OpenError> {
     let mut effects = VecDeque::from(effects);
     while !writer.is_ready() {
         let Some(effect) = effects.pop_front() else {
-            let file = folder.path().display().to_string();
-            let what = "the disk has no room for a segment of the log".to_owned();
-            return Err(shoal_wal::FolderError { file, what, is_full: true }.into());
+            let (file, what) = ("log".to_owned(), "the disk has no room for a segment".to_owned());
+            return Err(FolderError { file, what, is_full: true }.into());
         };
         let mut more = Vec::new();
         writer.step(perform(folder, &effect), &mut more);

@@ -7,9 +7,10 @@ use super::shared::{LogPlace, Shared, Told};
 use shoal_disk::DiskFolder;
 use shoal_store::Store;
 use shoal_types::{Clock, ShardId};
-use shoal_wal::{LogEffect, LogEvent, LogWriter, Record, perform};
+use shoal_wal::{Folder, LogEffect, LogEvent, LogWriter, Record, perform};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,11 +18,23 @@ use std::time::Duration;
 /// How soon a file is made again for which there was no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// A folder that several threads use, though no two of them the same file at once.
+pub(super) trait ThreadFolder: Folder + Send + 'static {
+    /// A handle for another thread.
+    fn another(&self) -> Self;
+}
+
+impl ThreadFolder for DiskFolder {
+    fn another(&self) -> DiskFolder {
+        DiskFolder::another(self)
+    }
+}
+
 /// The state of the thread.
-pub(super) struct LogThread {
+pub(super) struct LogThread<F> {
     shared: Arc<Shared>,
     store: Arc<Store>,
-    folder: DiskFolder,
+    folder: F,
     writer: LogWriter,
     effects: VecDeque<LogEffect>,
     order: ClockOrder,
@@ -47,16 +60,16 @@ impl Drop for Ending {
     }
 }
 
-impl LogThread {
+impl<F: ThreadFolder> LogThread<F> {
     /// The thread of a log whose writer has begun, with what it wants first.
     pub(super) fn new(
         shared: Arc<Shared>,
         store: Arc<Store>,
-        folder: DiskFolder,
+        folder: F,
         checkpointer: Checkpointer,
         writer: LogWriter,
         effects: Vec<LogEffect>,
-    ) -> LogThread {
+    ) -> LogThread<F> {
         let order = ClockOrder::after(store.clock());
         LogThread {
             shared,
@@ -78,7 +91,7 @@ impl LogThread {
     /// Runs until the log is closed, or fails.
     pub(super) fn run(mut self) {
         self.shared.begin_thread();
-        let _ending = Ending(Arc::clone(&self.shared));
+        let ending = Ending(Arc::clone(&self.shared));
         let mut told = Vec::new();
         loop {
             self.shared.take_inbox(&mut told);
@@ -98,7 +111,9 @@ impl LogThread {
                 self.rest();
             }
         }
-        self.shared.is_cancelled.store(true, std::sync::atomic::Ordering::Release);
+        self.shared.is_cancelled.store(true, Ordering::Release);
+        // Before others are waited for: they may wait for what is not durable.
+        drop(ending);
         // The folder's lock is free when all its users have ended.
         for user in [self.checkpoint.take(), self.maker.take()].into_iter().flatten() {
             let _ = user.join();

@@ -33,13 +33,14 @@
 //! does not reach C1, it is damaged: it was durable that far.
 //!
 //! Read in this order: `records.rs`, `clock_order.rs`, `durable_clock.rs`, `shared.rs`, `durability.rs`, `log_thread.rs`, `restore.rs`,
-//! `checkpoint.rs`, `backup.rs`, `log.rs`.
+//! `checkpoint.rs`, `backup.rs`, `log.rs`, `examine.rs`.
 
 mod backup;
 mod checkpoint;
 mod clock_order;
 mod durability;
 mod durable_clock;
+mod examine;
 mod log;
 mod log_thread;
 mod open_error;
@@ -50,5 +51,6 @@ mod shared;
 mod tests;
 
 pub(super) use durability::Durability;
+pub use examine::{Examination, ExaminedCheckpoint, ExaminedTable};
 pub(super) use log::{DurableLog, LogOptions};
 pub use open_error::OpenError;

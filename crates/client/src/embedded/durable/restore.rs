@@ -5,8 +5,8 @@ use super::records::{self, CheckpointBegin, Fields, WriteRef};
 use shoal_store::{Session, Store};
 use shoal_types::{Clock, Epoch, NodeId, StampRef, TableId};
 use shoal_wal::{
-    Folder, LogError, LogIdentity, RecordRef, Recovered, checkpoint_name, checkpoints,
-    read_checkpoint, recover,
+    CheckpointHead, Folder, LogError, LogIdentity, RecordRef, Recovered, checkpoint_head,
+    checkpoint_name, checkpoints, read_checkpoint, recover,
 };
 use std::sync::Arc;
 
@@ -32,6 +32,11 @@ pub(super) struct Restored {
     pub(super) checkpoint_bytes: u64,
 }
 
+/// A store that restored rows are only counted in.
+pub(super) fn store_to_look_at() -> Arc<Store> {
+    Arc::new(Store::new(shoal_store::Options::default()))
+}
+
 /// Restores a database into a store that `make` makes: another one for each checkpoint that is tried.
 ///
 /// # Errors
@@ -43,11 +48,12 @@ pub(super) fn restore(
     let numbers = checkpoints(folder)?;
     let last_number = numbers.first().copied().unwrap_or_default();
     let mut damage = None;
-    for number in numbers {
+    for (place, number) in numbers.iter().copied().enumerate() {
         match Restoring::checkpoint(folder, make(), number) {
             Ok(restoring) => {
                 let bytes = folder.length(&checkpoint_name(number))?;
-                let restored = restoring.log(folder)?;
+                let mut restored = restoring.log(folder)?;
+                restored.keep_older(folder, &numbers[place + 1..]);
                 return Ok(Restored { last_number, checkpoint_bytes: bytes, ..restored });
             }
             Err(OpenError::Log(error @ LogError::Damaged { .. })) => {
@@ -61,6 +67,18 @@ pub(super) fn restore(
     match (restored, damage) {
         (Err(OpenError::Log(LogError::Missing { .. })), Some(damage)) => Err(damage.into()),
         (restored, _) => Ok(Restored { last_number, ..restored? }),
+    }
+}
+
+impl Restored {
+    /// Keeps the checkpoint before the one that was used, for the case that this one is damaged later; and what it needs of the
+    /// log.
+    fn keep_older(&mut self, folder: &mut (impl Folder + ?Sized), older: &[u64]) {
+        let head = older.first().map(|number| checkpoint_head(folder, *number, self.identity));
+        if let Some(Ok(CheckpointHead { number, first, .. })) = head {
+            self.recovered.keep_from(first);
+            self.kept.push(KeptCheckpoint { number, first });
+        }
     }
 }
 

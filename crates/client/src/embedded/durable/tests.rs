@@ -1,24 +1,29 @@
 //! A database on a virtual disk: random transactions, checkpoints and losses of power, against the states that once were.
 
 use super::checkpoint::{Checkpointer, Checkpoints};
+use super::log::{DurableLog, LogOptions};
+use super::log_thread::ThreadFolder;
 use super::records;
-use super::restore::{Restored, restore};
-use super::shared::{LogPlace, Shared};
-use shoal_store::{CopyPart, Options, Session, Store, WalkPlace};
-use shoal_types::{Clock, Epoch, NodeId, Random, ShardId, StampRef, TableId};
-use shoal_wal::virtual_disk::VirtualDisk;
-use shoal_wal::{LogEffect, LogIdentity, LogWriter, Record, WriterOptions, perform};
+use super::restore::{Restored, restore, store_to_look_at};
+use super::shared::{LogPlace, Shared, lock};
+use shoal_store::{CopyPart, Session, Store, WalkPlace};
+use shoal_types::{
+    Clock, Epoch, Error, NodeId, Random, Rejected, ShardId, StampRef, TableId, Unknown,
+};
+use shoal_wal::virtual_disk::{DiskFaults, VirtualDisk};
+use shoal_wal::{
+    Folder, FolderError, LogEffect, LogIdentity, LogWriter, Record, WriterOptions, perform,
+};
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(0), volume: 9 };
 const SMALL: WriterOptions = WriterOptions { segment_bytes: 4096, group_bytes_max: 2048 };
 
 type State = BTreeMap<(TableId, Vec<u8>), Vec<u8>>;
-
-fn new_store() -> Arc<Store> {
-    Arc::new(Store::new(Options::default()))
-}
 
 fn state_of(store: &Arc<Store>) -> State {
     let mut session = store.session().unwrap();
@@ -53,7 +58,7 @@ struct Process {
 
 impl Process {
     fn start(mut disk: VirtualDisk) -> Process {
-        let restored = restore(&mut disk, new_store).expect("what a crash leaves is whole");
+        let restored = restore(&mut disk, store_to_look_at).expect("what a crash leaves is whole");
         let Restored { store, recovered, kept, last_number, .. } = restored;
         let mut effects = Vec::new();
         let writer = LogWriter::begin(IDENTITY, SMALL, recovered, &mut effects);
@@ -158,7 +163,7 @@ fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
             let durable = process.durable();
             disk = process.disk;
             disk.lose_power(|| random.below(2) == 1);
-            let restored = restore(&mut disk, new_store).expect("it is whole");
+            let restored = restore(&mut disk, store_to_look_at).expect("it is whole");
             assert!(restored.store.clock() >= durable, "seed {seed}: {durable} was durable");
         }
     }
@@ -194,7 +199,148 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
         assert_eq!(done.is_some(), flushes >= 2);
         process.disk.faults = Default::default();
         process.disk.lose_power(|| false);
-        let restored = restore(&mut process.disk, new_store).unwrap();
+        let restored = restore(&mut process.disk, store_to_look_at).unwrap();
         assert_eq!(state_of(&restored.store), expected);
     }
+}
+
+/// A virtual disk that threads share.
+#[derive(Clone, Default)]
+struct SharedDisk(Arc<Mutex<VirtualDisk>>);
+
+impl Folder for SharedDisk {
+    fn names(&mut self) -> Result<Vec<String>, FolderError> {
+        lock(&self.0).names()
+    }
+    fn length(&mut self, name: &str) -> Result<u64, FolderError> {
+        lock(&self.0).length(name)
+    }
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<usize, FolderError> {
+        lock(&self.0).read(name, offset, into)
+    }
+    fn create(&mut self, name: &str) -> Result<(), FolderError> {
+        lock(&self.0).create(name)
+    }
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), FolderError> {
+        lock(&self.0).write(name, offset, bytes)
+    }
+    fn flush(&mut self, name: &str) -> Result<(), FolderError> {
+        lock(&self.0).flush(name)
+    }
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FolderError> {
+        lock(&self.0).rename(from, to)
+    }
+    fn remove(&mut self, name: &str) -> Result<(), FolderError> {
+        lock(&self.0).remove(name)
+    }
+    fn flush_folder(&mut self) -> Result<(), FolderError> {
+        lock(&self.0).flush_folder()
+    }
+}
+
+impl ThreadFolder for SharedDisk {
+    fn another(&self) -> SharedDisk {
+        self.clone()
+    }
+}
+
+/// A database on a virtual disk, with its threads.
+struct Opened {
+    disk: SharedDisk,
+    session: Session,
+    store: Arc<Store>,
+    log: DurableLog,
+    table: TableId,
+}
+
+impl Opened {
+    fn on(disk: SharedDisk) -> Opened {
+        let options = LogOptions { segment_bytes: 4096, checkpoint_bytes: 8192 };
+        let path = Path::new("virtual");
+        let opened = DurableLog::begin(disk.clone(), path, options, store_to_look_at, || 1);
+        let (store, log) = opened.expect("the disk is whole");
+        let table = log.table(&store, "t").expect("there is room");
+        Opened { disk, session: store.session().unwrap(), store, log, table }
+    }
+
+    fn put(&mut self, key: &[u8]) -> shoal_types::Result<()> {
+        let transaction = self.session.begin();
+        transaction.put(self.table, key, &[7; 300])?;
+        self.log.transactions().commit(transaction)?.wait()
+    }
+
+    /// The same, but returns as well when it waits, since the disk is full: then it goes on waiting.
+    fn put_unless_full(&mut self, key: &[u8]) -> shoal_types::Result<()> {
+        let transaction = self.session.begin();
+        transaction.put(self.table, key, &[7; 300])?;
+        let transactions = self.log.transactions();
+        let mut durability = transactions.commit(transaction)?;
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match Pin::new(&mut durability).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => transactions.0.check(true)?,
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> shoal_types::Result<bool> {
+        let transaction = self.session.begin();
+        let found = transaction.get(self.table, key)?.is_some();
+        self.log.transactions().confirm_reads(&transaction)?.wait()?;
+        Ok(found)
+    }
+}
+
+#[test]
+fn a_disk_that_fails_ends_all_waits_and_no_transaction_is_taken_after_it() {
+    let failing = [
+        DiskFaults { writes: true, ..DiskFaults::default() },
+        DiskFaults { flushes: true, ..DiskFaults::default() },
+    ];
+    for (faults, puts) in failing.into_iter().flat_map(|faults| [(faults, 1), (faults, 40)]) {
+        let mut opened = Opened::on(SharedDisk::default());
+        for key in 0..puts {
+            opened.put(&[key]).unwrap();
+        }
+        // Perhaps while a checkpoint is taken.
+        lock(&opened.disk.0).faults = faults;
+        assert_eq!(opened.put(b"lost"), Err(Unknown::LogFailed.into()));
+        let after = opened.put(b"after").unwrap_err();
+        assert!(matches!(after, Error::Rejected(Rejected::NotOpen { .. })), "{after}");
+        assert!(opened.log.table(&opened.store, "other").is_err());
+        opened.log.close();
+        let Opened { disk, .. } = opened;
+        lock(&disk.0).faults = DiskFaults::default();
+        lock(&disk.0).lose_power(|| false);
+        let mut again = Opened::on(disk);
+        assert_eq!((again.read(&[0]), again.read(b"lost")), (Ok(true), Ok(false)));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_no_reads_until_there_is_room() {
+    let mut opened = Opened::on(SharedDisk::default());
+    let used = lock(&opened.disk.0).bytes();
+    lock(&opened.disk.0).bytes_max = Some(used);
+    let mut count = 0_u8;
+    let refused = loop {
+        match opened.put_unless_full(&[count]) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Rejected::DiskFull { segment_bytes: 4096 }.into());
+    assert!(count > 5, "only {count} before it was full");
+    assert_eq!((opened.read(&[0]), opened.read(b"new")), (Ok(true), Ok(false)));
+    lock(&opened.disk.0).bytes_max = None;
+    while opened.put_unless_full(b"new").is_err() {
+        std::thread::yield_now();
+    }
+    assert_eq!(opened.read(b"new"), Ok(true));
+    opened.log.close();
+    let Opened { disk, .. } = opened;
+    lock(&disk.0).lose_power(|| false);
+    assert_eq!(Opened::on(disk).read(b"new"), Ok(true));
 }
