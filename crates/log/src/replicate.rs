@@ -157,13 +157,11 @@ impl StreamLeader {
             }
             peer.acked = next;
             peer.knows = decided;
+            (peer.received, peer.sent) = (next, next);
         }
-        // The snapshot that was sent to it was lost or refused, if it answers the last question or one that was asked after the
-        // snapshot: where a round trip takes longer than `retry_after`, no answer is to the last question (seed 62490).
-        let is_last = peer.silent && round == peer.round;
-        if next < peer.received
-            && (is_last || peer.snapshot_after.is_some_and(|before| round > before))
-        {
+        // The snapshot that was sent to it was lost or refused, if it answers a question that was asked after the snapshot:
+        // where a round trip takes longer than `retry_after`, no answer is to the last question (seed 62490).
+        if next < peer.received && peer.snapshot_after.is_some_and(|before| round > before) {
             (peer.received, peer.sent) = (next, next);
         }
         if next >= peer.received {
