@@ -130,27 +130,44 @@ impl<'db> EmbeddedTransaction<'db> {
     /// See there.
     #[inline]
     pub fn commit(self) -> Result<()> {
-        self.certify()?.wait()
+        match self.is_on_disk() {
+            true => self.certify_on_disk()?.wait(),
+            false => self.inner.commit(),
+        }
     }
 
     /// [`commit`](EmbeddedTransaction::commit), for callers that do not wait on their thread.
     #[inline]
     pub(crate) fn commit_later<'f>(self) -> TransactionFuture<'f, ()> {
-        match self.certify() {
-            Ok(durability) if !durability.is_reached() => TransactionFuture::waits(durability),
-            certified => TransactionFuture::ready(certified.map(drop)),
+        match self.is_on_disk() {
+            true => self.commit_on_disk_later(),
+            false => TransactionFuture::ready(self.inner.commit()),
         }
     }
 
     /// Makes the transaction take effect for others. Its own caller is answered when what is returned is over.
     #[inline]
     pub(super) fn certify(self) -> Result<Durability> {
-        if self.inner.holder().pool().log().is_some() {
-            return self.certify_on_disk();
+        match self.is_on_disk() {
+            true => self.certify_on_disk(),
+            false => self.inner.commit().map(|()| Durability::reached()),
         }
-        self.inner.commit().map(|()| Durability::reached())
     }
 
+    #[inline]
+    fn is_on_disk(&self) -> bool {
+        self.inner.holder().pool().log().is_some()
+    }
+
+    #[inline(never)]
+    fn commit_on_disk_later<'f>(self) -> TransactionFuture<'f, ()> {
+        match self.certify_on_disk() {
+            Ok(durability) if !durability.is_reached() => TransactionFuture::waits(durability),
+            certified => TransactionFuture::ready(certified.map(drop)),
+        }
+    }
+
+    #[inline(never)]
     fn certify_on_disk(self) -> Result<Durability> {
         let log = self.inner.holder().pool().log().map(DurableLog::transactions);
         log.expect("a database on disk").commit(self.inner)
