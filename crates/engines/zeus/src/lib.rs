@@ -43,7 +43,7 @@ pub mod view;
 #[cfg(test)]
 mod wire;
 
-pub use commit::{CommitRefusal, LocalCommit, ReadRow, ScannedGranule, Validated};
+pub use commit::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule, Validated};
 pub use engine::{
     ShownRow, Zeus, ZeusCounters, ZeusEngineMessage, ZeusEngineOptions, ZeusObservation, ZeusShared,
 };

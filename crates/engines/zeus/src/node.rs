@@ -4,7 +4,9 @@
 //! [`ZeusNode::tick`] at the time that [`ZeusNode::wakes_at`] names, and answers clients when [`ZeusNode::take_validated`]
 //! says so.
 
-use crate::commit::{CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, Validated};
+use crate::commit::{
+    CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, ReadCommit, Validated,
+};
 use crate::granule::GranuleId;
 use crate::message::{CopiedRecord, Inv, MessageBody, OwnershipAck, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
@@ -422,13 +424,31 @@ impl ZeusNode {
         Ok(slot)
     }
 
+    /// Commits a transaction that writes nothing and has read rows which are committed locally only. It may be told at once, or
+    /// once its tag is [validated](ZeusNode::take_validated); until then nothing that it has read moves (rule Z4).
+    ///
+    /// # Errors
+    /// [`CommitRefusal`], if it cannot be committed now; nothing has happened.
+    ///
+    /// # Panics
+    /// If it writes something, or there is no such worker.
+    pub fn commit_read(
+        &mut self,
+        now: Time,
+        commit: &LocalCommit,
+    ) -> Result<ReadCommit, CommitRefusal> {
+        self.now = now;
+        self.pipelines.commit_read(scope!(self), &self.ownership, commit)
+    }
+
     /// The node's granules as a read-only transaction sees them at this time.
     #[must_use]
     pub fn reader(&self, now: Time) -> Reader<'_> {
         let bugs = self.options.bugs;
         let has_lease = now < self.lease_end && self.view.is_live(self.node)
             || bugs.has(ZeusPlantedBug::ReadWithoutLease);
-        Reader { node: self.node, ownership: &self.ownership, rows: &self.rows, has_lease, bugs }
+        let (node, ownership, rows) = (self.node, &self.ownership, &self.rows);
+        Reader { node, ownership, rows, has_lease, shows_own: false, bugs }
     }
 
     /// The transactions that were validated since this was asked last.

@@ -29,6 +29,8 @@ pub enum ZeusPlantedBug {
     ReadPending,
     /// An owner shows its own pending rows (Z7).
     OwnerReadsOwn,
+    /// A transaction that only reads is answered before what its node had committed locally is validated (Z7).
+    AnswerBeforeReads,
     /// A transaction is reported at its local commit (Z7).
     ReplyAtLocalCommit,
     /// A read-only transaction does not check what it has read (Z8).

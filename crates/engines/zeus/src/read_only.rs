@@ -5,6 +5,9 @@
 //! row that is pending in a check restarts the transaction: waiting there would give a cycle of transactions. Since a
 //! validated version is at all followers, the rows that were read were the newest ones all at once, between the last read
 //! and the first check (rule Z8). An owner obeys this, too: what it has only committed locally is shown to no client.
+//!
+//! The body of a transaction at the owner does see what the owner has only committed locally ([`Reader::with_own`]): otherwise it
+//! would wait for the followers before each transaction on the same row. What it answers then waits until that is validated.
 
 use crate::commit::{ReadRow, ScannedGranule};
 use crate::granule::GranuleId;
@@ -36,6 +39,19 @@ pub struct ReadSet {
     scans: Vec<ScannedGranule>,
     /// The record of each granule when it was read first.
     records: BTreeMap<GranuleId, OwnershipTs>,
+    /// A row of its own node was read before it was validated.
+    saw_pending: bool,
+}
+
+/// How far the rows are that a transaction has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadStanding {
+    /// What it saw pending is validated.
+    Validated,
+    /// Something is still pending.
+    Pending,
+    /// Something has been overwritten since.
+    Changed,
 }
 
 /// A node's granules, as a read-only transaction sees them.
@@ -46,6 +62,8 @@ pub struct Reader<'a> {
     pub(crate) rows: &'a Rows,
     /// The node's lease runs. Without it another node may have written since (rule Z8).
     pub(crate) has_lease: bool,
+    /// Rows are shown that this node has committed locally and that are not validated, of granules that it owns.
+    pub(crate) shows_own: bool,
     pub(crate) bugs: PlantedBugs<ZeusPlantedBug>,
 }
 
@@ -62,6 +80,12 @@ impl ReadSet {
         &self.scans
     }
 
+    /// Whether a row of its own node was read before it was validated.
+    #[must_use]
+    pub fn saw_pending(&self) -> bool {
+        self.saw_pending
+    }
+
     /// The granules that were read.
     pub fn granules(&self) -> impl Iterator<Item = &GranuleId> {
         self.records.keys()
@@ -69,6 +93,30 @@ impl ReadSet {
 }
 
 impl Reader<'_> {
+    /// The same for the body of a transaction, which is shown what the node has committed locally. What it answers has to wait
+    /// until that is validated (rule Z7): see [`ReadSet::saw_pending`].
+    #[must_use]
+    pub fn with_own(self) -> Self {
+        Reader { shows_own: true, ..self }
+    }
+
+    /// How far the rows are that were read.
+    #[must_use]
+    pub fn standing(&self, reads: &ReadSet) -> ReadStanding {
+        let mut standing = ReadStanding::Validated;
+        for ReadRow { granule, key, version } in reads.rows.iter().filter(|_| reads.saw_pending) {
+            let row = self.rows.get(granule, key);
+            let shown = row.filter(|row| row.value.is_some()).map(|row| row.version);
+            if shown != *version {
+                return ReadStanding::Changed;
+            }
+            if row.is_some_and(|row| !row.is_valid) {
+                standing = ReadStanding::Pending;
+            }
+        }
+        standing
+    }
+
     /// Reads a row; `None` in it if the row is absent.
     pub fn get(
         &self,
@@ -78,8 +126,12 @@ impl Reader<'_> {
     ) -> ReadOutcome<Option<Bytes>> {
         let Some(o_ts) = self.record_of(granule) else { return ReadOutcome::NoLevel };
         let row = self.rows.get(granule, key);
-        if row.is_some_and(|row| !row.is_valid && !self.shows_pending(granule)) {
-            return ReadOutcome::Pending;
+        let pending = row.filter(|row| !row.is_valid && !self.shows_pending(granule));
+        if let Some(row) = pending {
+            if !self.shows_own_row(granule, row) {
+                return ReadOutcome::Pending;
+            }
+            reads.saw_pending = true;
         }
         reads.records.entry(granule.clone()).or_insert(o_ts);
         let row = row.filter(|row| row.value.is_some());
@@ -102,9 +154,18 @@ impl Reader<'_> {
         let Some(o_ts) = self.record_of(granule) else { return ReadOutcome::NoLevel };
         let of = self.rows.granule(granule);
         let found = || of.into_iter().flat_map(|of| of.range(table, bounds.clone()));
-        if found().any(|(_, row)| !row.is_valid && !self.shows_pending(granule)) {
+        let pending = || found().filter(|(_, row)| !row.is_valid && !self.shows_pending(granule));
+        if pending().any(|(_, row)| !self.shows_own_row(granule, row)) {
             return ReadOutcome::Pending;
         }
+        reads.saw_pending |= pending().next().is_some();
+        // A deleted row is read, too: its deletion has to be validated.
+        let deleted = pending().filter(|(_, row)| row.value.is_none());
+        reads.rows.extend(deleted.map(|(key, _)| ReadRow {
+            granule: granule.clone(),
+            key: (table, key.clone()),
+            version: None,
+        }));
         reads.records.entry(granule.clone()).or_insert(o_ts);
         reads.scans.push(self.scanned(granule));
         let live =
@@ -146,6 +207,13 @@ impl Reader<'_> {
         let owns = || self.ownership.level(self.node, granule) == Level::Owner;
         self.bugs.has(ZeusPlantedBug::ReadPending)
             || (self.bugs.has(ZeusPlantedBug::OwnerReadsOwn) && owns())
+    }
+
+    /// Whether a pending row is shown, since it was committed here and nothing else can write it.
+    fn shows_own_row(&self, granule: &GranuleId, row: &Row) -> bool {
+        self.shows_own
+            && row.version.pipeline.coordinator.node == self.node
+            && self.ownership.level(self.node, granule) == Level::Owner
     }
 
     /// The record under which the node may read the granule now.

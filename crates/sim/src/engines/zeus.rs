@@ -32,6 +32,7 @@ impl Subject for Zeus {
         ("skip-slot", ZeusPlantedBug::SkipSlot),
         ("read-pending", ZeusPlantedBug::ReadPending),
         ("owner-reads-own", ZeusPlantedBug::OwnerReadsOwn),
+        ("answer-before-reads", ZeusPlantedBug::AnswerBeforeReads),
         ("reply-at-local-commit", ZeusPlantedBug::ReplyAtLocalCommit),
         ("skip-checks", ZeusPlantedBug::SkipChecks),
         ("read-without-lease", ZeusPlantedBug::ReadWithoutLease),

@@ -53,6 +53,15 @@ pub struct LocalCommit {
     pub writes: Vec<GranuleWrites>,
 }
 
+/// How far a transaction is that only reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadCommit {
+    /// All that it has read is validated.
+    Validated,
+    /// It is validated with a slot that is pending.
+    Pending,
+}
+
 /// Why a transaction cannot commit locally now. Nothing has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitRefusal {
@@ -88,25 +97,11 @@ impl Pipelines {
         assert!(!commit.writes.is_empty(), "a transaction that writes nothing has no slot");
         let worker = commit.worker;
         let id = Pipelines::id(scope, worker).ok_or(CommitRefusal::NotMember)?;
-        let pipeline = &self.workers[worker.0 as usize];
-        if pipeline.pending.len() >= scope.options.slots_pending_max {
+        if self.workers[worker.0 as usize].pending.len() >= scope.options.slots_pending_max {
             return Err(CommitRefusal::PipelineFull);
         }
-        let touched = commit.touched();
-        for granule in &touched {
-            let hold = scope.options.hold;
-            let reads_only = scope.has(ZeusPlantedBug::WriteAsReader)
-                && commit.writes.iter().all(|writes| writes.granule != *granule)
-                && ownership.level(scope.node, granule) == Level::Reader;
-            let may_write = ownership.may_write(scope.node, scope.now, hold, granule, commit.born);
-            if !may_write && !reads_only {
-                return Err(CommitRefusal::NotOwned(granule.clone()));
-            }
-            if self.touching(granule).any(|other| other != worker) {
-                return Err(CommitRefusal::OtherWorker(granule.clone()));
-            }
-        }
-        commit.validate(scope)?;
+        let touched = self.admit(scope, ownership, &commit)?;
+        let pipeline = &self.workers[worker.0 as usize];
         let clocks = touched.iter().map(|granule| ownership.clock(granule));
         let least = pipeline.last_clock;
         let clock = match scope.has(ZeusPlantedBug::ClockWithoutGranule) {
@@ -139,8 +134,73 @@ impl Pipelines {
         }
         let (acknowledged, mut repeats) = (BTreeSet::new(), scope.options.repeats());
         let repeat_at = scope.now + repeats.advance();
-        self.begin(scope, PendingSlot { inv, acknowledged, touched, tag, repeat_at, repeats });
+        self.begin(
+            scope,
+            PendingSlot {
+                inv,
+                acknowledged,
+                touched,
+                tag,
+                readers: Vec::new(),
+                repeat_at,
+                repeats,
+            },
+        );
         Ok(slot)
+    }
+
+    /// Commits a transaction that only reads, behind the last slot of its worker: it is validated with that one, and until then
+    /// what it has read does not move. All that it read is committed before it: by this worker, or validated.
+    ///
+    /// # Errors
+    /// [`CommitRefusal`], if it cannot be now.
+    pub(crate) fn commit_read(
+        &mut self,
+        scope: &mut Scope<'_>,
+        ownership: &Ownership,
+        commit: &LocalCommit,
+    ) -> Result<ReadCommit, CommitRefusal> {
+        assert!(commit.writes.is_empty(), "a transaction that writes has a slot");
+        Pipelines::id(scope, commit.worker).ok_or(CommitRefusal::NotMember)?;
+        let touched = self.admit(scope, ownership, commit)?;
+        let pipeline = &mut self.workers[commit.worker.0 as usize];
+        let last = pipeline.pending.back_mut();
+        let Some(last) = last.filter(|_| !scope.has(ZeusPlantedBug::AnswerBeforeReads)) else {
+            return Ok(ReadCommit::Validated);
+        };
+        last.readers.push(commit.tag);
+        for granule in touched {
+            if last.touched.insert(granule.clone()) {
+                *self.touched.entry((granule, commit.worker)).or_default() += 1;
+            }
+        }
+        Ok(ReadCommit::Pending)
+    }
+
+    /// All that a transaction has touched, if the node owns that, no other worker has a pending slot that touches it, and what
+    /// was read is still so.
+    fn admit(
+        &self,
+        scope: &Scope<'_>,
+        ownership: &Ownership,
+        commit: &LocalCommit,
+    ) -> Result<BTreeSet<GranuleId>, CommitRefusal> {
+        let touched = commit.touched();
+        for granule in &touched {
+            let hold = scope.options.hold;
+            let reads_only = scope.has(ZeusPlantedBug::WriteAsReader)
+                && commit.writes.iter().all(|writes| writes.granule != *granule)
+                && ownership.level(scope.node, granule) == Level::Reader;
+            let may_write = ownership.may_write(scope.node, scope.now, hold, granule, commit.born);
+            if !may_write && !reads_only {
+                return Err(CommitRefusal::NotOwned(granule.clone()));
+            }
+            if self.touching(granule).any(|other| other != commit.worker) {
+                return Err(CommitRefusal::OtherWorker(granule.clone()));
+            }
+        }
+        commit.validate(scope)?;
+        Ok(touched)
     }
 }
 

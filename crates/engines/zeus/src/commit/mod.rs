@@ -29,5 +29,5 @@ mod replayed_slots;
 mod replays;
 
 pub use followed::{Followed, FollowedPipelines};
-pub use local::{CommitRefusal, LocalCommit, ReadRow, ScannedGranule};
+pub use local::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule};
 pub use pipelines::{Pipelines, Validated};

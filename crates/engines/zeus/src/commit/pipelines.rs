@@ -28,6 +28,8 @@ pub(super) struct PendingSlot {
     /// The granules that it has read or written.
     pub touched: BTreeSet<GranuleId>,
     pub tag: u64,
+    /// The names of transactions that only read, behind it.
+    pub readers: Vec<u64>,
     pub repeat_at: Time,
     /// The waits until then.
     pub repeats: Backoff,
@@ -155,8 +157,10 @@ impl Pipelines {
                 let worker = WorkerId(at as u32);
                 slot.touched.iter().for_each(|granule| self.leave(granule.clone(), worker));
                 left.extend(slot.touched);
-                told.extend(slot.inv.followers);
-                validated.push(Validated { worker, slot: slot.inv.slot, tag: slot.tag });
+                told.extend(&slot.inv.followers);
+                let tags = std::iter::once(slot.tag).chain(slot.readers);
+                let slot = slot.inv.slot;
+                validated.extend(tags.map(|tag| Validated { worker, slot, tag }));
             }
             let pipeline = &self.workers[at];
             let id = Pipelines::id(scope, WorkerId(at as u32));

@@ -4,12 +4,17 @@ use super::metrics::OWNING;
 use super::shared::{WorkerNews, ticket};
 use super::transaction::{Obstacle, ZeusTransaction};
 use super::{Zeus, ZeusEffects};
-use crate::commit::CommitRefusal;
+use crate::commit::{CommitRefusal, ReadCommit};
+use crate::node::ZeusNode;
 use crate::ownership::Want;
+use crate::read_only::ReadStanding;
 use crate::record::Level;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::worker_context::{BodyEnd, Submission};
-use shoal_types::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
+use shoal_engine::execution::slot::ResultSlot;
+use shoal_engine::execution::worker_context::Submission;
+use shoal_types::{
+    Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Time, Unknown, WorkerId,
+};
 use std::rc::Rc;
 
 /// Waits are looked at so often within the longest one.
@@ -23,6 +28,35 @@ enum CommitProgress {
     Committed,
     /// It waits.
     Waits(Obstacle),
+}
+
+/// What comes of a transaction that writes nothing. One that has read what this node has committed locally only is validated
+/// with that (rule Z7); all others are checked.
+fn read_only(
+    now: Time,
+    node: &mut ZeusNode,
+    transaction: &ZeusTransaction,
+    worker: WorkerId,
+) -> CommitProgress {
+    let reads = transaction.reads();
+    let told = |is_same: bool| match is_same {
+        true => CommitProgress::Told(Ok(())),
+        false => CommitProgress::Told(Err(transaction.changed(None))),
+    };
+    if !reads.saw_pending() {
+        return told(node.reader(now).check(reads));
+    }
+    match node.commit_read(now, &transaction.local_commit(worker)) {
+        Ok(ReadCommit::Validated) => told(true),
+        Ok(ReadCommit::Pending) => CommitProgress::Committed,
+        Err(CommitRefusal::Changed(_)) => told(false),
+        // Not all of it is owned here, or other workers have touched it: it is checked once all of it is validated.
+        Err(_) => match node.reader(now).standing(reads) {
+            ReadStanding::Pending => CommitProgress::Waits(Obstacle::Slots),
+            ReadStanding::Validated => told(node.reader(now).check(reads)),
+            ReadStanding::Changed => told(false),
+        },
+    }
 }
 
 impl Zeus {
@@ -61,6 +95,23 @@ impl Zeus {
         }
         transaction.ending = Some(ending);
         self.advance(sequence, effects);
+    }
+
+    /// Fills the slot once all that an open transaction has read is validated, or never will be (rule Z7).
+    pub(super) fn reveal(
+        &mut self,
+        sequence: u64,
+        slot: Rc<ResultSlot<Result<()>>>,
+        effects: &mut ZeusEffects,
+    ) {
+        let transaction = self.transactions.get_mut(&sequence);
+        match transaction.filter(|transaction| transaction.reads().saw_pending()) {
+            None => slot.fill(Ok(())),
+            Some(transaction) => {
+                transaction.revealing = Some(slot);
+                self.advance(sequence, effects);
+            }
+        }
     }
 
     /// Receives which transactions can go on, until there is no news.
@@ -116,6 +167,9 @@ impl Zeus {
         }
         if let Some(failure) = transaction.remote_branches.failure() {
             let is_done = transaction.ending.is_some();
+            if let Some(slot) = transaction.revealing.take() {
+                slot.fill(Err(failure.clone()));
+            }
             self.transactions.insert(sequence, transaction);
             if is_done {
                 self.tell(sequence, Err(failure), effects);
@@ -133,11 +187,14 @@ impl Zeus {
                 more.into_iter().for_each(|(shard, more)| transaction.take(shard, more));
                 obstacles = transaction.advance(now, node);
             }
+            if obstacles.is_empty() {
+                obstacles.extend(transaction.reveal(now, node));
+            }
             obstacles
         });
         let mut obstacles = progress;
-        if let (true, Some(ending)) = (obstacles.is_empty(), transaction.ending) {
-            match self.try_commit(&mut transaction, ending, effects) {
+        if obstacles.is_empty() && transaction.ending.is_some() {
+            match self.try_commit(&mut transaction, effects) {
                 CommitProgress::Waits(obstacle) => obstacles.push(obstacle),
                 CommitProgress::Told(result) => {
                     self.transactions.insert(sequence, transaction);
@@ -226,13 +283,12 @@ impl Zeus {
     fn try_commit(
         &mut self,
         transaction: &mut ZeusTransaction,
-        ending: BodyEnd,
         effects: &mut ZeusEffects,
     ) -> CommitProgress {
         let (now, worker) = (self.now(), self.runtime.worker_context.place.worker);
         let epoch = transaction.remote_branches.epoch;
         let old = Err(Aborted::from(Conflict::EpochNotOpen { epoch }).into());
-        let writes = transaction.writes() && ending == BodyEnd::Commit;
+        let writes = transaction.commits_writes();
         if writes {
             transaction.need_all_owned();
         }
@@ -244,20 +300,19 @@ impl Zeus {
                 return Err(CommitRefusal::NotMember);
             }
             if !writes {
-                let is_same = node.reader(now).check(transaction.reads());
-                return Ok(is_same);
+                return Ok(read_only(now, node, transaction, worker));
             }
-            node.commit(now, transaction.local_commit(worker)).map(|_| true)
+            let commit = transaction.local_commit(worker);
+            node.commit(now, commit).map(|_| CommitProgress::Committed)
         });
         match refusal {
-            Ok(true) if writes => {
+            Ok(progress) if writes => {
                 self.counters.committed_locally += 1;
                 self.runtime.count_writes(&transaction.remote_branches, shards);
                 transaction.remote_branches.marks.end_stage(OWNING, now);
-                CommitProgress::Committed
+                progress
             }
-            Ok(true) => CommitProgress::Told(Ok(())),
-            Ok(false) => CommitProgress::Told(Err(transaction.changed(None))),
+            Ok(progress) => progress,
             Err(CommitRefusal::NotOwned(granule)) => {
                 CommitProgress::Waits(Obstacle::Granule(granule, Level::Owner))
             }
@@ -283,6 +338,9 @@ impl Zeus {
         if transaction.ending.is_some() {
             return self.tell(sequence, Err(error), effects);
         }
+        if let Some(slot) = transaction.revealing.take() {
+            slot.fill(Err(error.clone()));
+        }
         transaction.remember();
         (transaction.waits_until, transaction.pending_until) = (None, None);
         transaction.remote_branches.spoil(&error);
@@ -294,8 +352,11 @@ impl Zeus {
     /// is not known here.
     pub(super) fn lose(&mut self, sequence: u64, effects: &mut ZeusEffects) {
         let Some(transaction) = self.transactions.get(&sequence) else { return };
-        let shard = transaction.shard();
-        self.tell(sequence, Err(Unknown::NotDurable { shard }.into()), effects);
+        let error = match transaction.commits_writes() {
+            true => Unknown::NotDurable { shard: transaction.shard() }.into(),
+            false => transaction.changed(None),
+        };
+        self.tell(sequence, Err(error), effects);
     }
 
     /// Answers a transaction with its outcome.

@@ -275,8 +275,9 @@ impl TaskDriver for Zeus {
             EngineRequest::Abandon(remote_branches) => {
                 self.forget(remote_branches.id.sequence, effects);
             }
-            // Only validated rows are read (rule Z7).
-            EngineRequest::Reveal { remote_branches: _, slot } => slot.fill(Ok(())),
+            EngineRequest::Reveal { remote_branches, slot } => {
+                self.reveal(remote_branches.id.sequence, slot, effects);
+            }
         }
     }
 

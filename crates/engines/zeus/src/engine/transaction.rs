@@ -7,13 +7,14 @@ use crate::commit::LocalCommit;
 use crate::granule::{GranuleId, GranuleLayout};
 use crate::message::GranuleWrites;
 use crate::node::ZeusNode;
-use crate::read_only::{ReadOutcome, ReadSet};
+use crate::read_only::{ReadOutcome, ReadSet, ReadStanding};
 use crate::record::Level;
 use crate::rows::{RowKey, RowWrite};
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::execution::remote_branches::RemoteBranches;
+use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::worker_context::BodyEnd;
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use shoal_types::limits::TRANSACTION_READS_MAX;
@@ -42,6 +43,8 @@ pub(super) struct ZeusTransaction {
     pub(super) ending: Option<BodyEnd>,
     /// It is committed locally.
     pub(super) is_committed: bool,
+    /// Filled once all that it has read may be shown to a client.
+    pub(super) revealing: Option<Rc<ResultSlot<Result<()>>>>,
     /// Until when it waits for what it waits for; `None` if it waits for nothing.
     pub(super) waits_until: Option<Time>,
     /// Until when it waits for a pending row, if that is in its way.
@@ -97,6 +100,7 @@ impl ZeusTransaction {
             batches: Vec::new(),
             ending: None,
             is_committed: false,
+            revealing: None,
             waits_until: None,
             pending_until: None,
         }
@@ -105,6 +109,11 @@ impl ZeusTransaction {
     /// Operations have come, to be done in their order.
     pub(super) fn take(&mut self, shard: ShardId, operations: Vec<Operation>) {
         self.batches.push(Batch { shard, operations: operations.into(), answers: Vec::new() });
+    }
+
+    /// Whether it is to be committed with what it has written, and not only told what it has read.
+    pub(super) fn commits_writes(&self) -> bool {
+        self.writes() && self.ending == Some(BodyEnd::Commit)
     }
 
     /// Whether it writes something.
@@ -232,7 +241,7 @@ impl ZeusTransaction {
             return Ok(own.clone());
         }
         self.hold(now, node, table, &granule)?;
-        let found = node.reader(now).get(&mut self.reads, &granule, &place);
+        let found = node.reader(now).with_own().get(&mut self.reads, &granule, &place);
         self.shown(found)
     }
 
@@ -263,7 +272,7 @@ impl ZeusTransaction {
         self.hold(now, node, table, &granule)?;
         let (start, end) = bounds(range);
         let bounds = (start.clone(), end.clone());
-        let found = node.reader(now).scan(&mut self.reads, &granule, table, bounds);
+        let found = node.reader(now).with_own().scan(&mut self.reads, &granule, table, bounds);
         let mut rows: BTreeMap<Bytes, Bytes> = self.shown(found)?.into_iter().collect();
         for ((of, key), value) in self.writes.get(&granule).into_iter().flatten() {
             if *of != table || !is_within(key, &start, &end) {
@@ -279,7 +288,8 @@ impl ZeusTransaction {
 
     /// What it asks to commit.
     pub(super) fn local_commit(&self, worker: WorkerId) -> LocalCommit {
-        let writes = self.writes.iter().map(|(granule, rows)| GranuleWrites {
+        let writes = self.writes.iter().filter(|_| self.commits_writes());
+        let writes = writes.map(|(granule, rows)| GranuleWrites {
             granule: granule.clone(),
             rows: rows
                 .iter()
@@ -321,6 +331,19 @@ impl ZeusTransaction {
                 }
             }
         });
+    }
+
+    /// Lets a client see what was read so far, if it waits for that and it may. Says whether it may not yet.
+    pub(super) fn reveal(&mut self, now: Time, node: &ZeusNode) -> Option<Obstacle> {
+        let slot = self.revealing.as_ref()?;
+        let reveals = match node.reader(now).standing(&self.reads) {
+            ReadStanding::Pending => return Some(Obstacle::Slots),
+            ReadStanding::Validated => Ok(()),
+            ReadStanding::Changed => Err(self.changed(None)),
+        };
+        slot.fill(reveals);
+        self.revealing = None;
+        None
     }
 
     /// Something that it has read has changed: the error names a row of the granule that it read, or the table.

@@ -14,7 +14,7 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::FirstAckValidates, 9),
     (ZeusPlantedBug::AckUnapplied, 9),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::SkipChecks, 48),
+    (ZeusPlantedBug::SkipChecks, 146),
     (ZeusPlantedBug::HearOldEpoch, 8),
     (ZeusPlantedBug::KeepAfterRemoval, 95),
     (ZeusPlantedBug::ValidateNewer, 9),
@@ -25,7 +25,16 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
 ];
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 15] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 16] = [
+    (
+        ZeusPlantedBug::AnswerBeforeReads,
+        "cluster nodes=3
+         want 0 1 own=a
+         settle
+         commit 0 1 put=a/x:1
+         commit 0 2 touch=a",
+        "n0 committed T2, which only reads: Validated",
+    ),
     // W1 reads b and writes a, and is pending; b moves; W2 writes b and is validated. A reader of both sees W2, not W1.
     (
         ZeusPlantedBug::GrantAfterWrites,

@@ -9,8 +9,8 @@ use shoal_types::{NodeId, Random, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
 use shoal_zeus::rows::RowWrite;
 use shoal_zeus::{
-    CommitRefusal, GranuleId, Level, LocalCommit, ReadOutcome, ReadRow, ReadSet, RequestKind,
-    ScannedGranule, Ticket, Want, ZeusNode, ZeusOptions, ZeusPlantedBug,
+    CommitRefusal, GranuleId, Level, LocalCommit, ReadCommit, ReadOutcome, ReadRow, ReadSet,
+    RequestKind, ScannedGranule, Ticket, Want, ZeusNode, ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -318,7 +318,9 @@ impl Run {
             }
             return;
         }
-        if self.transactions[number].writes.is_empty() {
+        let owns = |of: &usize| up.ownership().level(node, &granule(NAMES[*of])) == Level::Owner;
+        let transaction = &self.transactions[number];
+        if transaction.writes.is_empty() && !transaction.reads.iter().all(owns) {
             return self.read_on(number, ReadSet::default(), Vec::new());
         }
         let (mut reads, mut scans, mut lists) = (Vec::new(), Vec::new(), Vec::new());
@@ -370,8 +372,18 @@ impl Run {
         self.history[number].reads = lists;
         self.history[number].writes = transaction.writes.clone();
         self.transactions[number].stage = Stage::Pending;
-        match self.cluster.step(node, |node, now| node.commit(now, commit)) {
-            Some(Ok(_)) => {}
+        // One that only reads, at the owner of all that, commits behind the slots that it has seen.
+        let committed = self.cluster.step(node, |node, now| match commit.writes.is_empty() {
+            true => node.commit_read(now, &commit),
+            false => node.commit(now, commit).map(|_| ReadCommit::Pending),
+        });
+        match committed {
+            Some(Ok(ReadCommit::Pending)) => {}
+            Some(Ok(ReadCommit::Validated)) => {
+                self.transactions[number].stage = Stage::Answered;
+                self.history[number].is_answered = true;
+                self.release(number);
+            }
             Some(Err(why)) => {
                 self.history[number].reads.clear();
                 self.transactions[number].stage = match why {

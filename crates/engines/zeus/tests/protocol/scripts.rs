@@ -133,6 +133,17 @@ impl Script {
             scans: scans.collect(),
             writes: writes.collect(),
         };
+        if commit.writes.is_empty() {
+            let done = self.cluster.step(node, |node, now| node.commit_read(now, &commit));
+            let text = match done {
+                Some(Ok(standing)) => {
+                    format!("{node} committed T{tag}, which only reads: {standing:?}")
+                }
+                Some(Err(why)) => format!("{node} refused T{tag}: {why:?}"),
+                None => format!("{node} is down"),
+            };
+            return self.cluster.trace.push(text);
+        }
         let done = self.cluster.step(node, |node, now| node.commit(now, commit));
         self.cluster.trace.push(match done {
             Some(Ok(slot)) => format!("{node} committed T{tag} locally as {slot}"),
