@@ -14,7 +14,7 @@ mod docs;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 24] = [
+const PLAN: [(&str, &[&str]); 25] = [
     ("wire_derive", &[]),
     ("types", &["wire_derive"]),
     ("fuzz", &["types"]),
@@ -29,7 +29,8 @@ const PLAN: [(&str, &[&str]); 24] = [
     ("mako", &["replication"]),
     ("two_phase_commit", &["replication"]),
     ("zeus", &["engine"]),
-    ("registry", &["mako", "two_phase_commit", "zeus"]),
+    ("tiga", &["engine"]),
+    ("registry", &["mako", "two_phase_commit", "zeus", "tiga"]),
     ("node", &["engine"]),
     ("raft", &["cluster"]),
     ("net", &["types"]),
@@ -42,7 +43,7 @@ const PLAN: [(&str, &[&str]); 24] = [
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 12] = [
+const PURE: [&str; 13] = [
     "types",
     "store",
     "log",
@@ -53,6 +54,7 @@ const PURE: [&str; 12] = [
     "mako",
     "two_phase_commit",
     "zeus",
+    "tiga",
     "registry",
     "node",
 ];

@@ -238,6 +238,26 @@ pub const UNCAUGHT: &[&str] = &[
     "copy-without-pending",
     "serve-while-dropped",
     "structure-unchecked",
+    // Of `tiga`: seeds were not searched yet. Scripts in `engines/tiga/tests/protocol/` show `digest-without-history`,
+    // `forget-tentative` and `forget-imports`.
+    "accept-late",
+    "release-before-ready",
+    "ready-without-promise",
+    "count-mismatch",
+    "simple-quorum",
+    "digest-without-history",
+    "vote-over-unagreed",
+    "maximum-sync-point",
+    "forget-tentative",
+    "forget-imports",
+    "mix-ballots",
+    "ask-before-record",
+    "vote-before-final",
+    "export-unstable",
+    "keep-behind-synced",
+    "trust-far-clock",
+    "seal-open",
+    "read-unstable",
 ];
 
 /// A call ran twice, or after its client was told that it did not run.
