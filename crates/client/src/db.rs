@@ -8,7 +8,7 @@ use crate::remote::{
 };
 use crate::transaction::{BlockingPlace, BlockingTransaction, Transaction, TransactionPlace};
 use bytes::Bytes;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::TableDefinition;
 use shoal_types::bulk_load::{self, LoadRow};
 use shoal_types::{Call, Database, Error, Procedures, Result, TableId};
 use std::fmt;
@@ -242,7 +242,7 @@ impl Db {
 
     /// The table of this name; creates it if there is none, in a cluster partitioned by a hash over all shards.
     ///
-    /// A cluster is asked for a table of which the client has not heard, and the calling thread waits for that, which takes
+    /// A cluster is asked for a table that the client does not know, and the calling thread waits for that, which takes
     /// some tenths of a second where the table is created; [`open_table`](Db::open_table) is the same without holding a thread.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Db {
         }
     }
 
-    /// Creates a table. All nodes of a cluster that live serve it when this returns. Where it exists and is partitioned like
+    /// Creates a table. All nodes of a cluster that live serve it when this returns. Where it exists and is divided like
     /// that, this is the table that exists. An embedded database has no partitions: any table of the name will do.
     ///
     /// ```
@@ -283,10 +283,14 @@ impl Db {
     ///
     /// # Errors
     /// See [`Cluster::create_table`]; of an embedded database as for [`table`](Db::table).
-    pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
+    pub async fn create_table(
+        &self,
+        name: &str,
+        definition: impl Into<TableDefinition>,
+    ) -> Result<TableId> {
         match &self.place {
             DbPlace::Embedded(embedded) => embedded.table(name),
-            DbPlace::Cluster(cluster) => cluster.create_table(name, partitioning).await,
+            DbPlace::Cluster(cluster) => cluster.create_table(name, definition).await,
         }
     }
 
@@ -313,7 +317,7 @@ impl Db {
     /// panics, nothing happened, unless a cluster was asked to commit.
     ///
     /// The future can be spawned on a runtime of many threads. The compiler asks for `async move |tx|`
-    /// there: it cannot yet tell that what a body borrows from around it may move between threads.
+    /// there: it cannot yet prove that what a body borrows from around it may move between threads.
     ///
     /// ```
     /// # use shoal_client::{Db, Error};
@@ -479,7 +483,7 @@ impl Db {
     /// # Errors
     /// [`Rejected::UnknownProcedure`](shoal_types::Rejected::UnknownProcedure); those of the procedure; as for
     /// [`transact`](Db::transact). Of a cluster [`Unknown::Call`](shoal_types::Unknown::Call) where the deadline passed:
-    /// then [`Cluster::call_again`] tells.
+    /// then [`Cluster::call_again`] shows it.
     pub async fn call(&self, procedure: &str, arguments: &[u8]) -> Result<Bytes> {
         self.run_call(&Call::new(procedure, arguments)).await
     }

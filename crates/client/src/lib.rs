@@ -34,7 +34,7 @@ pub use embedded::{Embedded, EmbeddedTransaction, OpenError, Options};
 pub use future::TransactionFuture;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
-pub use shoal_cluster::topology::Partitioning;
+pub use shoal_cluster::topology::{Partitioning, TableDefinition};
 pub use shoal_disk::OpenFolderError;
 pub use shoal_net::Secret;
 pub use shoal_net::client::Access;

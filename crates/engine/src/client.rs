@@ -144,7 +144,7 @@ pub enum SessionEnd {
     /// Discard all writes.
     #[coded(tag = 2)]
     Rollback,
-    /// Commit all writes of the transaction, and in the same transaction the row that tells so under this id, which no other
+    /// Commit all writes of the transaction, and in the same transaction the row that records it under this id, which no other
     /// commit has. The session of the id is one for calls on a shard that the transaction writes to.
     #[coded(tag = 3)]
     CommitAs(RequestId),

@@ -10,12 +10,12 @@ use crate::metrics::{
 use shoal_types::ShardId;
 use std::collections::BTreeSet;
 
-/// All that an engine declares, for those who do not know which engine it is.
+/// All that an engine declares, for code that does not know which engine it is.
 #[derive(Debug, Clone)]
 pub struct Declarations {
     /// What its workers count, in order.
     pub counters: Vec<Metric>,
-    /// What they tell of each shard, in order.
+    /// What they report of each shard, in order.
     pub shards: &'static [ShardMetric],
 }
 
@@ -85,6 +85,10 @@ pub fn assert_declarations<E: Engine>() {
     let shards = E::SHARD_METRICS.iter().map(|metric| (metric.name, metric.help));
     assert_names(declared::<E>().map(|metric| (metric.name, metric.help)));
     assert_names(shards);
+    for column in E::NODE_COLUMNS {
+        let is_declared = declared::<E>().any(|metric| metric.name == column.counter);
+        assert!(is_declared, "no counter is named {:?}", column.counter);
+    }
     let is_time = |stage: &CommitStage| stage.name.ends_with("_ns") && !stage.label.is_empty();
     assert!(E::STAGES.iter().all(is_time), "{:?}", E::STAGES);
 }

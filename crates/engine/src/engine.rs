@@ -11,7 +11,7 @@
 //! streams that it follows have decided.
 
 use crate::execution::LocalDatabase;
-use crate::metrics::{CommitStage, Counters, EngineCounters, ShardMetric};
+use crate::metrics::{CommitStage, Counters, EngineCounters, NodeColumn, ShardMetric};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
@@ -139,6 +139,9 @@ pub trait Engine: Sized {
 
     /// The metrics of each shard, whose values are [`shard_values`](Engine::shard_values).
     const SHARD_METRICS: &'static [ShardMetric];
+
+    /// The counters that a status shows for each node.
+    const NODE_COLUMNS: &'static [NodeColumn] = &[];
 
     /// The values of all counters.
     fn counters(&self) -> EngineCounters<Self::Counters>;

@@ -108,7 +108,7 @@ impl Outcome {
 /// The histograms of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// From when a transaction was asked for until its outcome was told, for each [`Outcome`] in order.
+    /// From when a transaction was asked for until its outcome was reported, for each [`Outcome`] in order.
     pub outcomes: [LatencyHistogram; Outcome::ALL.len()],
     /// The time in each stage, of transactions that wrote and committed: [`COMMON_STAGES`], and those of the engine.
     pub stages: [LatencyHistogram; COMMON_STAGES.len() + COMMIT_STAGES_MAX],

@@ -132,7 +132,7 @@ counters! {
 /// The most stages that a commit can have.
 pub const COMMIT_STAGES_MAX: usize = 4;
 
-/// A stage of a transaction that wrote, from when its body is done until it is told. Its time is counted in nanoseconds of
+/// A stage of a transaction that wrote, from when its body is done until it is answered. Its time is counted in nanoseconds of
 /// the worker's own time, so that what happens within one step takes none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitStage {
@@ -155,7 +155,7 @@ pub struct TransitTimes {
     pub replicating_ns: u64,
 }
 
-/// A number that a worker tells of each shard.
+/// A number that a worker reports of each shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardMetric {
     /// As of a [`Metric`], whose kind is [`MetricKind::Level`].
@@ -166,12 +166,21 @@ pub struct ShardMetric {
     pub column: Option<ShardColumn>,
 }
 
+/// A counter of the first worker of a node, which a status shows for each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeColumn {
+    /// Its name.
+    pub counter: &'static str,
+    /// The heading of the column.
+    pub heading: &'static str,
+}
+
 /// Where a status shows a number of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardColumn {
-    /// As the leader tells it, under this heading.
+    /// The value of the leader, under this heading.
     Leader(&'static str),
-    /// As each follower tells it, under this heading.
+    /// The value of each follower, under this heading.
     Followers(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Transactions that took long at their coordinator: what operators are told of them.
+//! Transactions that took long at their coordinator: what operators see of them.
 //!
 //! Where it is not wanted, nothing is kept. Otherwise a worker keeps the first `KEPT_MAX` of a step until
 //! they are taken, and counts them all.
@@ -25,7 +25,7 @@ pub struct Slow {
     pub shards: Vec<ShardId>,
     /// The operations of its last attempt.
     pub operations: u32,
-    /// From when it was asked for until its outcome was told.
+    /// From when it was asked for until its outcome was reported.
     pub took: Duration,
     /// Of that, the time in which it waited for its client.
     pub client: Duration,

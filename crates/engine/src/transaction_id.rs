@@ -7,7 +7,7 @@ use std::fmt;
 /// One attempt at a transaction. A retry is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Coded)]
 pub struct TransactionId {
-    /// Who coordinates it.
+    /// The node that coordinates it.
     #[coded(short)]
     pub node: NodeId,
     /// On which worker.

@@ -33,7 +33,7 @@ struct Reached {
     action: u32,
 }
 
-/// Visits every state of `model` within `bounds`, the near ones first, until a rule is broken. `progress` is told the
+/// Visits every state of `model` within `bounds`, the near ones first, until a rule is broken. `progress` receives the
 /// number of states and the depth after each thousandth state.
 ///
 /// # Panics

@@ -11,7 +11,7 @@
 //! the near ones first, so that what it finds is a shortest counterexample. [`random_walk()`] follows random actions from a
 //! seed, for bounds that are too large to be searched.
 //!
-//! A model is not an engine. It has no time, no rows and no sizes, and keeps of a protocol only what its rules speak of, so
+//! A model is not an engine. It has no time, no rows and no sizes, and keeps of a protocol only what its rules concern, so
 //! that every order of messages, losses and crashes can be tried. Each rule of a model can be switched off: a rule without
 //! which nothing goes wrong is not needed, or not checked.
 //!

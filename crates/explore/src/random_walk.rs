@@ -21,7 +21,7 @@ impl Default for WalkBounds {
 }
 
 /// Follows random actions of `model` until none is left or the walk is long enough, for each seed, until a rule is broken.
-/// `progress` is told the number of walks after each.
+/// `progress` receives the number of walks after each.
 pub fn random_walk<M: Model>(
     model: &M,
     bounds: WalkBounds,

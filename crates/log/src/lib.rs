@@ -1,7 +1,7 @@
 //! One replicated sequence of entries: MultiPaxos in its sequence form.
 //!
 //! ```text
-//!  leader      Prepare ─► replicas ─► Promise      once, at the appointment: who accepted what?
+//!  leader      Prepare ─► replicas ─► Promise      once, at the appointment: what is accepted?
 //!              adopt the longest sequence of the highest ballot among a majority of the voters
 //!              Append  ─► replicas ─► Accepted     pipelined, as far as the window goes
 //!              Decide  ─► replicas                 if there is no Append to carry it

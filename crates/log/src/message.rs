@@ -83,7 +83,7 @@ pub enum StreamMessage {
         /// The ballot of the leader.
         #[coded(short)]
         ballot: Ballot,
-        /// The ballot of the sequence that the leader adopted: who has accepted under it has a
+        /// The ballot of the sequence that the leader adopted: a replica that has accepted under it has a
         /// beginning of that sequence.
         #[coded(short)]
         adopted: Ballot,

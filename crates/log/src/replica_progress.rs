@@ -141,7 +141,7 @@ impl Hole {
     }
 }
 
-/// The part of a `Promise` that tells the position of its sender, and the entries.
+/// The part of a `Promise` with the position of its sender, and the entries.
 #[derive(Debug)]
 pub(super) struct PromiseBody {
     pub position: Position,
@@ -150,7 +150,7 @@ pub(super) struct PromiseBody {
     pub entries: Vec<Bytes>,
 }
 
-/// The part of an `Accepted` that tells how far its sender is.
+/// The part of an `Accepted` that shows how far its sender is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AcceptedBody {
     pub length: LogLength,

@@ -56,7 +56,7 @@ pub struct Access {
     pub cluster: String,
     /// The identity of the cluster, if the client has connected before: nodes of another cluster are refused.
     pub identity: Option<ClusterId>,
-    /// The versions of messages that the client speaks. Default: those of this build.
+    /// The versions of messages that the client uses. Default: those of this build.
     pub versions: MessageVersions,
     /// The role of the client.
     pub role: Role,
@@ -100,14 +100,14 @@ pub enum ConnectError {
         /// The cluster that the node belongs to.
         found: ClusterId,
     },
-    /// The node and the client speak no version of messages in common.
+    /// The node and the client have no version of messages in common.
     #[error(
         "the node speaks {theirs} of the messages of clients, and this client speaks {ours}; upgrade the older of the two"
     )]
     NoCommonVersion {
-        /// What the client speaks.
+        /// The versions of the client.
         ours: MessageVersions,
-        /// What the node speaks.
+        /// The versions of the node.
         theirs: MessageVersions,
     },
 }
@@ -194,7 +194,7 @@ pub struct ClientConnection {
     pub instance: u64,
     /// The identity of the node's cluster, as far as the node knew it when it admitted the client.
     pub identity: Option<ClusterId>,
-    /// The version of messages that both speak.
+    /// The version of messages that both use.
     pub version: MessageVersion,
     /// The sending half.
     pub sender: Sender,

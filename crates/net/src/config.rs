@@ -101,9 +101,9 @@ pub struct NetworkConfig {
     pub cluster: String,
     /// The identity of this node's cluster, as far as it is known. Nodes of other clusters are refused.
     pub identity: SharedClusterId,
-    /// The versions of messages that this node speaks to other nodes. Default: those of this build.
+    /// The versions of messages that this node uses with other nodes. Default: those of this build.
     pub peer_versions: MessageVersions,
-    /// The versions of messages that it speaks to clients. Default: those of this build.
+    /// The versions of messages that it uses with clients. Default: those of this build.
     pub client_versions: MessageVersions,
     /// The node that this process runs.
     pub node: NodeId,

@@ -24,7 +24,7 @@ pub(crate) struct Dialer<'a> {
     pub cluster: &'a str,
     /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
-    /// The versions of messages that this end speaks.
+    /// The versions of messages that this end uses.
     pub versions: MessageVersions,
     pub secret: &'a Secret,
     pub tls: Option<&'a ClientTls>,

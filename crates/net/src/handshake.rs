@@ -17,7 +17,7 @@
 //! disconnect, but not before both have proved their identity: so a client that learns that its cluster was founded
 //! again can rely on it.
 //!
-//! Both ends send the versions of messages that they speak, to nodes or to clients as the role is, and use the newest
+//! Both ends send the versions of messages that they support, with nodes or with clients as the role is, and use the newest
 //! one that both know. The versions are in the proofs, so that no third party can have them use an older one. If there
 //! is no common version, the acceptor refuses, and sends its own versions with that. The version in the preamble is
 //! another one: of the frames and of this handshake, which have to be understood before anything can be agreed on.
@@ -144,7 +144,7 @@ pub(crate) struct HandshakeTerms<'a> {
     pub cluster: &'a str,
     /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
-    /// The versions of messages that this end speaks in this role.
+    /// The versions of messages that this end uses in this role.
     pub versions: MessageVersions,
     /// That of peers, which is the operators' too, or of clients, as the role is.
     pub secret: &'a Secret,
@@ -164,12 +164,12 @@ pub(crate) enum HandshakeError {
     /// Both ends are authenticated, and belong to different clusters.
     #[error("it belongs to cluster {0}, which was founded apart from ours")]
     Other(ClusterId),
-    /// The ends speak no version of messages in common.
+    /// The ends have no version of messages in common.
     #[error("it speaks {theirs} of messages, and we speak {ours}")]
     NoCommonVersion {
-        /// What this end speaks.
+        /// The versions of this end.
         ours: MessageVersions,
-        /// What the other end speaks; not authenticated.
+        /// The versions of the other end; not authenticated.
         theirs: MessageVersions,
     },
 }
@@ -180,7 +180,7 @@ pub(crate) struct DialOutcome {
     pub host: AcceptingEnd,
     /// The identity of its cluster, as far as it knows.
     pub identity: Option<ClusterId>,
-    /// The version of messages that both speak.
+    /// The version of messages that both use.
     pub version: MessageVersion,
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct DialOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptOutcome {
     pub caller: DialingEnd,
-    /// The version of messages that both speak.
+    /// The version of messages that both use.
     pub version: MessageVersion,
 }
 
@@ -202,7 +202,7 @@ impl HandshakeError {
         }
     }
 
-    /// The payload of a refusal: the reason; and the versions that this end speaks, if there is none in
+    /// The payload of a refusal: the reason; and the versions that this end uses, if there is none in
     /// common.
     fn told(self) -> Vec<u8> {
         let code = self.reason().code();
@@ -216,7 +216,7 @@ impl HandshakeError {
         }
     }
 
-    /// The error of this end, which speaks `ours`, for the payload of a refusal.
+    /// The error of this end, which supports `ours`, for the payload of a refusal.
     fn read(told: &[u8], ours: MessageVersions) -> HandshakeError {
         let reason = told.first().and_then(|code| CloseReason::from_code(*code));
         let theirs = told.get(1..).and_then(|rest| VersionsLayout::ref_from_bytes(rest).ok());
@@ -268,7 +268,7 @@ impl VersionsLayout {
         MessageVersions::said(self.oldest.get(), self.newest.get())
     }
 
-    /// The version that this end, which speaks `ours`, and the sender have in common.
+    /// The version that this end, which uses `ours`, and the sender have in common.
     fn common(&self, ours: MessageVersions) -> Result<MessageVersion, HandshakeError> {
         let theirs = self.read().ok_or(CloseReason::Malformed)?;
         ours.common(theirs).ok_or(HandshakeError::NoCommonVersion { ours, theirs })
@@ -496,7 +496,7 @@ async fn write<S: AsyncWrite + Unpin>(
     written.await.map_err(|_| CloseReason::Vanished)
 }
 
-/// The next frame, if it is of that kind. This end speaks `versions`.
+/// The next frame, if it is of that kind. This end uses `versions`.
 async fn expect<S: AsyncRead + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,

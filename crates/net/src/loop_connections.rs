@@ -27,7 +27,7 @@ pub(crate) struct LoopConnections {
     pub links: RefCell<BTreeMap<NodeId, Rc<PeerLink>>>,
     pub clients: RefCell<BTreeMap<ConnectedClient, Rc<ConnectionQueue>>>,
     incoming: RefCell<BTreeMap<NodeId, IncomingPeer>>,
-    /// Nodes that were removed from the cluster, and are told so.
+    /// Nodes that were removed from the cluster; their connections are refused with that reason.
     removed: RefCell<BTreeSet<NodeId>>,
     unauthenticated: RefCell<VecDeque<(u64, AbortHandle)>>,
     unauthenticated_seen: Cell<u64>,

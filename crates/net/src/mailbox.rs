@@ -229,7 +229,7 @@ impl<M> Handle<M> {
         self.control(&NetworkControl::SetPeer(peer.clone()));
     }
 
-    /// Closes the connections to a node, which is no peer from now on: it is refused, and told that it was removed.
+    /// Closes the connections to a node, which is no peer from now on: it is refused, with the reason that it was removed.
     pub fn remove_peer(&self, node: NodeId) {
         self.control(&NetworkControl::RemovePeer(node));
     }

@@ -52,7 +52,7 @@ pub enum CoreInput<C> {
         node: NodeId,
         /// The number of its process.
         instance: u64,
-        /// The version of messages that it speaks with this node.
+        /// The version of messages that it uses with this node.
         version: MessageVersion,
     },
     /// Frames in flight to that peer may be lost, and later ones are dropped.

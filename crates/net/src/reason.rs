@@ -104,7 +104,7 @@ reasons! {
         UnknownHost = "unknown_host",
         /// The address is not `HOST:PORT`.
         BadAddress = "bad_address",
-        /// The two ends speak no version of messages in common.
+        /// The two ends have no version of messages in common.
         NoCommonVersion = "no_common_version",
         /// A node that was removed from the cluster.
         RemovedNode = "removed_node",

@@ -1,7 +1,7 @@
 //! What the system's real-time clock shows, and by how much it may be wrong.
 //!
 //! On Linux the kernel knows a bound if a daemon (chrony, ntpd) keeps its clock: the *maximum error*, which the daemon sets
-//! and the kernel lets grow by 500 ppm (RFC 5905, §11.2; `adjtimex(2)`). One call tells time and bound. A clock that is not
+//! and the kernel lets grow by 500 ppm (RFC 5905, §11.2; `adjtimex(2)`). One call returns time and bound. A clock that is not
 //! synchronized, and other systems, have no bound.
 
 use crate::clock::SystemClock;

@@ -6,7 +6,7 @@
 //! | `events.rs` | what happens to a worker, and what it wants done |
 //! | `worker.rs` | a worker's step: the order of events and effects; timers |
 //! | `hosted_stream.rs` | a stream, and the part of it that the engine has received |
-//! | `streams.rs` | the streams of a worker: who leads them, what they say to the engine |
+//! | `streams.rs` | the streams of a worker: which node leads each, and what the engine receives of it |
 //! | `membership.rs` | what the workers of a node share: the configuration, the lease |
 
 mod events;

@@ -14,7 +14,7 @@ use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
 
 impl<E: Engine> Worker<E> {
     /// Ends the streams of shards of which the configuration gives this node no replica, and what they have stored. To be
-    /// called when the engine was told all that they have decided, and before it is told of the configuration.
+    /// called when the engine has received all that they have decided, and before it receives the configuration.
     pub(super) fn end_streams(&mut self, known: &KnownConfiguration) {
         let node = self.node;
         self.streams.retain(|shard, _| known.holds(node, *shard));

@@ -1,4 +1,4 @@
-//! What a worker tells its engine of the entries that it accepts under another node: a follower of one stream, which
+//! What a worker reports to its engine of the entries that it accepts under another node: a follower of one stream, which
 //! receives the messages of its leaders by hand, and an engine that records its events.
 
 use super::{Membership, Worker, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
@@ -250,7 +250,7 @@ fn entries_come_again_under_another_ballot() {
     );
 }
 
-/// A leader is told nothing of what it accepts itself; when it follows again, it is.
+/// A leader receives nothing of what it accepts itself; when it follows again, it is.
 #[test]
 fn a_former_leader_follows() {
     let mut follower = follower(MemoryStorage::new());

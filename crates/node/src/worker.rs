@@ -504,7 +504,7 @@ impl<E: Engine> Worker<E> {
         effects.effects.extend(self.nudge_host());
     }
 
-    /// An engine's message to another. A node that follows managers of another generation speaks of epochs that they may have
+    /// An engine's message to another. A node that follows managers of another generation sends messages about epochs that they may have
     /// begun, and that begin here, too: of these nothing counts.
     fn engine_message(
         &mut self,

@@ -22,7 +22,7 @@
 //! | `in_flight_clocks.rs`, `transit.rs` | a stream that is led: clocks in flight, safe clocks, pace; how long its entries take |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs`, `replay_budget.rs`, `applied_write.rs` | Thomas's rule; how much a step replays; what checkers see of it |
-//! | `snapshot_transfer.rs` | how the parts of a copy travel |
+//! | `snapshot_transfer.rs`, `snapshot_chunk.rs` | how the chunks of a copy travel; what all of them have |
 
 pub mod applied_write;
 pub mod codec;
@@ -31,5 +31,6 @@ pub mod replay;
 pub mod replay_budget;
 pub mod replay_floor;
 pub mod replica;
+pub mod snapshot_chunk;
 pub mod snapshot_transfer;
 pub mod transit;

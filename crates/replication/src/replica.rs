@@ -32,7 +32,7 @@ pub struct ShardReplica {
     /// An appointment of this node, how many of its workers have recovered their part under it, and whether what they
     /// left to the last of them is installed.
     recovered: Arc<Mutex<(Ballot, u32, bool)>>,
-    /// The workers that have heard that the node has no replica.
+    /// The workers that have learned that the node has no replica.
     absence: Arc<Mutex<ReplicaAbsence>>,
 }
 
@@ -84,12 +84,12 @@ impl ShardReplica {
         replicas
     }
 
-    /// A worker has heard that the node has a replica.
+    /// A worker has learned that the node has a replica.
     pub fn give(&self, worker: WorkerId) {
         self.absence().workers.remove(&worker);
     }
 
-    /// A worker has heard that the node has no replica, or not any more, and has done with it; `had_data` says that something
+    /// A worker has learned that the node has no replica, or not any more, and has done with it; `had_data` says that something
     /// of the shard had come to it. Returns whether all workers have, and something had come to one of them: then what is in
     /// the store can go.
     pub fn take(&self, worker: WorkerId, had_data: bool) -> bool {

@@ -195,7 +195,7 @@ impl<C> Default for SnapshotSenders<C> {
 impl<C: Clone> SnapshotSenders<C> {
     /// A receiver lacks entries that are cut. Goes on with a copy that is being sent to it, and returns whether there is one:
     /// otherwise a copy has to begin.
-    pub fn ask_again(&mut self, now: Time, at: usize, to: NodeId) -> bool {
+    pub fn request_again(&mut self, now: Time, at: usize, to: NodeId) -> bool {
         let known = self.senders.iter_mut().find(|it| (it.head.at, it.head.to) == (at, to));
         let Some(known) = known else { return false };
         if known.is_over() {
@@ -481,7 +481,7 @@ mod tests {
     fn senders() -> SnapshotSenders<()> {
         let mut senders = SnapshotSenders::default();
         let head = SnapshotHead { at: 0, to: TO, length: 7, state: Bytes::new() };
-        assert!(!senders.ask_again(Time(1), 0, TO));
+        assert!(!senders.request_again(Time(1), 0, TO));
         senders.begin(Time(1), 5, head, ());
         senders
     }
@@ -539,7 +539,7 @@ mod tests {
         assert!(is_news(&mut senders, now), "it has come further");
         assert!(senders.acknowledge(now, KEY, None));
         assert!(!is_news(&mut senders, now), "that was said before");
-        assert!(senders.ask_again(now, 0, TO));
+        assert!(senders.request_again(now, 0, TO));
         assert!(is_news(&mut senders, now), "the stream asks again");
         now = now + PAUSE;
         assert_eq!(

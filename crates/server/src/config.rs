@@ -512,9 +512,9 @@ fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, Conf
     }
     let tables = topology.tables().iter();
     let mut tables: Vec<_> =
-        tables.map(|table| (table.name().to_owned(), table.partitioning().clone())).collect();
+        tables.map(|table| (table.name().to_owned(), table.definition())).collect();
     let (name, partitioning) = requests_table(topology.shards());
-    tables.push((name.to_owned(), partitioning));
+    tables.push((name.to_owned(), partitioning.into()));
     // There may be too many tables.
     let wrong = |error| ConfigError::Topology { path: path.to_owned(), error: Box::new(error) };
     topology.clone().with_tables(tables).map(Arc::new).map_err(wrong)

@@ -51,7 +51,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts another connection of `peer`. It is to be closed when the receiver is told, or its sender is gone: the peer
+    /// Counts another connection of `peer`. It is to be closed when the receiver is notified, or its sender is gone: the peer
     /// has opened more than it may.
     pub fn enter(&self, peer: Peer) -> (CountedConnection, oneshot::Receiver<()>) {
         let (closes, closed) = oneshot::channel();

@@ -51,7 +51,7 @@ pub use server::{Server, ServerEnd, ServerStartError};
 pub use shoal_registry::{EngineOptions, Protocol};
 pub use status::{
     AddedVoterStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus,
-    LossStatus, LostEndStatus, ManagerStatus, NodeStatus, PeerStatus, ShardColumnStatus,
-    ShardStatus, StageStatus, StreamStatus, VersionsStatus,
+    LossStatus, LostEndStatus, ManagerStatus, NodeColumnStatus, NodeStatus, PeerStatus,
+    ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

@@ -1,4 +1,4 @@
-//! What the system tells of this process, for its metrics.
+//! What the system reports of this process, for its metrics.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;

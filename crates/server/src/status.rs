@@ -11,7 +11,7 @@ use shoal_engine::declarations::{
 };
 use shoal_engine::hot_keys::{HotKey, REPORTED_MAX};
 use shoal_engine::latency::LatencyHistogram;
-use shoal_engine::metrics::{CommitStage, ShardColumn};
+use shoal_engine::metrics::{CommitStage, NodeColumn, ShardColumn};
 use shoal_net::SharedClusterId;
 use shoal_node::Worker;
 use shoal_store::Store;
@@ -74,6 +74,9 @@ pub struct NodeStatus {
     /// Which numbers of a shard a table of shards shows.
     #[serde(default)]
     pub shard_columns: Vec<ShardColumnStatus>,
+    /// Which of the counters a table of nodes shows.
+    #[serde(default)]
+    pub node_columns: Vec<NodeColumnStatus>,
     /// The keys that transactions used most in the last half to whole minute, by sampling: read, written, conflicted.
     #[serde(default)]
     pub hot_keys: Vec<HotKeysStatus>,
@@ -88,10 +91,10 @@ pub struct NodeStatus {
     /// Its own manager, if it hosts one. Only the first worker knows.
     #[serde(default)]
     pub manager: Option<ManagerStatus>,
-    /// The versions of messages that it speaks to nodes.
+    /// The versions of messages that it uses with nodes.
     #[serde(default)]
     pub peer_messages: VersionsStatus,
-    /// The versions of messages that it speaks to clients.
+    /// The versions of messages that it uses with clients.
     #[serde(default)]
     pub client_messages: VersionsStatus,
     /// The nodes that this worker reaches.
@@ -204,7 +207,7 @@ pub struct StageStatus {
     pub label: String,
 }
 
-/// A number that the engine tells of shards, as a column of a table.
+/// A number that the engine reports of shards, as a column of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardColumnStatus {
     /// Its name in [`ShardStatus::numbers`].
@@ -215,7 +218,16 @@ pub struct ShardColumnStatus {
     pub of_followers: bool,
 }
 
-/// Versions of messages that a node speaks: all from the oldest to the newest.
+/// A counter that the engine has shown for each node, as a column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeColumnStatus {
+    /// Its name in [`NodeStatus::counters`].
+    pub counter: String,
+    /// The heading of the column.
+    pub heading: String,
+}
+
+/// Versions of messages that a node supports: all from the oldest to the newest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionsStatus {
     /// The oldest version; 0 from a node that does not report it.
@@ -235,7 +247,7 @@ impl From<MessageVersions> for VersionsStatus {
 pub struct PeerStatus {
     /// The number of the node in the topology.
     pub node: u32,
-    /// The version of messages that the two speak.
+    /// The version of messages that the two use.
     pub version: u16,
 }
 
@@ -287,7 +299,7 @@ pub struct ShardStatus {
     /// What is known here of epochs whose end the shard has not reported.
     #[serde(default)]
     pub lacking: Vec<LackingStatus>,
-    /// What the engine tells of it, by name.
+    /// What the engine reports of it, by name.
     #[serde(default)]
     pub numbers: BTreeMap<String, u64>,
     /// Bytes of this node's copy, if it has one.
@@ -306,7 +318,7 @@ pub struct AddedVoterStatus {
 /// A loss of a shard's majority that was accepted. Clocks are those of the shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossStatus {
-    /// When, in seconds since 1970, on the clock of the operator who accepted it.
+    /// When, in seconds since 1970, on the clock of the operator's machine that accepted it.
     pub at_s: u64,
     /// Whether it is over.
     pub is_over: bool,
@@ -385,7 +397,7 @@ pub(crate) struct StatusSource<'a, E: Engine> {
     pub(crate) manager_inputs: Option<&'a InputSender>,
     /// The node's copies of shards.
     pub(crate) stores: &'a [(ShardId, Arc<Store>)],
-    /// The nodes that this worker reaches, and the version of messages that it speaks with each.
+    /// The nodes that this worker reaches, and the version of messages that it uses with each.
     pub(crate) peers: &'a BTreeMap<NodeId, MessageVersion>,
     /// Malformed frames.
     pub(crate) malformed: u64,
@@ -431,6 +443,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         stages: stages::<E>(),
         hot_keys: hot_keys(worker.engine()).map(HotKeysStatus::from).collect(),
         shard_columns: shard_columns::<E>(),
+        node_columns: node_columns::<E>(),
         malformed: source.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
@@ -505,7 +518,7 @@ fn loss(loss: &Loss) -> LossStatus {
     }
 }
 
-/// What this worker knows of epochs that the shard has not ended, as far as the configuration tells.
+/// What this worker knows of epochs that the shard has not ended, as far as the configuration shows.
 fn lacking<E: Engine>(source: &StatusSource<'_, E>, shard: ShardId) -> Vec<LackingStatus> {
     let known = source.worker.engine().lacking(shard).into_iter();
     let status = |(epoch, durable, held): (Epoch, EpochEnd, Option<EpochEnd>)| LackingStatus {
@@ -570,6 +583,14 @@ fn stages<E: Engine>() -> Vec<StageStatus> {
         label: stage.label.to_owned(),
     };
     E::STAGES.iter().map(status).collect()
+}
+
+fn node_columns<E: Engine>() -> Vec<NodeColumnStatus> {
+    let status = |column: &NodeColumn| NodeColumnStatus {
+        counter: column.counter.to_owned(),
+        heading: column.heading.to_owned(),
+    };
+    E::NODE_COLUMNS.iter().map(status).collect()
 }
 
 fn shard_columns<E: Engine>() -> Vec<ShardColumnStatus> {

@@ -48,7 +48,7 @@ pub(crate) struct WorkerHost<E: Engine> {
     stores: Vec<(ShardId, Arc<Store>)>,
     /// The outages that were logged last, of shards with a replica here.
     outages: BTreeMap<ShardId, String>,
-    /// The nodes that this worker reaches, and the version of messages that it speaks with each.
+    /// The nodes that this worker reaches, and the version of messages that it uses with each.
     peers: BTreeMap<NodeId, MessageVersion>,
     /// Whether clients may cut the node off, for tests.
     pub(crate) may_isolate: bool,

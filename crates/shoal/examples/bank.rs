@@ -27,7 +27,7 @@ impl Bank<'_> {
         };
         loop {
             match db.transact(transfer).await {
-                Err(Error::Unknown(_)) => {} // The receipt will tell.
+                Err(Error::Unknown(_)) => {} // The receipt shows it.
                 Err(Error::Rejected(Rejected::KeyExists { .. })) => return Ok(()),
                 known => return known,
             }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Accepts the loss of a shard's majority.
 #[derive(Debug)]
 pub struct Acceptance {
-    /// Who accepts it, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The shard whose majority is lost.
     pub shard: ShardId,

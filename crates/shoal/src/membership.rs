@@ -10,7 +10,7 @@ use shoal_server::{FromOperator, OperatorRefusal, RecoveryStage, ToOperator};
 /// Adds a node to a cluster.
 #[derive(Debug)]
 pub struct NodeAddition {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The name of the node.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct NodeAddition {
 /// Removes a node from a cluster.
 #[derive(Debug)]
 pub struct NodeRemoval {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The name of the node.
     pub name: String,
@@ -117,7 +117,7 @@ impl NodeRemoval {
 /// If no node answers.
 pub async fn topology_file(addresses: &[String], access: &Access) -> Result<String, ChangeError> {
     let topology = ask::topology(addresses, access).await.map_err(ChangeError::NoCluster)?;
-    let none: [(&str, shoal_cluster::topology::Partitioning); 0] = [];
+    let none: [(&str, shoal_cluster::topology::TableDefinition); 0] = [];
     let without_tables = topology.with_tables(none).expect("no table is invalid");
     Ok(without_tables.to_toml())
 }

@@ -13,7 +13,7 @@ use shoal_types::{NodeId, ShardId};
 /// Moves replicas of one node to others.
 #[derive(Debug)]
 pub struct NodeChange {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
     /// The node that is to hold nothing any more.
     pub outgoing: String,

@@ -15,7 +15,7 @@ use shoal_workloads::report::words;
 /// Recovers the managers of a cluster.
 #[derive(Debug)]
 pub struct ManagersRecovery {
-    /// Who accepts the loss, and where.
+    /// The access to the managers of the cluster.
     pub operator: Operator,
 }
 

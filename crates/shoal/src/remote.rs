@@ -97,7 +97,7 @@ impl RemoteDatabase {
         };
         self.runtime.block_on(async {
             self.cluster.drop_table(name).await?;
-            self.cluster.create_table(name, table.partitioning().clone()).await.map(drop)
+            self.cluster.create_table(name, table.definition()).await.map(drop)
         })
     }
 

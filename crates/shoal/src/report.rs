@@ -32,7 +32,7 @@ pub struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// The skew of a clock that showed `told` between these two times.
+    /// The skew of a clock that showed this time between these two times.
     fn between(asked: Time, told: Time, heard: Time) -> ClockSkew {
         let within_ns = (heard - asked).as_nanos() as u64 / 2;
         ClockSkew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
@@ -153,7 +153,7 @@ impl StatusReport {
         shards.flat_map(|shard| shard.empty.iter().map(|node| sentence(shard, node))).collect()
     }
 
-    /// Nodes that speak other versions of messages than the newest ones that any node speaks: a sentence for each. While a
+    /// Nodes that use other versions of messages than the newest ones that any node uses: a sentence for each. While a
     /// cluster is upgraded, there are some.
     pub fn versions(&self) -> Vec<String> {
         let nodes = || self.nodes.iter().flatten();
@@ -203,7 +203,22 @@ impl StatusReport {
         let identities: BTreeSet<&str> = identities.collect();
         let head: String =
             identities.iter().map(|cluster| format!("cluster {cluster}\n")).collect();
-        format!("{head}{}\n\n{}", self.nodes_text(), self.shards_text())
+        let tables = [Some(self.nodes_text()), self.engine_text(), Some(self.shards_text())];
+        let tables: Vec<String> = tables.into_iter().flatten().collect();
+        format!("{head}{}", tables.join("\n\n"))
+    }
+
+    /// What the engine reports for each node, if it does.
+    fn engine_text(&self) -> Option<String> {
+        let columns = &self.nodes.iter().flatten().next()?.node_columns;
+        let heads = columns.iter().map(|column| &column.heading[..]);
+        let heads: Vec<&str> = std::iter::once("node").chain(heads).collect();
+        let row = |status: &NodeStatus| {
+            let counts = columns.iter().map(|column| words::count(status.counter(&column.counter)));
+            std::iter::once(status.name.clone()).chain(counts).collect::<Vec<String>>()
+        };
+        let rows = self.nodes.iter().flatten().map(row);
+        (!columns.is_empty()).then(|| tables(&heads, rows))
     }
 
     /// The status of a node, if it answers.
@@ -222,7 +237,7 @@ impl StatusReport {
         tables(&heads.into_iter().chain(columns).collect::<Vec<&str>>(), rows)
     }
 
-    /// What the engine tells of each shard, as any of its nodes says.
+    /// What the engine reports of each shard, from any of its nodes.
     fn shard_columns(&self) -> &[ShardColumnStatus] {
         self.nodes.iter().flatten().next().map_or(&[], |status| &status.shard_columns)
     }
@@ -376,7 +391,7 @@ pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
 mod tests {
     use super::*;
     use crate::terminal::COLUMNS_MAX;
-    use shoal_server::StreamStatus;
+    use shoal_server::{NodeColumnStatus, StreamStatus};
 
     fn node(number: u32, leading: bool) -> Result<NodeStatus, String> {
         let stream = StreamStatus { leading, ..StreamStatus::default() };
@@ -419,6 +434,21 @@ mod tests {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
         }
         assert!(text.contains("-123.5 ± 1.0 ms") && text.contains("12345 MiB"), "{text}");
+    }
+
+    #[test]
+    fn an_engine_may_have_a_table_of_nodes() {
+        let mut report = whole();
+        let column =
+            NodeColumnStatus { counter: "moves".to_owned(), heading: "granules moved".to_owned() };
+        for node in report.nodes.iter_mut().flatten() {
+            assert!(node.node_columns.is_empty());
+            node.node_columns = vec![column.clone()];
+            node.counters = vec![("moves".to_owned(), 4_321)];
+        }
+        let text = report.text();
+        let line = text.lines().find(|line| line.contains("4,321"));
+        assert!(text.contains("granules moved") && line.is_some(), "{text}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs a command that a user got wrong, and returns what it is told.
+/// Runs a command that a user got wrong, and returns the answer.
 fn refused(arguments: &[&str]) -> String {
     let output = shoal(arguments);
     let message = text(&output.stderr);

@@ -161,6 +161,8 @@ fn options() -> Vec<(String, String)> {
         ("Options", "transactions_max", number(embedded.transactions_max)),
         ("Options", "memory_bytes_max", bytes(embedded.memory_bytes_max)),
         ("Options", "attempts_max", number(embedded.attempts_max as usize)),
+        ("Options", "log_segment_bytes", bytes(embedded.log_segment_bytes as usize)),
+        ("Options", "checkpoint_log_bytes", bytes(embedded.checkpoint_log_bytes as usize)),
         ("ClusterOptions", "transactions_max", number(client.transactions_max)),
         ("ClusterOptions", "attempts_max", number(client.attempts_max as usize)),
         ("ClusterOptions", "deadline", seconds(client.deadline)),

@@ -1,7 +1,7 @@
 //! The rules of the house, held by a test: it reads the whole tree and complains.
 //!
 //! Each rule is a function from text to complaints, so that each is tested on a planted violation
-//! as well: a rule that cannot fail holds nothing. What the rules are for is told in
+//! as well: a rule that cannot fail holds nothing. The reasons for the rules are in
 //! `ARCHITECTURE.md`; what `clippy` can say itself stands in `clippy.toml` instead.
 
 use std::fs;
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 mod circles;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/words.rs"]
+mod words;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
@@ -62,6 +64,17 @@ const PURE: [&str; 13] = [
 /// The folder of the engines, a crate each.
 const ENGINES: &str = "engines";
 
+/// What may name engines: the registry, the simulator's files of an engine each, and experiments with one.
+const ABOUT_ENGINES: [&str; 7] = [
+    "crates/engines/",
+    "crates/registry/",
+    "crates/sim/src/engines/",
+    "crates/sim/src/observed/",
+    "crates/sim/src/checks/",
+    "crates/sim/src/demonstrations/",
+    "crates/shoal/src/reproduce/",
+];
+
 /// The one crate that may say `unsafe`.
 const UNSAFE: &str = "store";
 
@@ -85,61 +98,6 @@ const OUTSIDE: [&str; 9] = [
     "tokio",
     "mio",
 ];
-
-/// Pronouns for persons that nothing in the code stands for.
-const PRONOUNS: [&str; 7] =
-    ["whoever", "whatever", "whom", "nobody", "somebody", "anybody", "everybody"];
-
-/// Words for which the field has a standard term: each stands beside it in no name, comment, message or page.
-const RETIRED: [(&str, &str); 21] = [
-    ("desk", "runtime, manager inbox"),
-    ("clerk", "task driver"),
-    ("errand", "local command"),
-    ("errands", "local commands"),
-    ("seat", "worker host"),
-    ("seats", "worker hosts"),
-    ("reign", "leadership"),
-    ("reigns", "leaderships"),
-    ("office", "leadership"),
-    ("offices", "leaderships"),
-    ("hub", "worker context, loop state"),
-    ("courier", "RPC"),
-    ("weather", "fault schedule, link faults"),
-    ("giver", "sender"),
-    ("taker", "receiver"),
-    ("exhibition", "results"),
-    ("absorbed", "stable"),
-    ("burial", "death"),
-    ("stranger", "unauthenticated peer, other process"),
-    ("strangers", "unauthenticated peers"),
-    ("overheard", "captured"),
-];
-
-/// The crates that all engines share.
-const SHARED: [&str; 5] = ["log", "cluster", "engine", "node", "client"];
-
-/// Words that only engines use, beside the numbers of their rules.
-const WORDS_OF_ENGINES: [&str; 16] = [
-    "mako",
-    "zeus",
-    "tiga",
-    "watermark",
-    "watermarks",
-    "fvw",
-    "fvws",
-    "vw",
-    "stamp",
-    "stamps",
-    "granule",
-    "granules",
-    "piece",
-    "pieces",
-    "speculative",
-    "speculatively",
-];
-
-/// A set of regions is named after the paper that has published their distances.
-const EXCUSED: [(&str, &str); 1] = [("crates/cluster/src/topology/regions.rs", "tiga")];
 
 /// Features that put planted bugs into a build.
 const PLANTING: [&str; 3] = ["planted", "faults", "early-clock"];
@@ -350,6 +308,17 @@ fn ambient(file: &File) -> Vec<String> {
     file.complain_of(without_unit_tests(&code), &words, "this crate has no world outside")
 }
 
+/// Only the registry and what is about one engine name engines; all else is generic.
+fn named_engines(file: &File) -> Vec<String> {
+    let is_exempt = ABOUT_ENGINES.iter().any(|folder| file.path.starts_with(folder));
+    if !file.is_rust() || file.is_test() || is_exempt {
+        return Vec::new();
+    }
+    let engines = ["shoal_mako", "shoal_two_phase_commit", "shoal_zeus", "shoal_tiga"];
+    let code = code_of(&file.text);
+    file.complain_of(without_unit_tests(&code), &engines, "engines come from the registry")
+}
+
 fn memory_safety(file: &File) -> Vec<String> {
     if !file.is_rust() || file.house() == Some(UNSAFE) || file.path == UNSAFE_FILE {
         return Vec::new();
@@ -393,66 +362,6 @@ fn sizes(file: &File) -> Vec<String> {
     ]
 }
 
-/// The subject of a sentence is a thing in the code: a node, a client, a transaction.
-fn pronouns(file: &File) -> Vec<String> {
-    let text = match file.path.ends_with(".md") {
-        true => file.text.to_lowercase(),
-        false if file.is_rust() => parts_of(&file.text).1.to_lowercase(),
-        false => return Vec::new(),
-    };
-    file.complain_of(&text, &PRONOUNS, "name the thing in the code that is meant")
-}
-
-/// Text whose names are split into words, in small letters; lines stay lines.
-fn words_of(text: &str) -> String {
-    let mut words = String::with_capacity(text.len());
-    let mut is_inside = false;
-    for c in text.chars() {
-        if c.is_uppercase() && is_inside {
-            words.push(' '); // The words of `SomeName`.
-        }
-        is_inside = c.is_lowercase();
-        words.extend(c.to_lowercase().map(|c| if c == '_' { ' ' } else { c }));
-    }
-    words
-}
-
-/// Names, comments, messages and pages use the standard terms of the field.
-fn retired(file: &File) -> Vec<String> {
-    let is_history = file.path == "CHANGELOG.md" || file.path.ends_with("tests/tidy.rs");
-    if is_history || !(file.is_rust() || file.path.ends_with(".md")) {
-        return Vec::new();
-    }
-    let text = words_of(&file.text);
-    let complaints = RETIRED.iter().flat_map(|&(word, term)| {
-        file.complain_of(&text, &[word], &format!("the term is: {term}"))
-    });
-    complaints.collect()
-}
-
-/// The crates that all engines share use no word of one engine.
-fn words_of_engines(file: &File) -> Vec<String> {
-    // The embedded database works on the store itself, whose versions have stamps.
-    let is_embedded = file.path.starts_with("crates/client/src/embedded/");
-    let is_shared = file.house().is_some_and(|house| SHARED.contains(&house)) && !is_embedded;
-    if !file.is_rust() || file.is_test() || !is_shared {
-        return Vec::new();
-    }
-    let text = words_of(without_unit_tests(&file.text)).replace("mako §", ""); // Papers are cited.
-    let is_excused = |word: &str| EXCUSED.contains(&(&file.path, word));
-    let is_rule = |word: &str| {
-        let number = word.strip_prefix(['m', 'p', 'z', 't']).unwrap_or_default();
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let is_foreign = |word: &str| WORDS_OF_ENGINES.contains(&word) || is_rule(word);
-    let complaints = text.lines().enumerate().flat_map(|(number, line)| {
-        let words = line.split(|c: char| !c.is_alphanumeric());
-        let found = words.filter(|word| is_foreign(word) && !is_excused(word));
-        found.map(move |word| file.complain(number, &format!("`{word}` is a word of one engine")))
-    });
-    complaints.collect()
-}
-
 /// What is left to do is an issue, or it is not left.
 fn promises(file: &File) -> Vec<String> {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME")];
@@ -482,6 +391,29 @@ fn whitespace(file: &File) -> Vec<String> {
 fn tour(tour: &str, crates: &[String]) -> Vec<String> {
     let missing = crates.iter().filter(|name| !tour.contains(&format!("\n## `{name}`")));
     missing.map(|name| format!("ARCHITECTURE.md has no section on `{name}`")).collect()
+}
+
+/// The files and folders that the tour names exist. A path may leave out folders: `mako/steps/due.rs`.
+fn paths_of_tour(tour: &str, files: &[File]) -> Vec<String> {
+    let is_there = |path: &str| {
+        let is_folder = path.ends_with('/');
+        files.iter().any(|file| {
+            let mut parts = file.path.split('/').rev();
+            let mut named = path.trim_end_matches('/').split('/').rev();
+            let last = named.next().expect("no path is empty");
+            let ends =
+                if is_folder { parts.any(|it| it == last) } else { parts.next() == Some(last) };
+            ends && named.all(|folder| parts.any(|it| it == folder))
+        })
+    };
+    let named = tour.lines().enumerate().flat_map(|(number, line)| {
+        line.split(['`', ' ', '(', ')', ',']).map(move |word| (number, word))
+    });
+    let is_path = |word: &str| word.ends_with(".rs") || word.len() > 1 && word.ends_with('/');
+    named
+        .filter(|(_, word)| is_path(word) && !is_there(word))
+        .map(|(number, word)| format!("ARCHITECTURE.md:{}: there is no `{word}`", number + 1))
+        .collect()
 }
 
 /// What the workspace borrows, by name.
@@ -547,13 +479,15 @@ fn the_tree_keeps_the_rules() {
         arrows,
         unasked_bugs,
         ambient,
+        named_engines,
         memory_safety,
         headers,
         paired_parameters,
         sizes,
-        pronouns,
-        retired,
-        words_of_engines,
+        words::pronouns,
+        words::persons,
+        words::retired,
+        words::words_of_engines,
         promises,
         docs::whole_docs,
         docs::repeated_names,
@@ -567,6 +501,7 @@ fn the_tree_keeps_the_rules() {
     assert!(crates.len() >= 5, "only these crates found: {crates:?}");
     complaints.extend(circles::circles(&files));
     complaints.extend(tour(&read("ARCHITECTURE.md"), &crates));
+    complaints.extend(paths_of_tour(&read("ARCHITECTURE.md"), &files));
     complaints.extend(reasons(&read("Cargo.toml"), &read("docs/dependencies.md")));
     complaints.extend(idle(&read("Cargo.toml"), &files));
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -645,29 +580,6 @@ fn planted_bugs_that_nothing_asked_for_are_seen() {
 }
 
 #[test]
-fn retired_words_are_seen() {
-    sees(
-        retired,
-        "crates/a/src/a.rs",
-        "struct WorkerSeat;\n",
-        "struct WorkerHost; // foreign, official\n",
-    );
-    sees(retired, "crates/a/src/a.rs", "let own_reign = 1;\n", "let sovereign = 1;\n");
-    sees(retired, "docs/a.md", "The hub.\n", "A hubbub.\n");
-}
-
-#[test]
-fn words_of_engines_are_seen_where_all_share() {
-    let innocent = "// The epoch (Mako §5).\nfn p() { q(M_7, v2, timestamp) }\n";
-    for planted in
-        ["// Of mako.\n", "fn vector_watermark() {}\n", "struct ReadStamp;\n", "// M7: FVW\n"]
-    {
-        sees(words_of_engines, "crates/engine/src/a.rs", planted, innocent);
-        assert_eq!(words_of_engines(&File::new("crates/zeus/src/a.rs", planted)), [""; 0]);
-    }
-}
-
-#[test]
 fn every_arrow_of_the_plan_points_up() {
     for (place, (name, used)) in PLAN.iter().enumerate() {
         let above = |used: &&str| PLAN[..place].iter().any(|(other, _)| other == used);
@@ -702,6 +614,14 @@ fn the_world_outside_is_seen() {
 }
 
 #[test]
+fn engines_that_are_named_are_seen() {
+    let innocent = "// As shoal_mako does.\nuse shoal_registry::Protocol;\n";
+    sees(named_engines, "crates/sim/src/run.rs", "use shoal_mako::Mako;\n", innocent);
+    let own = File::new("crates/sim/src/engines/mako.rs", "use shoal_mako::Mako;\n");
+    assert_eq!(named_engines(&own), [""; 0]);
+}
+
+#[test]
 fn the_word_unsafe_is_seen() {
     let text = "//! No unsafe here.\n#![deny(unsafe_code)]\nconst S: &str = \"unsafe\";\n";
     sees(memory_safety, "crates/client/src/a.rs", "unsafe { go() }", text);
@@ -724,16 +644,6 @@ fn pairs_of_parameters_are_seen() {
         "pub fn f(\n    &self,\n    (shard, clock): (ShardId, Clock),\n) {\n",
         "fn f(shard: ShardId) {\n    let g = (1, 2);\n    (a, b): (u8, u8)\n}\n",
     );
-}
-
-#[test]
-fn pronouns_in_comments_and_documents_are_seen() {
-    let innocent = "//! A reader.\nconst WHY: &str = \"nobody\";\nlet whom = 1;\n";
-    for word in PRONOUNS {
-        sees(pronouns, "a.rs", &format!("let a = 1; // For {word} it is.\n"), innocent);
-        sees(pronouns, "a.rs", &format!("/** {}, */\n", word.to_uppercase()), innocent);
-        sees(pronouns, "docs/a.md", &format!("For {word}'s sake.\n"), "For its sake.\n");
-    }
 }
 
 #[test]
@@ -760,6 +670,10 @@ fn missing_pages_and_idle_dependencies_are_seen() {
     let crates = ["types".to_owned(), "store".to_owned()];
     assert_eq!(tour("# Tour\n\n## `types`: words\n\n## `store`: data\n", &crates), [""; 0]);
     assert_eq!(tour("# Tour\n\n## `types`: words\n", &crates).len(), 1);
+    let files = [File::new("crates/engines/mako/src/steps/due.rs", "")];
+    let tour_of = |path: &str| paths_of_tour(&format!("See `{path}` (there)."), &files).len();
+    assert_eq!(["mako/due.rs", "due.rs", "mako/", "steps/"].map(tour_of), [0; 4]);
+    assert_eq!(["zeus/due.rs", "ue.rs", "due/", "due.rs/mako/"].map(tour_of), [1; 4]);
     let manifest = "[workspace.dependencies]\nshoal-types = { path = \"x\" }\nserde = \"1\"\n\n[profile.dev]\nx = 1\n";
     assert_eq!(reasons(manifest, "| JSON | `serde` |"), [""; 0]);
     assert_eq!(reasons(manifest, "serde_json").len(), 1);

@@ -18,7 +18,9 @@ use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::scenario::{ClientGroup, ClientWork, SPARE_CLIENTS, Scenario, ScenarioWork};
+use crate::scenario::{
+    ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -52,6 +54,9 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// found, and do not change.
 pub(crate) const COORDINATORS_FROM: u64 = 10_000_000;
 const COORDINATOR_ONE_IN: u64 = 4;
+
+/// These seeds have clients of a workload whose data has homes: its loads write hundreds of rows in a transaction.
+pub(crate) const HOMES_SEEDS: Range<u64> = 1 << 23..COORDINATORS_FROM;
 
 /// Of these seeds, in one of so many, stores are full after little more than what is loaded: far more often than in others,
 /// of which some are recorded for what they found.
@@ -253,6 +258,9 @@ impl<E: Subject> PreparedRun<E> {
             scenario.latecomers = latecomers.map(|_| lot.below(datacenters) as usize).collect();
             scenario.node_changes_every_ns = scenario.span_ns / lot.range_inclusive(3, 20);
         }
+        if HOMES_SEEDS.contains(&seed) {
+            scenario.groups.push(HomeWorkload::draw_group(&mut root.fork(22)));
+        }
         scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
         E::fit(&mut scenario, &mut root.fork(20));
         let catalog = Catalog::new();
@@ -262,8 +270,8 @@ impl<E: Subject> PreparedRun<E> {
             all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = E::partitioning(&scenario, &mut random, &name, shards);
-            (name, partitioning)
+            let definition = E::definition(&scenario, &mut random, &name, shards);
+            (name, definition)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
         let topology = scenario.shape.topology(tables);

@@ -16,9 +16,10 @@ use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::majority_loss::MajorityLoss;
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
-use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, TableDefinition, Topology};
 use shoal_types::{Database, DatacenterId, Random, Result, ShardId};
 use shoal_workloads::history::generator::Parameters;
+use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp, Voter};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::tpcc::{Scale, TpcC};
 use shoal_workloads::ycsb::{Distribution, Letter, VALUE_BYTES_MIN, Ycsb};
@@ -63,12 +64,27 @@ pub enum ClientWork {
     Ycsb(Letter),
     /// TPC-C with this many warehouses.
     TpcC(u16),
+    /// A workload whose data has homes.
+    Homes(HomeWorkload, Homes),
     /// Procedures that are called by name, from clients outside.
     Calls,
     /// Write skew on this many pairs of rows.
     Skew(u8),
     /// Tables that are created, used and dropped, by clients outside.
     Tables,
+}
+
+/// The workloads whose data has homes. Their loads write hundreds of rows in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HomeWorkload {
+    /// Accounts of two balances.
+    SmallBank,
+    /// Subscribers of a mobile network.
+    Tatp,
+    /// Voters and contestants.
+    Voter,
+    /// Users and base stations of a mobile network.
+    Handovers,
 }
 
 /// The operations of the clients whose history is checked.
@@ -314,7 +330,7 @@ impl ClusterShape {
     ///
     /// # Panics
     /// If there is no such topology.
-    pub fn topology(&self, tables: Vec<(String, Partitioning)>) -> Arc<Topology> {
+    pub fn topology<D: Into<TableDefinition>>(&self, tables: Vec<(String, D)>) -> Arc<Topology> {
         let ClusterShape { datacenters, shards, voters, learners, workers, compact, .. } = *self;
         let topology = if compact {
             Topology::compact(datacenters, shards, voters, learners, workers)
@@ -419,7 +435,8 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
             ClientWork::Tokens
             | ClientWork::Micro(_)
             | ClientWork::Ycsb(_)
-            | ClientWork::TpcC(_) => (residents.div_ceil(2), outsiders / 2),
+            | ClientWork::TpcC(_)
+            | ClientWork::Homes(..) => (residents.div_ceil(2), outsiders / 2),
         };
         ClientGroup { work, residents: residents as usize, outsiders: outsiders as usize }
     };
@@ -457,11 +474,52 @@ impl ClientGroup {
                 let scale = Scale { items: 20, customers: 6, undelivered: 3, warehouses };
                 ScenarioWork::other(TpcC::new(db, scale)?)
             }
+            ClientWork::Homes(workload, homes) => workload.scenario_work(db, homes)?,
             ClientWork::Calls => {
                 let calls = Rc::new(Calls::new(db, 6)?);
                 let scenario_clients: Rc<dyn ScenarioClients> =
                     Rc::clone(&calls) as Rc<dyn ScenarioClients>;
                 ScenarioWork { scenario_clients, calls: Some(calls) }
+            }
+        })
+    }
+}
+
+impl HomeWorkload {
+    /// A group of clients of one of them, with this many homes, objects and remote writes.
+    pub fn draw_group(random: &mut Random) -> ClientGroup {
+        let all = [
+            HomeWorkload::SmallBank,
+            HomeWorkload::Tatp,
+            HomeWorkload::Voter,
+            HomeWorkload::Handovers,
+        ];
+        let workload = one_of(random, &all);
+        let homes = Homes {
+            homes: random.range_inclusive(1, 3) as u32,
+            // A user whose transaction's outcome is not known is not used again.
+            objects: match workload {
+                HomeWorkload::Handovers => 300,
+                _ => one_of(random, &[4, 12, 100, 300]),
+            },
+            remote_ppm: one_of(random, &[0, 50_000, 300_000, 1_000_000]),
+        };
+        let (residents, outsiders) = (random.range_inclusive(1, 4), random.below(3));
+        ClientGroup {
+            work: ClientWork::Homes(workload, homes),
+            residents: residents as usize,
+            outsiders: outsiders as usize,
+        }
+    }
+
+    fn scenario_work<D: Database>(self, db: &D, homes: Homes) -> Result<ScenarioWork> {
+        Ok(match self {
+            HomeWorkload::SmallBank => ScenarioWork::other(SmallBank::new(db, homes)?),
+            HomeWorkload::Tatp => ScenarioWork::other(Tatp::new(db, homes)?),
+            HomeWorkload::Voter => ScenarioWork::other(Voter::new(db, homes)?),
+            HomeWorkload::Handovers => {
+                let shares = HandoverShares { stations: 4, handovers_ppm: 200_000 };
+                ScenarioWork::other(Handovers::new(db, homes, shares)?)
             }
         })
     }

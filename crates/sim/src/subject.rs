@@ -6,7 +6,7 @@ use crate::observed::Simulated;
 use crate::scenario::{Scenario, partitioning};
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::TableDefinition;
 use shoal_engine::PlantedBug;
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
@@ -122,15 +122,15 @@ pub trait Subject: Simulated + RegisteredEngine {
         let _ = (scenario, random);
     }
 
-    /// Draws the partitioning of a table of a workload.
-    fn partitioning(
+    /// Draws how a table of a workload is divided.
+    fn definition(
         scenario: &Scenario,
         random: &mut Random,
         table: &str,
         shards: u32,
-    ) -> Partitioning {
+    ) -> TableDefinition {
         let _ = scenario;
-        partitioning(random, table, shards)
+        partitioning(random, table, shards).into()
     }
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
@@ -144,9 +144,9 @@ pub trait Subject: Simulated + RegisteredEngine {
     fn plant(options: &mut Self::Options, faults: PlantedBugs<Self::PlantedBug>);
 
     /// Tables that the engine creates for its own use.
-    fn tables(shards: u32) -> Vec<(String, Partitioning)> {
+    fn tables(shards: u32) -> Vec<(String, TableDefinition)> {
         let (name, partitioning) = requests_table(shards);
-        vec![(name.to_owned(), partitioning)]
+        vec![(name.to_owned(), partitioning.into())]
     }
 }
 

@@ -349,7 +349,7 @@ fn insert_once(faults: StoreBugs) {
 
 /// One scans an empty range and then writes into it; the other writes the same key blindly. If both
 /// commit and the scan saw nothing, the blind write came after, and stays. (The leaf alone does not
-/// tell: the blind write may fill the placeholder that the first one put there.)
+/// show: the blind write may fill the placeholder that the first one put there.)
 fn scan_then_write(faults: StoreBugs) {
     let (store, table) = store(faults);
     let blind = {

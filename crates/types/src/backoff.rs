@@ -49,13 +49,13 @@ impl Backoff {
         bound
     }
 
-    /// The present wait with full jitter: drawn uniformly from zero up to it, and never all of it. It tells rivals apart
+    /// The present wait with full jitter: drawn uniformly from zero up to it, and never all of it. It separates rivals
     /// that met at the same moment.
     pub fn draw_below(&mut self, random: &mut Random) -> Duration {
         below(self.advance(), random)
     }
 
-    /// The present wait with half of it as jitter: between a half and the whole, so that those who lost the same peer do
+    /// The present wait with half of it as jitter: between a half and the whole, so that those that lost the same peer do
     /// not all come back at once, and none comes back at once.
     pub fn draw_from_half(&mut self, random: &mut Random) -> Duration {
         self.advance().mul_f64(0.5 + random.unit() / 2.0)

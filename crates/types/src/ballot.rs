@@ -1,4 +1,4 @@
-//! Ballots: who may lead a stream, and who no longer.
+//! Ballots: which node may lead a stream, and which no longer.
 
 use crate::clock::Epoch;
 use crate::id::NodeId;

@@ -7,7 +7,7 @@
 use crate::wire::{Coded, Short};
 use std::fmt;
 
-/// The configuration's number, and nothing else. Memory reclamation speaks of guards, not epochs.
+/// The configuration's number, and nothing else. Memory reclamation has guards, not epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded, Short)]
 #[repr(transparent)]
 pub struct Epoch(pub u32);

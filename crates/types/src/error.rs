@@ -37,7 +37,7 @@ pub enum Error {
     #[error("rejected: {0}")]
     #[coded(tag = 1)]
     Rejected(#[from] Rejected),
-    /// The transaction may have committed; only its request id can tell.
+    /// The transaction may have committed; only its request id can show it.
     #[error("unknown: {0}")]
     #[coded(tag = 2)]
     Unknown(#[from] Unknown),
@@ -670,6 +670,14 @@ pub enum Rejected {
         /// The room that is needed.
         #[coded(short)]
         segment_bytes: u64,
+    },
+    /// The table is the first of a family that has others.
+    #[error("{table} is the first table of a family; drop the other tables of the family first")]
+    #[coded(tag = 36)]
+    TableFamily {
+        /// The table that was to be dropped.
+        #[coded(short)]
+        table: TableId,
     },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]

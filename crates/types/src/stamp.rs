@@ -157,7 +157,7 @@ impl Stamp {
     }
 
     /// Bounds the remote entries to `max`, which is at least 1, by giving up the ones with the
-    /// least clocks for a floor as high as they were (Mako §6.1). The stamp only grows, so all who
+    /// least clocks for a floor as high as they were (Mako §6.1). The stamp only grows, so all that
     /// depend on the transaction still do; but it now waits for shards it has nothing to do with.
     ///
     /// A node that installs a collapsed stamp therefore makes every shard's clock pass the floor, or
@@ -212,7 +212,7 @@ impl<'a> StampRef<'a> {
         }
     }
 
-    /// Whether every shard has come as far as this stamp, which `own` keeps, says; `reached` tells how far a shard
+    /// Whether every shard has come as far as this stamp, which `own` keeps, says; `reached` shows how far a shard
     /// has, and for [`ShardId::EVERY`] how far all have.
     #[inline]
     pub fn is_reached(self, own: ShardId, reached: impl Fn(ShardId) -> Clock) -> bool {
@@ -262,7 +262,7 @@ impl<'a> View<'a> {
 
     /// Whether no shard's clock is above that of `other`, a stamp of the same epoch.
     fn is_below(self, other: View<'_>) -> bool {
-        // The floor is an entry too, and speaks for the shards that neither names.
+        // The floor is an entry too, and stands for the shards that neither names.
         self.entries().all(|entry| entry.clock <= other.entry(entry.shard))
     }
 }
@@ -310,7 +310,7 @@ impl VectorWatermark {
         VectorWatermark { epoch, clocks: vec![Clock::MAX; shards] }
     }
 
-    /// How many shards it speaks of.
+    /// How many shards it concerns.
     pub fn shards(&self) -> usize {
         self.clocks.len()
     }
@@ -320,7 +320,7 @@ impl VectorWatermark {
         self.clocks.iter().all(|clock| *clock == Clock::MAX)
     }
 
-    /// The epoch it speaks of. Of other epochs it says nothing.
+    /// The epoch it concerns. Of other epochs it says nothing.
     #[inline]
     pub fn epoch(&self) -> Epoch {
         self.epoch

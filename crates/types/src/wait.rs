@@ -80,7 +80,7 @@ pub enum Cause {
     /// Its address is not `HOST:PORT`.
     #[coded(tag = 11)]
     BadAddress,
-    /// It speaks no version of messages that the client speaks.
+    /// It uses no version of messages that the client uses.
     #[coded(tag = 12)]
     OtherVersion,
 }

@@ -55,7 +55,7 @@ pub trait Folder {
     /// See [`names`](Folder::names).
     fn length(&mut self, name: &str) -> Result<u64, FolderError>;
 
-    /// Reads from the disk, not from what the system keeps in memory where it can be told apart. Fewer bytes than fit into
+    /// Reads from the disk, not from what the system keeps in memory where the two can be distinguished. Fewer bytes than fit into
     /// `into` are read at the end of the file only.
     ///
     /// # Errors

@@ -210,7 +210,7 @@ impl Workload for Micro {
         _seed: u64,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let row = |number: u64| ((number as u32).to_be_bytes(), 0u64.to_le_bytes());
+        let row = |number: u64| (key(number), 0u64.to_le_bytes());
         let numbers = rows::part_of(u64::from(self.keys), part);
         rows::load(db, self.table, numbers, row, loaded).await
     }
@@ -238,7 +238,8 @@ impl Workload for Micro {
 
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
         let (mut rows, mut sum, mut misshapen) = (0u64, 0u64, 0u64);
-        rows::for_each(db, self.table, |_, value| {
+        let keys = 0..u64::from(self.keys);
+        rows::for_each_numbered(db, self.table, keys, key, |_, value| {
             rows += 1;
             match number(Some(value)) {
                 Ok(value) => sum = sum.wrapping_add(value),
@@ -253,4 +254,9 @@ impl Workload for Micro {
             Check::equal("micro: sum of values = 4 × committed read-modify-writes", sum, expected),
         ])
     }
+}
+
+/// The key with this number.
+fn key(number: u64) -> [u8; 4] {
+    (number as u32).to_be_bytes()
 }

@@ -159,7 +159,7 @@ impl PlacedMicro {
         PlacedMicro { calls: true, ..self }
     }
 
-    /// The same, but that the share is one of the clients, who are faithful: some always leave their
+    /// The same, but that the share is one of the clients, which are faithful: some always leave their
     /// shard, each for the same other one, and all others never do.
     ///
     /// # Errors

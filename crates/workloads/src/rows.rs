@@ -1,11 +1,15 @@
 //! Loading and reading whole tables in transactions of a bounded size.
 
 use shoal_types::bulk_load::LoadRow;
-use shoal_types::{Database, Error, Result, Scan, TableId, Transaction};
+use shoal_types::transaction::transact_again;
+use shoal_types::{Database, Error, Rejected, Result, Scan, TableId, Transaction};
 use std::ops::{Bound, Range};
 
 /// Rows that one transaction reads.
 const PAGE_ROWS: usize = 512;
+
+/// Rows that one transaction reads by their keys.
+const KEYS_READ: u64 = 256;
 
 /// Rows of one part of a load: small enough to spread over any number of workers.
 const PART_ROWS: u64 = 1 << 14;
@@ -80,6 +84,56 @@ pub async fn for_each_with_prefix<D: Database>(
             _ => return Ok(()),
         }
     }
+}
+
+/// Calls `visit` with the row, or the lack of one, of the key that `key` makes of each number.
+pub(crate) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
+    db: &D,
+    table: TableId,
+    numbers: Range<u64>,
+    key: impl Fn(u64) -> K,
+    mut visit: impl FnMut(u64, Option<&[u8]>),
+) -> Result<()> {
+    let mut start = numbers.start;
+    while start < numbers.end {
+        let end = (start + KEYS_READ).min(numbers.end);
+        // Copied out, so that a body which runs twice is seen once.
+        let page = transact_again(db, async |tx| {
+            let mut page = Vec::new();
+            for number in start..end {
+                page.push(tx.get(table, key(number).as_ref()).await?.map(Box::<[u8]>::from));
+            }
+            Ok(page)
+        })
+        .await?;
+        (start..end).zip(&page).for_each(|(number, row)| visit(number, row.as_deref()));
+        start = end;
+    }
+    Ok(())
+}
+
+/// Calls `visit` with every key and value of `table`; where the engine's scans are not so wide, with those of the keys that
+/// `key` makes of `numbers`. The whole is no snapshot: it is for checks, when no client is active.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn for_each_numbered<D: Database, K: AsRef<[u8]>>(
+    db: &D,
+    table: TableId,
+    numbers: Range<u64>,
+    key: impl Fn(u64) -> K,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    match for_each(db, table, &mut visit).await {
+        Err(Error::Rejected(Rejected::ScanTooWide { .. })) => {}
+        done => return done,
+    }
+    visit_rows(db, table, numbers, &key, |number, row| {
+        if let Some(row) = row {
+            visit(key(number).as_ref(), row);
+        }
+    })
+    .await
 }
 
 /// The error of a workload about data that it never wrote.

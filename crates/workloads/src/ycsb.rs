@@ -415,7 +415,8 @@ impl Workload for Ycsb {
 
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
         let (mut rows, mut sum, mut corrupt) = (0u64, 0u64, 0u64);
-        rows::for_each(db, self.table, |key, value| {
+        let numbers = 0..self.next_number.0.load(Ordering::Relaxed);
+        rows::for_each_numbered(db, self.table, numbers, key_of, |key, value| {
             rows += 1;
             match key.try_into().map(|key| self.counter(key, value)) {
                 Ok(Ok(counter)) => sum = sum.wrapping_add(counter),

@@ -23,7 +23,7 @@ pub(crate) struct LocalRetries {
 }
 
 impl LocalRetries {
-    /// None yet, of at most `attempts_max`; `seed` tells the pauses of rivals apart.
+    /// None yet, of at most `attempts_max`; `seed` separates the pauses of rivals.
     pub(crate) fn new(attempts_max: u32, seed: u64) -> LocalRetries {
         let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         LocalRetries { attempts: 0, attempts_max, backoff, random: Random::new(seed) }

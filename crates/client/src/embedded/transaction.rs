@@ -142,7 +142,7 @@ impl<'db> EmbeddedTransaction<'db> {
         }
     }
 
-    /// Makes the transaction take effect for others. Its own caller is told when what is returned is over.
+    /// Makes the transaction take effect for others. Its own caller is answered when what is returned is over.
     #[inline]
     pub(super) fn certify(self) -> Result<Durability> {
         if self.inner.holder().pool().log().is_some() {

@@ -16,7 +16,7 @@ pub(crate) struct ClientThread {
 }
 
 impl ClientThread {
-    /// A thread that drives this runtime, until the other end of `alive` is told or closed.
+    /// A thread that drives this runtime, until the other end of `alive` has received something or is closed.
     pub(super) fn new(runtime: Handle, alive: oneshot::Sender<()>) -> ClientThread {
         ClientThread { runtime, _alive: alive }
     }

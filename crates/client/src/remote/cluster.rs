@@ -231,7 +231,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of the procedure. [`Unknown::Call`](shoal_types::Unknown::Call) where the deadline passed: then
-    /// [`call_again`](Cluster::call_again) tells. [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time
+    /// [`call_again`](Cluster::call_again) shows it. [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time
     /// are used up and nothing has happened.
     pub async fn call(
         &self,

@@ -9,7 +9,7 @@
 //! ```
 //! An interactive transaction runs at one worker of the leader of the first key it names, and ends with the
 //! connection to there. A call is asked for, by way of any node, until it is answered: it takes effect
-//! once. Who leads what is learned from the nodes themselves, and anew whenever one of them does not
+//! once. The leaders are learned from the nodes themselves, and anew whenever one of them does not
 //! answer, is gone, or says that another leads.
 //!
 //! | file | holds |
@@ -25,7 +25,7 @@
 //! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
 //! | `connection.rs`, `connection_pool.rs`, `dial.rs` | a connection and what waits for messages over it; all of them; making them on demand |
 //! | `tables.rs` | creating and dropping tables |
-//! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
+//! | `directory.rs`, `refresh.rs` | the leaders and their addresses; asking for them |
 //! | `region.rs` | where the client is, and the emulated distance to each node |
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `client_shared.rs`, `shared.rs` | what connections share; what all of these share |

@@ -8,7 +8,7 @@ use super::attempts::{Attempts, CallSpan};
 use super::cluster::Cluster;
 use super::shared::ClusterInner;
 use shoal_cluster::manager::TableChange;
-use shoal_cluster::topology::{Partitioning, TableStanding};
+use shoal_cluster::topology::{Partitioning, TableDefinition, TableStanding};
 use shoal_types::{Error, Rejected, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Cluster {
         }
     }
 
-    /// Creates a table. All nodes that live serve it when this returns. Where it exists and is partitioned like that,
+    /// Creates a table. All nodes that live serve it when this returns. Where it exists and is divided like that,
     /// this is the table that exists.
     ///
     /// ```no_run
@@ -76,8 +76,12 @@ impl Cluster {
     /// [`Rejected::TablePartitioning`], [`Rejected::TooManyTables`], [`Rejected::TooManyTableIds`];
     /// [`Rejected::TablesFixed`] in a cluster without managers. [`Unknown::Table`](shoal_types::Unknown::Table) where the
     /// deadline passed: ask again, which creates no second one.
-    pub async fn create_table(&self, name: &str, partitioning: Partitioning) -> Result<TableId> {
-        let change = TableChange::Create { name: name.to_owned(), partitioning };
+    pub async fn create_table(
+        &self,
+        name: &str,
+        definition: impl Into<TableDefinition>,
+    ) -> Result<TableId> {
+        let change = TableChange::Create { name: name.to_owned(), definition: definition.into() };
         self.inner.change_table_and_wait(change, self.deadline).await
     }
 
@@ -85,8 +89,8 @@ impl Cluster {
     /// that uses the id fails with [`Rejected::TableDropped`]. A table that is created later under the name is another one.
     ///
     /// # Errors
-    /// [`Rejected::UnknownTableName`], [`Rejected::TableReserved`], [`Rejected::TableMoving`], [`Rejected::TablesFixed`];
-    /// [`Unknown::Table`](shoal_types::Unknown::Table) where the deadline passed.
+    /// [`Rejected::UnknownTableName`], [`Rejected::TableReserved`], [`Rejected::TableMoving`], [`Rejected::TableFamily`],
+    /// [`Rejected::TablesFixed`]; [`Unknown::Table`](shoal_types::Unknown::Table) where the deadline passed.
     pub async fn drop_table(&self, name: &str) -> Result<TableId> {
         let table = self.inner.fetch_table(name, self.deadline).await?;
         let change = TableChange::Drop { table };

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug)]
 pub(super) struct Timers {
     deadlines: Mutex<Deadlines>,
-    /// Tells the task that it has to look earlier, or that the timers are gone.
+    /// Wakes the task, which has to look earlier, or that the timers are gone.
     earlier: Arc<Notify>,
 }
 

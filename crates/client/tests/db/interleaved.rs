@@ -22,7 +22,7 @@ pub struct Contention {
 /// Operations of one transaction with their answers.
 pub type Log = Vec<(Op, Outcome)>;
 
-/// Replays a committed transaction, and tells of the first answer that differs.
+/// Replays a committed transaction, and reports the first answer that differs.
 pub fn replay(model: &mut Model, log: &Log) -> Result<(), String> {
     for (op, outcome) in log {
         let expected = model.apply(op);

@@ -59,7 +59,7 @@ fn slices_keep_what_they_showed() {
     assert_eq!(changed(StoreBugs::NONE, Churn::ComeAndGo), 0);
 }
 
-/// An own write that is overwritten is still there for who read it before.
+/// An own write that is overwritten is still there for a reader from before.
 #[test]
 fn own_writes_keep_what_they_showed() {
     let db = Db::memory();

@@ -7,7 +7,7 @@ use std::thread;
 
 const ACCOUNTS: u64 = 3000;
 
-/// Moves amounts between accounts, whose sum is 0, until it is told to stop; deletes those that have 0.
+/// Moves amounts between accounts, whose sum is 0, until it is answered to stop; deletes those that have 0.
 fn transfer(db: &Db, table: TableId, seed: u64, stop: &AtomicBool) -> u64 {
     let mut random = shoal_types::Random::new(seed);
     let mut count = 0;

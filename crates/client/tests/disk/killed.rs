@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// Tells this test binary that it is the process to be killed, and where it writes.
+/// Informs this test binary that it is the process to be killed, and where it writes.
 const CHILD: &str = "SHOAL_DISK_CHILD";
 
 const WRITERS: u8 = 3;
 const ROUNDS: usize = 6;
 
 /// Every writer counts its own counter up, and puts a row for each step into one table that all share. A reader reads all
-/// counters. Both say what they were told.
+/// counters. Both print what they received.
 #[test]
 fn child() {
     let Ok(path) = std::env::var(CHILD) else { return };

@@ -1,4 +1,4 @@
-//! What clients and nodes say to each other, in every version that this build speaks, keeps its form
+//! What clients and nodes say to each other, in every version that this build uses, keeps its form
 //! (`tests/conversations/`).
 
 use bytes::Bytes;
@@ -30,7 +30,7 @@ fn directory() -> Directory {
     Directory { topology, configuration: Some(Arc::clone(machine.configuration())) }
 }
 
-/// A client finds its way, calls a procedure, runs a transaction, and is told of errors.
+/// A client finds its way, calls a procedure, runs a transaction, and receives errors.
 fn conversation() -> Vec<Said> {
     let ask = |request| Said::Client(FromClient::Request(request));
     let tell = |reply| Said::Node(ToClient::Reply(reply));
@@ -48,7 +48,7 @@ fn conversation() -> Vec<Said> {
     let locked = Aborted::from(Conflict::Locked { table, key: KeyExcerpt::new(b"alice") });
     let exists = Rejected::KeyExists { table, key: KeyExcerpt::new(b"alice") };
     let partitioning = Partitioning::Hash { prefix_bytes: 0 };
-    let create = TableChange::Create { name: "new".to_owned(), partitioning };
+    let create = TableChange::Create { name: "new".to_owned(), definition: partitioning.into() };
     let dropped = Rejected::TableDropped { table };
     vec![
         Said::Client(FromClient::Directory),
@@ -88,7 +88,7 @@ fn conversation() -> Vec<Said> {
     ]
 }
 
-/// The text says who speaks and the variants; of a directory, which is long, no more.
+/// The text has the sender and the variants; of a directory, which is long, no more.
 fn recorded(said: &Said) -> RecordedMessage {
     let (ends, message, bytes) = match said {
         Said::Client(message) => ("client → node", format!("{message:?}"), encode(message)),

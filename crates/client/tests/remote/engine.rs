@@ -14,7 +14,7 @@ use shoal_workloads::procedures;
 use shoal_workloads::workload::Workload;
 use std::sync::Arc;
 
-/// Adds to a counter of the first table, and tells what it then is.
+/// Adds to a counter of the first table, and returns its value.
 async fn increment(tx: &ProcedureTransaction<'_>, counter: &[u8]) -> Result<Bytes> {
     let sum = tx.add(TableId(1), counter, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))

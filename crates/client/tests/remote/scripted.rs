@@ -31,7 +31,7 @@ pub enum Do {
     Say(Bytes),
     /// It closes the connection.
     Close,
-    /// It has not heard it.
+    /// It has not received it.
     Nothing,
 }
 
@@ -67,14 +67,14 @@ struct Plot {
     asked: Vec<Asked>,
     /// Requests for sessions for calls, of which no script says anything.
     opened: Vec<Asked>,
-    /// So many of those are not heard yet.
+    /// So many of those are not received yet.
     unheard: usize,
-    /// So many requests to register a connection are not heard yet.
+    /// So many requests to register a connection are not received yet.
     unheard_registrations: usize,
     directory: Directory,
     /// Nodes that say nothing at all, not even where everything is.
     hung: Vec<NodeId>,
-    /// Nodes that reach no other: they answer no request, and tell where everything was.
+    /// Nodes that reach no other: they answer no request, and still report where everything was.
     cut_off: Vec<(NodeId, Directory)>,
 }
 
@@ -246,12 +246,12 @@ impl Scripted {
         lock(&self.plot).opened.clone()
     }
 
-    /// The next so many requests for sessions are not heard.
+    /// The next so many requests for sessions are not received.
     pub fn lose_opens(&self, count: usize) {
         lock(&self.plot).unheard = count;
     }
 
-    /// The next so many requests to register a connection are not heard, as by a node without a lease.
+    /// The next so many requests to register a connection are not received, as by a node without a lease.
     pub fn lose_registrations(&self, count: usize) {
         lock(&self.plot).unheard_registrations = count;
     }
@@ -263,7 +263,7 @@ impl Scripted {
         }
     }
 
-    /// From now on the nodes tell that `leader` leads `shard`.
+    /// From now on the nodes report that `leader` leads `shard`.
     pub fn appoint(&self, shard: ShardId, leader: NodeId) {
         self.configure(|configuration| {
             configuration.nodes.iter_mut().for_each(|node| node.alive = true);
@@ -271,8 +271,8 @@ impl Scripted {
         });
     }
 
-    /// From now on that node reaches no other. They tell that it is dead, and that `successor` leads in its
-    /// place; it tells what it knew.
+    /// From now on that node reaches no other. They report that it is dead, and that `successor` leads in its
+    /// place; it reports what it knew.
     pub fn cut_off(&self, node: NodeId, successor: NodeId) {
         let before = lock(&self.plot).directory.clone();
         lock(&self.plot).cut_off.push((node, before));

@@ -146,7 +146,7 @@ pub fn options() -> ClusterOptions {
     }
 }
 
-/// What a node's network is told.
+/// What a node's network receives.
 pub fn config(topology: &Topology, own: NodeId) -> NetworkConfig {
     let peers = topology.nodes().iter().filter(|node| node.id != own).map(|node| PeerConfig {
         node: node.id,

@@ -161,7 +161,7 @@ fn a_transaction_that_is_gone_with_the_client_is_rolled_back_too() {
 
 #[test]
 fn what_a_node_without_a_lease_passed_over_is_asked_again() {
-    // It hears nothing at first, and has forgotten the connection then.
+    // It receives nothing at first, and has forgotten the connection then.
     let mut times = 0;
     let cluster = Scripted::start(1, move |asked| {
         times += 1;
@@ -282,7 +282,7 @@ fn it_runs_where_its_first_key_is_led() {
     });
 }
 
-/// What it is asked, told back.
+/// Returns what it is asked.
 fn echo(what: ClientRequest) -> Option<ClientReply> {
     match what {
         ClientRequest::Steps { session, number, operations, .. } => match operations.first() {

@@ -6,7 +6,7 @@ use super::configuration::Move;
 use super::ids::Ask;
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, StateMachine};
-use crate::topology::{Partitioning, Table, Topology};
+use crate::topology::{Partitioning, Table, TableDefinition, Topology};
 use shoal_types::TableId;
 use std::sync::Arc;
 
@@ -85,9 +85,8 @@ impl StateMachine {
     }
 
     /// The tables, by their ids.
-    pub(super) fn tables(&self) -> Vec<(TableId, (String, Partitioning))> {
-        let plan =
-            |table: &Table| (table.id(), (table.name().to_owned(), table.partitioning().clone()));
+    pub(super) fn tables(&self) -> Vec<(TableId, (String, TableDefinition))> {
+        let plan = |table: &Table| (table.id(), (table.name().to_owned(), table.definition()));
         self.topology.tables().iter().map(plan).collect()
     }
 
@@ -100,7 +99,7 @@ impl StateMachine {
         let mut tables = self.tables();
         let moved = tables.iter_mut().find(|(id, _)| *id == table);
         let (_, (_, moved)) = moved.ok_or(ChangeRefusal::NoTable(table))?;
-        moved.clone_from(partitioning);
+        moved.partitioning.clone_from(partitioning);
         let next = self.topology.tables().next();
         Ok((*self.topology).clone().with_numbered_tables(tables, next)?)
     }

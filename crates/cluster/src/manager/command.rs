@@ -3,7 +3,7 @@
 use super::epoch_end::EpochEnd;
 use super::ids::{Ask, Incarnation, ProcessInstance, Revision, Term};
 use super::loss::Knowledge;
-use crate::topology::{Partitioning, TableMap, TableStanding, Topology};
+use crate::topology::{Partitioning, TableDefinition, TableMap, TableStanding, Topology};
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
@@ -157,14 +157,14 @@ pub enum Action {
 /// A table is to come, or to go.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum TableChange {
-    /// A table with a name of its own gets the next id. Where one has the name and the same partitioning, that is the
+    /// A table with a name of its own gets the next id. Where one has the name and the same definition, that is the
     /// answer. A repeat of a request that has created one is answered with that one, also where it was dropped since.
     #[coded(tag = 0)]
     Create {
         /// The name of the table; no other has it.
         name: String,
-        /// How its keys are distributed.
-        partitioning: Partitioning,
+        /// How its keys are divided.
+        definition: TableDefinition,
     },
     /// The table goes, with all its rows; its id is never given again.
     #[coded(tag = 1)]

@@ -40,7 +40,7 @@
 //!    node that has it. So a node that was deposed, and is reachable again, does not hold its old leadership
 //!    under its new lease.
 //! 6. A leadership belongs to one incarnation of a node. A node that has restarted does not lead what it
-//!    led, and its former process may still be about, as far as the manager can tell: its shards wait until
+//!    led, and its former process may still be about, as far as the manager knows: its shards wait until
 //!    the lease of that process has run out as well. Once it asks to be admitted, heartbeats of its former process are
 //!    ignored, and the request carries the arrival time of the last of them.
 //!
@@ -64,7 +64,7 @@
 //! there, and so its end of that one is known when it closes. Epochs go on to be settled while a shard is lost, but for
 //! those that began before it was out. When it has said how these ended, the next epoch has it in again.
 //!
-//! # Who may lead, who may vote
+//! # Which nodes may lead, which may vote
 //!
 //! A replica that lost its memory is *empty*. It does not vote, and is appointed to nothing, until the
 //! shard's leader reports that it has caught up. For a voter this must be a leader appointed after the

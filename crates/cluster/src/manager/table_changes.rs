@@ -19,7 +19,7 @@ pub(super) struct TableChanges {
     created: Vec<(Ask, TableId)>,
     /// The last requests that were refused, in their order, and why.
     refused: Vec<(Ask, Rejected)>,
-    /// Tables of whose creation or drop a node that lives may not have learned, and the first configuration that tells of it.
+    /// Tables of whose creation or drop a node that lives may not have learned, and the first configuration that has it.
     pub(super) unpublished: BTreeMap<TableId, Revision>,
 }
 

@@ -8,13 +8,13 @@
 //! 2. *A request creates once.* The client draws a number for a request and repeats it until it is answered. The
 //!    manager keeps which table each of the last [`CREATED_MAX`](super::table_changes::CREATED_MAX) requests has
 //!    created, also if it was dropped since. A drop names the table by its id, and so does not affect a later table of
-//!    the same name. A request that was refused stays refused, for as many requests: its client was told that nothing
+//!    the same name. A request that was refused stays refused, for as many requests: its client was answered that nothing
 //!    happened, and a late copy comes when it could be granted.
 //! 3. *A table exists before a node serves it.* A leader serves the tables of its configuration, which is from the
 //!    manager's log. So every entry of a stream is of a table whose creation is committed, and a replica that does not
 //!    know the table yet opens it for the entry. A node that leads knows it: the configuration by which it was
 //!    appointed is later than all by which its predecessors served.
-//! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration that tells of it.
+//! 4. *Every node knows what is answered.* The answer waits until all nodes that live have the configuration with it.
 //!    One that does not live has no lease, and gets a new one with the last configuration only. So a table is served
 //!    everywhere once its creation is answered, and nowhere once its drop is.
 
@@ -22,7 +22,7 @@ use super::command::TableChange;
 use super::ids::Ask;
 use super::refusal::ChangeRefusal;
 use super::state_machine::{Applied, StateMachine};
-use crate::topology::{Partitioning, TableStanding, TopologyError};
+use crate::topology::{Table, TableDefinition, TableStanding, TopologyError};
 use shoal_types::limits::{RESERVED_TABLES, TABLE_IDS_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
 use shoal_types::{Rejected, TableId};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl StateMachine {
             return Err(reason.clone())?;
         }
         let changed = match change {
-            TableChange::Create { name, partitioning } => {
-                self.on_create(ask, name, partitioning, effects)
+            TableChange::Create { name, definition } => {
+                self.on_create(ask, name, definition, effects)
             }
             TableChange::Drop { table } => self.on_drop(*table, effects),
         };
@@ -53,7 +53,7 @@ impl StateMachine {
         &mut self,
         ask: Ask,
         name: &str,
-        partitioning: &Partitioning,
+        definition: &TableDefinition,
         effects: &mut Vec<Applied>,
     ) -> Result<(), ChangeRefusal> {
         let forgets = self.options.faults.create_again;
@@ -62,7 +62,7 @@ impl StateMachine {
         }
         let tables = Arc::clone(self.topology.tables());
         if let Some(table) = tables.named(name).and_then(|table| tables.get(table)) {
-            let same = table.partitioning() == partitioning;
+            let same = table.definition() == *definition;
             return if same { Ok(()) } else { Err(Rejected::TableExists { name: name.into() })? };
         }
         let (bytes, max) = (name.len(), TABLE_NAME_BYTES_MAX);
@@ -80,7 +80,7 @@ impl StateMachine {
             return Err(Rejected::TooManyTableIds { max: TABLE_IDS_MAX })?;
         }
         let mut planned = self.tables();
-        planned.push((id, (name.to_owned(), partitioning.clone())));
+        planned.push((id, (name.to_owned(), definition.clone())));
         let topology = (*self.topology).clone();
         let topology = topology.with_numbered_tables(planned, TableId(id.0 + 1));
         let invalid =
@@ -105,6 +105,10 @@ impl StateMachine {
         }
         if self.moving.as_ref().is_some_and(|moving| moving.table == table) {
             return Err(Rejected::TableMoving { table })?;
+        }
+        let in_family = |other: &Table| other.id() != table && other.granules().family == table;
+        if tables.iter().any(in_family) {
+            return Err(Rejected::TableFamily { table })?;
         }
         let next = tables.next();
         let mut kept = self.tables();

@@ -7,7 +7,7 @@ use super::{
     ManagerRequest, Move, NodeStanding, ProcessInstance, Recollection, Revision, TableChange, Term,
     ToManager, ToNode,
 };
-use crate::topology::{Partitioning, Topology};
+use crate::topology::{Partitioning, TableDefinition, Topology};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shoal_types::wire::check::{returns, withstands};
@@ -29,8 +29,12 @@ fn partitionings() -> impl Strategy<Value = Partitioning> {
 
 fn table_changes() -> impl Strategy<Value = TableChange> {
     prop_oneof![
-        (".{0,20}", partitionings())
-            .prop_map(|(name, partitioning)| TableChange::Create { name, partitioning }),
+        (".{0,20}", partitionings(), any::<(Option<usize>, Option<String>)>()).prop_map(
+            |(name, partitioning, (granule_bytes, family))| TableChange::Create {
+                name,
+                definition: TableDefinition { partitioning, granule_bytes, family },
+            }
+        ),
         any::<u32>().prop_map(|table| TableChange::Drop { table: TableId(table) }),
     ]
 }
@@ -320,7 +324,8 @@ fn forms_stay_as_they_are() {
 
     let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
     let partitioning = Partitioning::Range { splits };
-    let create = TableChange::Create { name: "t".to_owned(), partitioning };
+    let definition = TableDefinition { partitioning, granule_bytes: None, family: None };
+    let create = TableChange::Create { name: "t".to_owned(), definition };
     let change = ClusterChange::Table(create);
     let command =
         Command { term: Term(1), at: Time(2), action: Action::Change { ask: Ask(3), change } };
@@ -333,6 +338,7 @@ fn forms_stay_as_they_are() {
         1, 2, 0, 0, 0, // ranges, two
         0, 0, 0, 0, 0, 0, 0, 0, // no key, shard
         1, 0, 0, 0, b'm', 1, 0, 0, 0, // key, shard
+        0, 0, // granules by default, no family
     ];
     assert_eq!(encode(&command)[..], form);
     let drop = ClusterChange::Table(TableChange::Drop { table: TableId(4) });

@@ -3,7 +3,7 @@
 use super::cluster::Topology;
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan, unplaced};
 use super::error::TopologyError;
-use super::partitioning::Partitioning;
+use super::granules::TableDefinition;
 use super::validate;
 
 /// Collects the parts of a topology, by name; they are validated together at the end.
@@ -82,8 +82,12 @@ impl Builder {
     }
 
     /// Tables are numbered in the order in which they are added.
-    pub fn table(mut self, name: impl Into<String>, partitioning: Partitioning) -> Builder {
-        self.tables.push(TablePlan::unplaced(name, partitioning));
+    pub fn table(
+        mut self,
+        name: impl Into<String>,
+        definition: impl Into<TableDefinition>,
+    ) -> Builder {
+        self.tables.push(TablePlan::unplaced(name, definition));
         self
     }
 

@@ -39,7 +39,7 @@ pub enum Role {
     Learner,
 }
 
-/// Who holds a shard. Invariant: voters and learners are distinct, the leader is one of them, and
+/// The replicas of a shard. Invariant: voters and learners are distinct, the leader is one of them, and
 /// the number of voters is odd.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub(super) struct Shard {

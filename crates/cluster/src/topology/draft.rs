@@ -1,6 +1,7 @@
 //! A topology file as it was read, before validation. Values keep their places in the text for error messages.
 
 use super::error::{Complaint, NOWHERE};
+use super::granules::TableDefinition;
 use super::key;
 use super::partitioning::{Partitioning, Splits};
 use serde::Deserialize;
@@ -68,6 +69,8 @@ pub(super) struct TableDraft {
     partitioning: Spanned<String>,
     prefix_bytes: Option<Spanned<usize>>,
     ranges: Option<Spanned<Vec<Spanned<RangeDraft>>>>,
+    granule_bytes: Option<Spanned<usize>>,
+    family: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -81,9 +84,11 @@ struct RangeDraft {
 #[derive(Debug, Clone)]
 pub(super) struct TablePlan {
     pub(super) name: Spanned<String>,
-    pub(super) partitioning: Partitioning,
+    pub(super) definition: TableDefinition,
     /// The place in the text of the table's partitioning.
     pub(super) span: Range<usize>,
+    /// The place in the text of what is said of its granules, or else of its partitioning.
+    pub(super) granules: Range<usize>,
     /// The place in the text of each range.
     pub(super) ranges: Vec<Range<usize>>,
 }
@@ -94,9 +99,12 @@ pub(super) fn unplaced<T>(value: T) -> Spanned<T> {
 }
 
 impl TablePlan {
-    pub(super) fn unplaced(name: impl Into<String>, partitioning: Partitioning) -> TablePlan {
-        let name = unplaced(name.into());
-        TablePlan { name, partitioning, span: NOWHERE, ranges: Vec::new() }
+    pub(super) fn unplaced(
+        name: impl Into<String>,
+        definition: impl Into<TableDefinition>,
+    ) -> TablePlan {
+        let (name, definition) = (unplaced(name.into()), definition.into());
+        TablePlan { name, definition, span: NOWHERE, granules: NOWHERE, ranges: Vec::new() }
     }
 
     /// The place in the text of range number `range`.
@@ -148,7 +156,15 @@ impl TableDraft {
                 return Complaint::about(span, what);
             }
         };
-        Ok(TablePlan { name: self.name, partitioning, span, ranges: places })
+        let family = self.family.as_ref().map(Spanned::span);
+        let granules = self.granule_bytes.as_ref().map(Spanned::span).or(family);
+        let granules = granules.unwrap_or_else(|| span.clone());
+        let definition = TableDefinition {
+            partitioning,
+            granule_bytes: self.granule_bytes.map(Spanned::into_inner),
+            family: self.family.map(Spanned::into_inner),
+        };
+        Ok(TablePlan { name: self.name, definition, span, granules, ranges: places })
     }
 }
 

@@ -50,9 +50,9 @@
 //! has to be written as bytes.
 //!
 //! Read in this order: `cluster.rs` has the topology and what can be asked, `tables.rs` its tables, `partitioning.rs` the
-//! shard map of one table, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
+//! shard map of one table, `granules.rs` its granules, `hash.rs` the hash, which never changes; `distances.rs` is how far datacenters are from
 //! each other, `regions.rs` has well-known sets of them. `draft.rs` is what a file says,
-//! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` tells how a complaint
+//! `names.rs` and `validate.rs` what must hold of it, `parse.rs` makes a topology of it, `error.rs` shows how a complaint
 //! finds its line; `write.rs` is the way back. `nodes.rs` adds and removes nodes. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
 
 mod builder;
@@ -60,6 +60,7 @@ mod cluster;
 mod distances;
 mod draft;
 mod error;
+mod granules;
 mod hash;
 mod key;
 mod names;
@@ -75,6 +76,7 @@ mod write;
 pub use builder::Builder;
 pub use cluster::{Datacenter, Node, Role, Topology};
 pub use error::TopologyError;
+pub use granules::{TableDefinition, TableGranules};
 pub use hash::key_hash;
 pub use partitioning::{Home, Homes, Partitioning, Splits};
 pub use regions::Regions;

@@ -3,12 +3,12 @@
 use super::cluster::Topology;
 use super::draft::{Draft, TablePlan};
 use super::error::{Complaint, TopologyError};
-use super::partitioning::Partitioning;
+use super::granules::TableDefinition;
 use super::{distances, validate};
 use shoal_types::{DistanceMatrix, TableId};
 
 impl Topology {
-    /// The topology that `text`, in TOML, describes; the [module](super) tells how.
+    /// The topology that `text`, in TOML, describes; the [module](super) shows how.
     ///
     /// # Errors
     /// Where the text is no TOML, or what it describes is no cluster.
@@ -28,11 +28,11 @@ impl Topology {
     ///
     /// # Errors
     /// If one of them is invalid.
-    pub fn with_tables<N: Into<String>>(
+    pub fn with_tables<N: Into<String>, D: Into<TableDefinition>>(
         self,
-        tables: impl IntoIterator<Item = (N, Partitioning)>,
+        tables: impl IntoIterator<Item = (N, D)>,
     ) -> Result<Topology, TopologyError> {
-        let plan = |(name, partitioning)| TablePlan::unplaced(name, partitioning);
+        let plan = |(name, definition)| TablePlan::unplaced(name, definition);
         let plans = tables.into_iter().map(plan).collect();
         self.with_plans(plans).map_err(TopologyError::nowhere)
     }
@@ -50,12 +50,12 @@ impl Topology {
     /// Where one of them could not stand in a topology's text, or the ids do not ascend below `next`.
     pub(crate) fn with_numbered_tables(
         self,
-        tables: Vec<(TableId, (String, Partitioning))>,
+        tables: Vec<(TableId, (String, TableDefinition))>,
         next: TableId,
     ) -> Result<Topology, TopologyError> {
         let plans = tables
             .into_iter()
-            .map(|(id, (name, partitioning))| (id, TablePlan::unplaced(name, partitioning)));
+            .map(|(id, (name, definition))| (id, TablePlan::unplaced(name, definition)));
         let tables = validate::tables(plans.collect(), next, self.shards());
         Ok(self.set_tables(tables.map_err(TopologyError::nowhere)?))
     }

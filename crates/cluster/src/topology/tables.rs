@@ -4,6 +4,7 @@
 //! [`TableMap::next`] that no table has belongs to a dropped one, for ever, and one that is not below it may belong to a
 //! table that a later topology has.
 
+use super::granules::{TableDefinition, TableGranules};
 use super::partitioning::{Home, Homes, Partitioning, Router};
 use shoal_types::{Scan, TableId};
 use std::collections::BTreeMap;
@@ -14,12 +15,24 @@ pub struct Table {
     id: TableId,
     name: String,
     router: Router,
+    granules: TableGranules,
+    /// What of the granules was defined, and did not come by default.
+    granule_bytes: Option<usize>,
+    family: Option<String>,
 }
 
 impl Table {
-    /// A table whose partitioning was validated for `shards` shards.
-    pub(super) fn new(id: TableId, name: String, partitioning: Partitioning, shards: u32) -> Table {
-        Table { id, name, router: Router::new(partitioning, shards) }
+    /// A table whose definition was validated for `shards` shards, and has these granules.
+    pub(super) fn new(
+        id: TableId,
+        name: String,
+        definition: TableDefinition,
+        granules: TableGranules,
+        shards: u32,
+    ) -> Table {
+        let TableDefinition { partitioning, granule_bytes, family } = definition;
+        let router = Router::new(partitioning, shards);
+        Table { id, name, router, granules, granule_bytes, family }
     }
 
     /// The table's id, which no other table has or had.
@@ -35,6 +48,17 @@ impl Table {
     /// How the table's keys are distributed.
     pub fn partitioning(&self) -> &Partitioning {
         self.router.partitioning()
+    }
+
+    /// How the table's keys are divided into granules.
+    pub fn granules(&self) -> TableGranules {
+        self.granules
+    }
+
+    /// What the table was created with.
+    pub fn definition(&self) -> TableDefinition {
+        let (partitioning, family) = (self.partitioning().clone(), self.family.clone());
+        TableDefinition { partitioning, granule_bytes: self.granule_bytes, family }
     }
 }
 

@@ -4,6 +4,7 @@ use super::cluster::{Datacenter, Node, Shard, Topology};
 use super::distances;
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan, unplaced};
 use super::error::{Complaint, NOWHERE};
+use super::granules::{TableDefinition, TableGranules};
 use super::names::Names;
 use super::partitioning::Partitioning;
 use super::tables::{Table, TableMap};
@@ -193,17 +194,49 @@ pub(super) fn tables(
         return Complaint::about(NOWHERE, what);
     }
     let mut names = Names::of_tables();
-    let mut tables = Vec::with_capacity(plans.len());
-    for (id, plan) in plans {
+    for (_, plan) in &plans {
         names.add(&plan.name)?;
-        match &plan.partitioning {
-            Partitioning::Hash { prefix_bytes } => check_prefix(*prefix_bytes, &plan)?,
-            Partitioning::Range { splits } => check_splits(splits, shards, &plan)?,
+        match &plan.definition.partitioning {
+            Partitioning::Hash { prefix_bytes } => check_prefix(*prefix_bytes, plan)?,
+            Partitioning::Range { splits } => check_splits(splits, shards, plan)?,
             Partitioning::Everywhere => {}
         }
-        tables.push(Table::new(id, plan.name.into_inner(), plan.partitioning, shards));
     }
-    Ok(TableMap::new(tables, next))
+    let granules = granules(&plans)?;
+    let tables = plans.into_iter().zip(granules).map(|((id, plan), granules)| {
+        Table::new(id, plan.name.into_inner(), plan.definition, granules, shards)
+    });
+    Ok(TableMap::new(tables.collect(), next))
+}
+
+/// The granules of each of these tables.
+fn granules(plans: &[(TableId, TablePlan)]) -> Result<Vec<TableGranules>, Complaint> {
+    let named: BTreeMap<&str, (TableId, &TableDefinition)> = plans
+        .iter()
+        .map(|(id, plan)| (plan.name.get_ref().as_str(), (*id, &plan.definition)))
+        .collect();
+    let mut granules = Vec::with_capacity(plans.len());
+    for (id, plan) in plans {
+        let (table, place) = (plan.name.get_ref(), plan.granules.clone());
+        let family = match &plan.definition.family {
+            None => None,
+            Some(family) => match named.get(family.as_str()) {
+                Some(first) => Some(*first),
+                None => {
+                    let what = format!(
+                        "table {table:?} is in the family {family:?}, and there is no such table"
+                    );
+                    return Complaint::about(place, what);
+                }
+            },
+        };
+        let family = family.filter(|(first, _)| first != id);
+        match TableGranules::of(*id, &plan.definition, family) {
+            Ok(of) => granules.push(of),
+            Err(why) => return Complaint::about(place, format!("table {table:?}: {why}")),
+        }
+    }
+    Ok(granules)
 }
 
 fn check_prefix(prefix_bytes: usize, plan: &TablePlan) -> Result<(), Complaint> {

@@ -3,8 +3,8 @@
 
 use super::cluster::{Shard, Topology};
 use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
-use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
-use super::{Node, validate};
+use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, REPLICAS_MAX, SHARDS_MAX};
+use super::{Node, TableDefinition, validate};
 use bytes::BytesMut;
 use shoal_types::wire::{Coded, Input, Malformed};
 use shoal_types::{DatacenterId, DistanceMatrix, NodeId, TableId, Way};
@@ -12,8 +12,8 @@ use shoal_types::{DatacenterId, DistanceMatrix, NodeId, TableId, Way};
 /// A node's name, datacenter and address.
 type NodeForm = (String, (DatacenterId, Option<String>));
 
-/// A table's id, name and partitioning.
-type NumberedTable = (TableId, (String, Partitioning));
+/// A table's id, name and definition.
+type NumberedTable = (TableId, (String, TableDefinition));
 
 /// The parts of a [`Topology`], in the order in which they are encoded.
 #[derive(Coded)]
@@ -47,9 +47,7 @@ impl From<&Topology> for TopologyParts {
             datacenters: datacenters.map(|datacenter| datacenter.name.clone()).collect(),
             nodes: topology.nodes().iter().map(node).collect(),
             shards: topology.shard_ids().map(shard).collect(),
-            tables: tables
-                .map(|it| (it.id(), (it.name().to_owned(), it.partitioning().clone())))
-                .collect(),
+            tables: tables.map(|it| (it.id(), (it.name().to_owned(), it.definition()))).collect(),
             next_table: topology.tables().next(),
             ways: topology.distances().ways().collect(),
             removed: topology.nodes().iter().filter(|it| it.removed).map(|it| it.id).collect(),
@@ -140,12 +138,17 @@ fn draft(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Partitioning;
     use super::*;
     use shoal_types::distance::ONE_WAY_MAX;
     use shoal_types::wire::check::returns;
     use shoal_types::wire::{decode, encode};
     use shoal_types::{Distance, ShardId};
     use std::time::Duration;
+
+    fn hash(prefix_bytes: usize) -> Partitioning {
+        Partitioning::Hash { prefix_bytes }
+    }
 
     /// Every kind of thing that a topology may have.
     fn rich() -> Topology {
@@ -162,9 +165,10 @@ mod tests {
             .node_at("o", "a", "10.0.0.2:7000")
             .shard("n", ["m"], ["n"])
             .shard("n", ["n"], [])
-            .table("hash", Partitioning::Hash { prefix_bytes: 2 })
+            .table("hash", hash(2))
             .table("range", Partitioning::Range { splits })
             .table("all", Partitioning::Everywhere)
+            .table("kin", TableDefinition::from(hash(2)).granule_bytes(2).family("hash"))
             .build()
             .expect("a valid topology")
             .with_distances(&distances)
@@ -176,8 +180,7 @@ mod tests {
     fn topologies_return() {
         returns(&rich());
         returns(&Topology::symmetric(3, 3, 3, 1, 4));
-        let hash = Partitioning::Hash { prefix_bytes: 0 };
-        let one = vec![(TableId(2), ("t".to_owned(), hash))];
+        let one = vec![(TableId(2), ("t".to_owned(), hash(0).into()))];
         let holes = Topology::symmetric(1, 1, 1, 0, 1).with_numbered_tables(one, TableId(5));
         returns(&holes.expect("ids ascend"));
         let back: Topology = decode(&encode(&rich())).expect("as it was");
@@ -205,9 +208,11 @@ mod tests {
         refused(|it| it.1.0.1[0].voters.push(NodeId(0)));
         refused(|it| it.1.0.1[0].learners.push(NodeId(u32::MAX)));
         refused(|it| it.1.0.1[0].learners = vec![NodeId(0); REPLICAS_MAX + 1]);
-        refused(|it| it.1.1.0.0[1].1.1 = Partitioning::Range { splits: Vec::new() });
+        refused(|it| it.1.1.0.0[1].1.1 = Partitioning::Range { splits: Vec::new() }.into());
         refused(|it| it.1.1.0.0[2].1.0 = "hash".to_owned());
-        refused(|it| it.1.1.0.0[0].1.1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+        refused(|it| it.1.1.0.0[0].1.1 = hash(usize::MAX).into());
+        refused(|it| it.1.1.0.0[0].1.1.granule_bytes = Some(1));
+        refused(|it| it.1.1.0.0[3].1.1.family = Some("none".to_owned()));
         refused(|it| it.1.1.0.0[0].0 = TableId(1));
         refused(|it| it.1.1.0.1 = TableId(2));
         refused(|it| it.1.1.0.1 = TableId(u32::MAX));

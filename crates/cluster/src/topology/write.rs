@@ -100,5 +100,13 @@ fn write_table(table: &Table, text: &mut String) -> fmt::Result {
             writeln!(text, "]")
         }
         Partitioning::Everywhere => writeln!(text, "partitioning = \"everywhere\""),
+    }?;
+    let definition = table.definition();
+    if let Some(bytes) = definition.granule_bytes {
+        writeln!(text, "granule_bytes = {bytes}")?;
+    }
+    match definition.family {
+        Some(family) => writeln!(text, "family = {}", quoted(&family)),
+        None => Ok(()),
     }
 }

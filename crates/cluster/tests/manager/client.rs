@@ -145,7 +145,7 @@ fn a_process_that_can_learn_no_more_how_an_epoch_ended_is_over() {
         let over = effects.contains(&ManagerClientEffect::Superseded);
         assert_eq!((over, member.is_behind()), (forgotten > 0, forgotten > 0));
     }
-    // One that begins hears of those that are kept.
+    // One that begins learns of those that are kept.
     let mut member = ManagerClient::new(ME, ProcessInstance(1), false, ManagerOptions::default());
     let (instance, incarnation) = (ProcessInstance(1), Incarnation(1));
     let welcome =

@@ -202,7 +202,7 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Only leaders of the newest configuration speak for their shards.
+    /// Only leaders of the newest configuration report for their shards.
     fn reported(&mut self, claim: &LeadershipClaim, epoch: Epoch) -> Result<(), String> {
         let Assignment { leader, incarnation, ballot, .. } = *shard(&self.before, claim.shard);
         if (claim.node, claim.incarnation, claim.ballot) != (leader, incarnation, ballot) {

@@ -1,4 +1,4 @@
-//! The loss of a shard's majority is accepted: who votes afterwards, and how the epochs end that lacked their end.
+//! The loss of a shard's majority is accepted: which replicas vote afterwards, and how the epochs end that lacked their end.
 
 use crate::world::DRAWN;
 use shoal_cluster::manager::{

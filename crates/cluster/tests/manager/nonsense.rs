@@ -57,7 +57,7 @@ fn change(random: &mut Random) -> ClusterChange {
         2 => {
             let name = "x".repeat(random.below(200) as usize);
             let partitioning = partitioning(random);
-            ClusterChange::Table(TableChange::Create { name, partitioning })
+            ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
         }
         6 => ClusterChange::Table(TableChange::Drop { table }),
         3 => ClusterChange::BeginMove { table, partitioning: partitioning(random) },

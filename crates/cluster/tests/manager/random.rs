@@ -194,7 +194,9 @@ impl Run {
             3 => ClusterChange::KeepReplicas { shard },
             // Where it names a shard that is not there.
             4 if u64::from(shard.0) == shards => ClusterChange::Table(TableChange::Drop { table }),
-            4 => ClusterChange::Table(TableChange::Create { name, partitioning }),
+            4 => {
+                ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
+            }
             5 => ClusterChange::BeginMove { table, partitioning },
             6 => ClusterChange::EndMove { table },
             _ => ClusterChange::CancelMove { table },
@@ -245,7 +247,7 @@ impl Run {
                 self.world.log.set_out(false);
             }
             17 => {
-                // Only the manager that leads hears it, and is followed by another without a word.
+                // It reaches only the manager that leads, which is followed by another without a message.
                 let managers = 0..self.world.servers.len();
                 let leads = self.world.log.leader();
                 let others = managers.filter(|manager| Some(*manager) != leads);

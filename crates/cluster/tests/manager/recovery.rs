@@ -257,7 +257,7 @@ fn loss(managers: &Managers) -> &Loss {
     managers.configuration().shards[0].loss.as_ref().expect("accepted")
 }
 
-/// A live node tells what it knows of S.
+/// A live node reports what it knows of S.
 fn send_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
     let (shard, begun) = (S, loss(managers).begun);
     let (node, incarnation) = (NodeId(node), managers.machine.node(NodeId(node)).expect("one").1);
@@ -476,7 +476,7 @@ fn a_process_that_was_not_asked_ends_with_what_it_remembers() {
     assert!(effects.contains(&ManagerClientEffect::Superseded));
     assert!(!member.holds_lease(at(10)));
 
-    // So it hears as well of a process that may follow it: the lost managers may have admitted the next one.
+    // So it learns as well of a process that may follow it: the lost managers may have admitted the next one.
     let (_, incarnation) = recovered.machine.node(NodeId(1)).expect("a node");
     assert!(incarnation > Incarnation(2));
 }

@@ -9,7 +9,7 @@
 //!   [voters-lead]
 //! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
 //! begin                     (elects manager 0, starts all nodes, waits 300 ms, and says nothing)
-//! cut NODE… [in|out]        heal                     (in: it hears nothing; out: no other hears it)
+//! cut NODE… [in|out]        heal                     (in: it receives nothing; out: no other receives from it)
 //! elect MANAGER             restart MANAGER          outage                recover
 //! rate node=N|manager=N ppm=±N                       delay MS              (for messages)
 //! report NODE SHARD EPOCH CLOCK|inf                  caught NODE SHARD REPLICA
@@ -126,7 +126,7 @@ fn change(words: &Words<'_>) -> ClusterChange {
         "table" => {
             let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
             let (name, partitioning) = (words.plain[1].to_owned(), to_shard(shard));
-            ClusterChange::Table(TableChange::Create { name, partitioning })
+            ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() })
         }
         "drop" => ClusterChange::Table(TableChange::Drop { table: TableId(words.number(1)) }),
         "move" => {
@@ -325,7 +325,7 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
     }
 }
 
-/// One line for all who know the same at the same time.
+/// One line for all that know the same at the same time.
 fn together(trace: impl Iterator<Item = String>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in trace {

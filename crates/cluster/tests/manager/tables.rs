@@ -6,7 +6,7 @@ use shoal_cluster::manager::{
     ToNode,
 };
 use shoal_cluster::manager::{CarriedLog, Manager, ManagerEffect, ManagerEvent};
-use shoal_cluster::topology::{Partitioning, TableStanding, Topology};
+use shoal_cluster::topology::{Partitioning, TableDefinition, TableStanding, Topology};
 use shoal_types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX};
 use shoal_types::{ClusterId, NodeId, Rejected, ShardId, TableId, Time};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Machine {
 }
 
 fn create(name: &str, how: &Partitioning) -> TableChange {
-    TableChange::Create { name: name.to_owned(), partitioning: how.clone() }
+    TableChange::Create { name: name.to_owned(), definition: how.clone().into() }
 }
 
 fn refused(why: Rejected) -> Result<(), ChangeRefusal> {
@@ -98,6 +98,20 @@ fn a_request_creates_once_also_where_its_table_was_dropped_since() {
     it.drop(9, 2).expect("there");
     assert_eq!((it.create(7, "t", &HASH), it.table("t")), (Ok(()), None), "it had created one");
     assert_eq!((it.create(8, "t", &HASH), it.table("t")), (Ok(()), Some(TableId(3))), "not yet");
+}
+
+#[test]
+fn the_first_table_of_a_family_stays_until_the_others_are_dropped() {
+    let mut it = Machine::new();
+    it.create(1, "orders", &HASH).expect("there is room");
+    let definition = TableDefinition::from(HASH).family("orders");
+    let create = TableChange::Create { name: "lines".to_owned(), definition };
+    it.change(2, create.clone()).expect("it is divided like its family");
+    assert_eq!(it.change(3, create), Ok(()), "it is there");
+    let [orders, lines] = ["orders", "lines"].map(|name| it.table(name).expect("a table"));
+    assert_eq!(it.drop(4, orders.0), refused(Rejected::TableFamily { table: orders }));
+    it.drop(5, lines.0).expect("there");
+    it.drop(6, orders.0).expect("there");
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Story {
         self.machine.apply(&command, &mut Vec::new());
     }
 
-    /// It tells of heartbeats that have just come.
+    /// It reports heartbeats that have just arrived.
     fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
         let heartbeat = |round: &u64| HeartbeatRecord {
             node: NODE,
@@ -46,7 +46,7 @@ impl Story {
         self.machine.configuration().nodes[NODE.0 as usize].alive
     }
 
-    /// The first manager begins, and admits and hears the node.
+    /// The first manager begins, and admits the node, whose heartbeats reach it.
     fn begin(&mut self) {
         self.tell(1, 0, Action::Take { drawn: DRAWN });
         let (instance, after) = (ProcessInstance(7), Incarnation(0));
@@ -59,7 +59,7 @@ impl Story {
     }
 
     /// The second manager proposes to take over at 100 ms, and is slow to get through; meanwhile the
-    /// first one still hears the node, at 350 ms. At 701 ms that lease has 239 ms left at least.
+    /// first one still receives heartbeats of the node, at 350 ms. At 701 ms that lease has 239 ms left at least.
     fn take_over(&mut self) {
         self.begin();
         self.tick(1, 350, &[2]);

@@ -184,10 +184,10 @@ pub struct World {
     pub network_faults: NetworkFaults,
     pub owners: Option<Duration>,
     pub random: Random,
-    /// Nodes that managers do not hear, and those that do not hear managers.
+    /// Nodes that do not reach managers, and those that managers do not reach.
     pub mute: BTreeSet<NodeId>,
     pub deaf: BTreeSet<NodeId>,
-    /// Nodes that a manager does not hear.
+    /// Nodes that do not reach a manager.
     pub blocked: BTreeSet<(NodeId, usize)>,
     happenings: BTreeMap<(Time, u64), Happening>,
     counted: u64,
@@ -481,7 +481,7 @@ impl World {
         Ok(())
     }
 
-    /// All managers tell the same story.
+    /// All managers apply the same effects.
     fn note(&mut self, manager: usize, applied: Applied) -> Result<(), String> {
         let place = self.servers[manager].applied;
         self.servers[manager].applied += 1;

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use shoal_cluster::topology::{
     Builder, DATACENTERS_MAX, Home, Homes, NAME_BYTES_MAX, NODES_MAX, Partitioning, RANGES_MAX,
-    REPLICAS_MAX, Role, SHARDS_MAX, Topology, WORKERS_MAX,
+    REPLICAS_MAX, Role, SHARDS_MAX, Table, TableDefinition, TableGranules, Topology, WORKERS_MAX,
 };
 use shoal_types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
 use shoal_types::{
@@ -149,6 +149,8 @@ proptest! {
             splits.into_iter().chain(words.into_iter().map(String::into_bytes)).collect();
         let keys = std::iter::once(Vec::new()).chain(keys);
         let splits = keys.map(|key| (key.into(), ShardId(0))).collect();
+        let hash = Partitioning::Hash { prefix_bytes };
+        let like = |family| TableDefinition::from(hash.clone()).family(family);
         let topology = Topology::builder()
             .workers(1)
             .datacenter(&name)
@@ -156,8 +158,9 @@ proptest! {
             .node_at(&name, &name, address)
             .shard(&name, [&name], [])
             .table(&name, Partitioning::Range { splits })
-            .table(format!("{name}2"), Partitioning::Hash { prefix_bytes })
+            .table(format!("{name}2"), hash.clone())
             .table(format!("{name}3"), Partitioning::Everywhere)
+            .table(format!("{name}4"), like(format!("{name}2")))
             .build()
             .unwrap();
         let mut distances = DistanceMatrix::none();
@@ -549,6 +552,36 @@ fn tables_have_a_name_and_a_partitioning() {
         .map(|id| format!("[[table]]\nname = \"{id}\"\npartitioning = \"hash\"\n"))
         .collect();
     refused_with(&many, "", "there are 1025 tables, TABLES_MAX is 1024; use fewer");
+}
+
+#[test]
+fn granules_lie_on_one_shard_and_families_are_divided_alike() {
+    let hashed = |rest: &str| {
+        format!("[[table]]\nname = \"t\"\npartitioning = \"hash\"\nprefix_bytes = 4\n{rest}\n")
+    };
+    let kin = |rest: &str| {
+        let first = hashed("granule_bytes = 6");
+        format!("{first}[[table]]\nname = \"u\"\npartitioning = \"hash\"\n{rest}\n")
+    };
+    refused_with(
+        &hashed("granule_bytes = 3"),
+        "line 20: `granule_bytes = 3`",
+        "table \"t\": it is hashed by a longer prefix than granule_bytes",
+    );
+    refused_with(
+        &hashed("family = \"none\""),
+        r#"line 20: `family = "none"`"#,
+        r#"table "t" is in the family "none", and there is no such table"#,
+    );
+    refused_with(
+        &kin("prefix_bytes = 5\nfamily = \"t\""),
+        r#"line 25: `family = "t"`"#,
+        "table \"u\": it is divided otherwise than its family; give both the same partitioning and granule_bytes",
+    );
+    let text = format!("{SMALL}{}", kin("prefix_bytes = 4\nfamily = \"t\""));
+    let topology = Topology::parse(&text).expect("a topology");
+    let granules = TableGranules { family: TableId(0), granule_bytes: 6 };
+    assert_eq!(topology.tables().iter().map(Table::granules).collect::<Vec<_>>(), [granules; 2]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct Admission {
     again: RefCell<VecDeque<Rc<ResultSlot<()>>>>,
 }
 
-/// One is inside, until the last copy is dropped: by the caller, who may make several attempts, and
+/// One is inside, until the last copy is dropped: by the caller, which may make several attempts, and
 /// by the engine.
 #[derive(Debug)]
 pub struct AdmissionPermit {
@@ -114,7 +114,7 @@ impl Admission {
 
     /// Lets in those for which there is room, and refuses those that have waited too long.
     pub(crate) fn turn(self: &Rc<Self>, now: Time) {
-        // Newcomers get their part: those who meet conflicts come back again and again.
+        // Newcomers get their part: those that meet conflicts come back again and again.
         let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
         while self.share.get() > kept {
             let Some(turn) = self.again.borrow_mut().pop_front() else { break };

@@ -537,7 +537,7 @@ async fn perform(tx: &CoordinatorTransaction, operation: &Operation) -> Result<O
             tx.insert(*table, key, value).await.map(|()| OperationResult::Done)
         }
     };
-    // That a key exists is something that was read, too. An abort tells of nothing, and neither does a write that is done.
+    // That a key exists is something that was read, too. An abort shows nothing, and neither does a write that is done.
     if operation.wants_answer() && !matches!(result, Err(Error::Aborted(_))) {
         tx.reveal().await?;
     }

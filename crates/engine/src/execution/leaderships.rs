@@ -1,4 +1,4 @@
-//! Who leads which shard, as one worker knows: its one record of that.
+//! The leader of each shard, as one worker knows: its one record of that.
 //!
 //! ```text
 //!   configuration ── follow ──► leader, since, holders, out ──► where operations go, which requests are taken
@@ -63,7 +63,7 @@ struct ShardRecord {
     serves: Cell<bool>,
     /// The shard takes no part in the epoch of the configuration.
     is_out: Cell<bool>,
-    /// The outcomes of calls in its sessions from before this epoch are lost, where no row tells them.
+    /// The outcomes of calls in its sessions from before this epoch are lost, where no row has them.
     calls_lost_before: Cell<Option<Epoch>>,
     holders: RefCell<Vec<NodeId>>,
 }
@@ -134,7 +134,7 @@ impl Leaderships {
         self.incarnation.get()
     }
 
-    /// Who leads a shard; perhaps this node, and it recovers the shard.
+    /// The leader of a shard; perhaps this node, and it recovers the shard.
     ///
     /// # Panics
     /// If there is no such shard.
@@ -207,7 +207,7 @@ impl Leaderships {
         self.shards.iter().all(|record| !record.holders.borrow().contains(&node))
     }
 
-    /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to others, and they to one who is about to
+    /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to others, and they to one that is about to
     /// lead.
     pub fn gives(&self, shard: ShardId, sender_node: NodeId, receiver: NodeId) -> bool {
         let record = self.record(shard);

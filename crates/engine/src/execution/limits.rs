@@ -24,7 +24,7 @@ pub struct Limits {
     /// How often a transaction that meets conflicts is run. Default 1000.
     pub attempts_max: u32,
     /// So long after it came, a transaction that meets a conflict is not run again. Longer outlasts longer
-    /// contention; but a client that asked and has stopped waiting is never told that nothing happened. Default
+    /// contention; but a client that asked and has stopped waiting never learns that nothing happened. Default
     /// 7 s, below the 10 s that clients wait by default, with room for the last attempt.
     pub attempts_span_max: Duration,
     /// The first pause after a conflict is drawn below this; it doubles with every attempt.
@@ -57,7 +57,7 @@ pub struct Limits {
     /// which takes a round trip. More cost memory, about 200 bytes each with its row, and what its last call returned.
     /// Default 32 768.
     pub call_sessions_max: usize,
-    /// How long at least the result of a call is kept when its session is over, for a client that was not told; twice as
+    /// How long at least the result of a call is kept when its session is over, for a client that received no answer; twice as
     /// long at most. Of `call_sessions_max` sessions that are over at least, of any age, no results are dropped
     /// before; of more, the oldest are. Longer lets clients ask for longer what has become of a call, and costs
     /// memory where many come and go. Default 10 min.
@@ -74,7 +74,7 @@ pub struct Limits {
     /// Bytes that a replica takes from the system at once, so that growing to that size costs no transaction the time
     /// in which the system finds and clears a page. More is taken as needed. Default 0.
     pub memory_bytes_reserved: usize,
-    /// Keys the hash by which transactions find their own writes: clients who know it can choose keys that
+    /// Keys the hash by which transactions find their own writes: clients that know it can choose keys that
     /// collide, and make a transaction slow. A node draws one at random. Default 0.
     pub hash_seed: u64,
     /// A transaction that takes longer at its coordinator is counted, and said by

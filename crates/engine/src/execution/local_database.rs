@@ -128,7 +128,7 @@ impl LocalDatabase {
             let outcome = match returned {
                 Ok(value) => tx.end(BodyEnd::Commit).await.map(|()| value),
                 Err(error @ (Error::Rejected(_) | Error::Unknown(_))) => {
-                    // What it concluded counts only if what it read was so, and may be told.
+                    // What it concluded counts only if what it read was so, and may be revealed.
                     tx.end(BodyEnd::Confirm).await.and(Err(error))
                 }
                 Err(error) => {

@@ -26,7 +26,7 @@
 //! | | |
 //! |---|---|
 //! | `limits.rs`, `slot.rs`, `timers.rs`, `due_queue.rs`, `tasks.rs` | limits, a value that a future waits for, times, what is due, the futures themselves |
-//! | `leaderships.rs` | who leads which shard, and which of them this worker serves |
+//! | `leaderships.rs` | the leader of each shard, and which of them this worker serves |
 //! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
 //! | `request_retransmission.rs`, `participant_table.rs`, `deferred_requests.rs` | both ends of a request, and requests that wait for their shard |
 //! | `admission.rs`, `stage_times.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |

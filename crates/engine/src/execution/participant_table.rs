@@ -35,8 +35,8 @@ pub struct BranchHeader {
 }
 
 impl BranchHeader {
-    /// Can it come from there? Only a transaction's coordinator speaks of its branches, and it does not call over what it
-    /// speaks of.
+    /// Whether it can come from there: only the coordinator of a transaction sends messages about its branches, and only to
+    /// other nodes.
     pub(crate) fn is_of(&self, from: WorkerPlace) -> bool {
         let in_turn = self.step > 0 && self.step < STEP_ENDED;
         self.transaction.coordinator() == from

@@ -250,7 +250,7 @@ fn settle(id: RequestId, result: Result<(Bytes, bool)>) -> (CallEnd, Result<Byte
         Err(error @ (Error::Aborted(_) | Error::Rejected(_))) => {
             (CallEnd::Failed(error.clone()), Err(error))
         }
-        // Its row will tell, when it can be read.
+        // Its row will show it, when it can be read.
         Err(error @ Error::Unknown(_)) => (CallEnd::SeeRow, Err(unsettled(id, &error))),
     }
 }

@@ -340,7 +340,7 @@ impl RemoteBranch {
         self.outgoing.len() > REQUEST_OPERATIONS_MAX || self.outgoing_bytes > REQUEST_BYTES_MAX
     }
 
-    /// The operations of the next request, and who waits for their answers.
+    /// The operations of the next request, and the waiters for their answers.
     fn take_batch(&mut self) -> Vec<Operation> {
         let (mut count, mut bytes, mut answers) = (0, 0, 0);
         for operation in self.outgoing.iter().take(REQUEST_OPERATIONS_MAX) {

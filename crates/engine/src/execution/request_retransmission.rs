@@ -152,7 +152,7 @@ impl<M: Clone> RequestRetransmission<M> {
         expired
     }
 
-    /// The requests that have no answer: their branches, who was asked, and since when.
+    /// The requests that have no answer: their branches, the nodes asked, and since when.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
         self.waiting.iter().map(|(key, it)| (*key, it.to, it.since))
     }

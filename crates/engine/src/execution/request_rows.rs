@@ -1,9 +1,9 @@
-//! The rows of the [table of requests](crate::request_table): what they tell of a call, and until when they are kept.
+//! The rows of the [table of requests](crate::request_table): what they show of a call, and until when they are kept.
 //!
-//! Rows of sessions that are over are kept for a while, for clients that were not told: for
+//! Rows of sessions that are over are kept for a while, for clients that received no answer: for
 //! [`call_rows_kept`](super::Limits::call_rows_kept) at least and about twice that at most, but of each worker and shard
 //! not many more than [`call_sessions_max`](super::Limits::call_sessions_max). A row that is dropped leaves the mark, in the
-//! same transaction: an absent row at or before the mark tells nothing, one behind it tells that the call never
+//! same transaction: an absent row at or before the mark shows nothing, one behind it shows that the call never
 //! committed.
 
 use super::call_sessions::OverdueRows;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// Rows that one transaction counts, or drops.
 const ROWS_AT_ONCE: usize = 256;
 
-/// What the row of a call tells.
+/// What the row of a call shows.
 enum RequestRow {
     Returned(Bytes),
     /// It has not committed.
@@ -111,7 +111,7 @@ pub(super) async fn write_committed(
     }
 }
 
-/// What a client is told of a row.
+/// What a client learns of a row.
 fn told(id: RequestId, found: Result<RequestRow>) -> Result<Bytes> {
     match found {
         Ok(RequestRow::Returned(result)) => Ok(result),

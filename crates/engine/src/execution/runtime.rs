@@ -73,7 +73,7 @@ pub struct RequestName {
 pub struct ExpiredRequests {
     /// Of transactions that wait for the answer.
     pub undecided: Vec<BranchKey>,
-    /// Of transactions that are decided or given up, which their participants are not told again.
+    /// Of transactions that are decided or given up, which are not sent to their participants again.
     pub decided: Vec<BranchKey>,
     /// Was one of them, or of those that were kept, of the open epoch? Its end resolves what participants keep.
     pub in_open_epoch: bool,
@@ -102,7 +102,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         WorkerPlace { node, ..self.worker_context.place }
     }
 
-    /// Whether that is a worker of the number of this one: the only ones that are heard by an engine whose workers speak with
+    /// Whether that is a worker of the number of this one: the only ones whose messages count for an engine whose workers exchange messages with
     /// their like alone.
     pub fn is_peer(&self, from: WorkerPlace) -> bool {
         from == self.peer(from.node)
@@ -292,7 +292,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         effects.push(EngineEffect::Send { to: self.peer(leader.node), message });
     }
 
-    /// Tells the participants that have not ended their branches to undo them, and says so to nothing
+    /// Requests of the participants that have not ended their branches to undo them, and reports it to nothing
     /// else.
     pub fn give_up<O>(
         &mut self,
@@ -362,7 +362,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
-    /// A transaction that is decided is another worker's to tell of: participants are asked no more to confirm it.
+    /// A transaction that is decided is reported by another worker: participants are asked no more to confirm it.
     pub fn forget_participants(&mut self, sequence: u64) {
         if self.unresolved.remove(&sequence).is_some() {
             self.outbox.forget_transaction(sequence);
@@ -370,7 +370,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
-    /// A participant has ended its branch, as it was told.
+    /// A participant has ended its branch, as requested.
     pub fn resolved(&mut self, sequence: u64) {
         let Some(left) = self.unresolved.get_mut(&sequence) else {
             self.counters.dropped += 1;
@@ -383,11 +383,11 @@ impl<M: RuntimeMessage> Runtime<M> {
         }
     }
 
-    /// Tells a transaction that it has committed.
+    /// Answers a transaction that it has committed.
     pub fn commit(&mut self, remote_branches: &RemoteBranches) {
         self.counters.committed += 1;
         let stages =
-            remote_branches.marks.tell(&remote_branches.permit, self.worker_context.now.get());
+            remote_branches.marks.answer(&remote_branches.permit, self.worker_context.now.get());
         if let Some(stages) = stages {
             self.add_stages(&stages);
         }
@@ -436,7 +436,7 @@ impl<M: RuntimeMessage> Runtime<M> {
         EngineCounters { runtime, stages_ns: self.stages_ns, own }
     }
 
-    /// Tells a transaction its outcome.
+    /// Answers a transaction with its outcome.
     pub fn finish(&mut self, remote_branches: &RemoteBranches, outcome: Result<()>) {
         if let Err(Error::Aborted(Aborted::Conflict(conflict))) = &outcome {
             self.count_conflict(conflict);

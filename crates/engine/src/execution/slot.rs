@@ -15,7 +15,7 @@ struct SlotState<T> {
     value: Option<T>,
     /// The value came. It stays true when the value is taken.
     came: bool,
-    /// Who waits: mostly one.
+    /// The wakers of what waits: mostly one.
     first: Option<Waker>,
     others: Vec<Waker>,
 }
@@ -28,7 +28,7 @@ impl<T> Default for ResultSlot<T> {
 }
 
 impl<T> ResultSlot<T> {
-    /// Fills it and wakes all who wait. What came before stays: the first answer counts.
+    /// Fills it and wakes all that wait. What came before stays: the first answer counts.
     pub fn fill(&self, value: T) {
         let mut state = self.state.borrow_mut();
         if std::mem::replace(&mut state.came, true) {

@@ -1,12 +1,12 @@
 //! Where the time of a transaction goes at its coordinator.
 //!
 //! ```text
-//! asked   let in      begun        submitted                                    told
+//! asked   let in      begun        submitted                                    answered
 //!   ├entering┼─ retrying ─┼─ executing ─┼── the engine's stages, one after another ──┤
 //!             (attempts that met a conflict)          (in the last one: batching, replicating)
 //! ```
 //! A stage that a transaction does not pass takes no time: the one before it lasts until the next end that was marked.
-//! How long what it leaves in streams takes there is in `../replication/transit.rs`.
+//! How long what it leaves in streams takes there is in `replication/src/transit.rs`.
 
 use super::admission::AdmissionPermit;
 use crate::metrics::COMMIT_STAGES_MAX;
@@ -53,7 +53,7 @@ impl StageMarks {
         self.submitted.set(now);
     }
 
-    /// It is through the engine's stage of this number. The last stage ends when it is [told](StageMarks::tell).
+    /// It is through the engine's stage of this number. The last stage ends when it is [answered](StageMarks::answer).
     pub fn end_stage(&self, stage: usize, now: Time) {
         self.ended[stage].set(Some(now));
     }
@@ -63,8 +63,8 @@ impl StageMarks {
         self.wrote.set(true);
     }
 
-    /// It is told that it has committed: where its time went, if it wrote. Readers wait for others, or for nothing.
-    pub fn tell(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
+    /// It is answered that it has committed: where its time went, if it wrote. Readers wait for others, or for nothing.
+    pub fn answer(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let mut commit_ns = [0; COMMIT_STAGES_MAX];
         let mut end = now;
@@ -95,7 +95,7 @@ mod tests {
         marks.end_stage(0, Time(24));
         marks.end_stage(1, Time(30));
         marks.write();
-        let stages = marks.tell(&permit, Time(37)).expect("it wrote");
+        let stages = marks.answer(&permit, Time(37)).expect("it wrote");
         let StageTimes { entering_ns, retrying_ns, executing_ns, commit_ns } = stages;
         assert_eq!([entering_ns, retrying_ns, executing_ns], [2, 3, 4]);
         assert_eq!(commit_ns, [5, 6, 7, 0]);
@@ -107,7 +107,7 @@ mod tests {
         let marks = StageMarks::begin(Time(10));
         marks.end_stage(1, Time(30));
         marks.write();
-        let stages = marks.tell(&permit, Time(30)).expect("it wrote");
+        let stages = marks.answer(&permit, Time(30)).expect("it wrote");
         assert_eq!(stages.commit_ns, [20, 0, 0, 0]);
     }
 
@@ -116,6 +116,6 @@ mod tests {
         let permit = AdmissionPermit::alone_since(Time(10), Time(10));
         let marks = StageMarks::begin(Time(10));
         marks.end_stage(0, Time(30));
-        assert_eq!(marks.tell(&permit, Time(40)), None);
+        assert_eq!(marks.answer(&permit, Time(40)), None);
     }
 }

@@ -218,7 +218,7 @@ mod tests {
         let topology = Topology::symmetric(1, 1, 1, 0, 1).with_tables([("a", HASH)]);
         let topology = Arc::new(topology.expect("valid"));
         let mut machine = StateMachine::new(topology, ManagerOptions::default());
-        let create = TableChange::Create { name: "b".to_owned(), partitioning: HASH };
+        let create = TableChange::Create { name: "b".to_owned(), definition: HASH.into() };
         let changes = [create, TableChange::Drop { table: TableId(1) }];
         let first = Arc::clone(machine.configuration().topology.tables());
         let take = Action::Take { drawn: ClusterId::new(1).expect("not 0") };
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(known.freeing(), 0, "it is free");
     }
 
-    /// A worker that has not heard of a creation, or of a drop that came with nothing else.
+    /// A worker that has not learned of a creation, or of a drop that came with nothing else.
     fn what_is_not_known_is_not_served(faults: PlantedBugs) {
         let [first, created, dropped] = maps();
         let store = Arc::new(Store::new(shoal_store::Options::default()));

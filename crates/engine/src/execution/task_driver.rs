@@ -27,7 +27,7 @@ pub trait TaskDriver {
         effects: &mut EngineEffects<Self::Message, Self::Observation>,
     );
 
-    /// Lets go on who waits for something else than an answer, before each round.
+    /// Wakes what waits for something else than an answer, before each round.
     fn release(&mut self, _effects: &mut EngineEffects<Self::Message, Self::Observation>) {}
 
     /// Lets tasks and waiting requests go on, as far as they can now.

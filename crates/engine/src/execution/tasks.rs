@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 /// at the data through [`LocalDatabase`](super::LocalDatabase), and is polled by the engine.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// All tasks of a worker. Which of them can go on is told by their wakers, in the order of the
+/// All tasks of a worker. Which of them can go on is known from their wakers, in the order of the
 /// wakings, so that the same events poll them in the same order.
 #[derive(Default)]
 pub struct Tasks {

@@ -144,7 +144,7 @@ impl CoordinatorTransaction {
         }
     }
 
-    /// Ends it, and returns when its outcome may be told.
+    /// Ends it, and returns when its outcome may be revealed.
     ///
     /// # Errors
     /// What stopped it; nothing happened then.

@@ -44,7 +44,7 @@ pub struct WorkerContext {
     pub own: Vec<LocalShard>,
     /// Where operations are done.
     pub(crate) operations_at: OperationSite,
-    /// Who leads which shard, and which of them this worker serves.
+    /// The leader of each shard, and which of them this worker serves.
     pub leaderships: Leaderships,
     /// How transactions run.
     pub limits: Limits,
@@ -170,12 +170,12 @@ pub enum EngineRequest {
     Send(Rc<RemoteBranches>),
     /// Certify and commit the transaction.
     Commit(Submission),
-    /// A transaction ended without asking to: tell its participants.
+    /// A transaction ended without asking to: notify its participants.
     Abandon(Rc<RemoteBranches>),
     /// Fill the slot once all that an open transaction has read may be revealed, or never will be. Its reads of own shards
     /// are noted.
     Reveal {
-        /// Who asks.
+        /// The sender of the request.
         remote_branches: Rc<RemoteBranches>,
         /// What to fill; with an error where it never may.
         slot: Rc<ResultSlot<Result<()>>>,
@@ -380,7 +380,7 @@ impl WorkerContext {
         self.admission.serve(self.leaderships.serves_any());
     }
 
-    /// Takes over who leads, and which process of this node is meant.
+    /// Takes over the leaders, and which process of this node is meant.
     pub fn configured(
         &self,
         configuration: &Configuration,
@@ -422,7 +422,7 @@ impl WorkerContext {
         self.tables.release(at, self.own[at].sessions.store());
     }
 
-    /// Who leads a shard, as far as this worker knows; perhaps this node, and it recovers it.
+    /// The leader of a shard, as far as this worker knows; perhaps this node, and it recovers it.
     pub fn leader(&self, shard: ShardId) -> NodeId {
         self.leaderships.leader(shard).node
     }

@@ -2,7 +2,7 @@
 //!
 //! Each item waits at the first shard that does not cover its stamp, in order of the clock it needs
 //! there. When that shard has come so far, it moves on to the next one, or is done. So a slow shard
-//! delays only those who depend on it, and a step of one shard's watermark looks at no more than the
+//! delays only those that depend on it, and a step of one shard's watermark looks at no more than the
 //! items it frees.
 
 use shoal_types::{Clock, ShardId, Stamp, VectorWatermark};

@@ -12,7 +12,7 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_types::{Epoch, NodeId, Time};
 use std::time::Duration;
 
-/// When this worker heard each other node last.
+/// The time of the last message from each other node.
 ///
 /// Invariants: no end is asked for of an epoch that is still to come; and a node's patience is bounded.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl FailureDetector {
     }
 
     /// Something comes from a node, of which so long a silence would have been suspicious: if `waits` says that
-    /// something was in flight for it since its last message. Where nothing is, no node has to speak.
+    /// something was in flight for it since its last message. Where nothing is, no node has to send.
     pub(super) fn on_message(
         &mut self,
         from: NodeId,

@@ -32,7 +32,7 @@ pub(super) struct FollowerReplay {
     clocks: ClockCounts,
     /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
     blocked: Vec<Piece>,
-    /// What the stream says, as far as this worker was told.
+    /// What the stream says, as far as this worker has received it.
     extent: StreamExtent,
     /// How much of that the store has for good.
     stable: StablePrefix,
@@ -294,7 +294,7 @@ impl FollowerReplay {
         self.shard
     }
 
-    /// What the stream says, as far as this worker was told.
+    /// What the stream says, as far as this worker has received it.
     pub(super) fn extent(&self) -> &StreamExtent {
         &self.extent
     }

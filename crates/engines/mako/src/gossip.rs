@@ -1,9 +1,9 @@
-//! Which nodes a worker tells of the vector watermark, and when (rule M4).
+//! The nodes to which a worker sends the vector watermark, and when (rule M4).
 //!
-//! Leaders tell each other, and their followers, as soon as there is news and the last time is not too near; and from time
-//! to time without news, since a message may have been lost. A node that leads nothing has only floors of stamps to tell.
+//! Leaders send it to each other, and to their followers, as soon as there is news and the last time is not too near; and from time
+//! to time without news, since a message may have been lost. A node that leads nothing has only floors of stamps to send.
 //!
-//! Invariants: no node is told twice at a time, or tells itself; where there is no news, the pause doubles [`QUIET_MAX`]
+//! Invariants: no node is sent it twice at a time, or by itself; where there is no news, the pause doubles [`QUIET_MAX`]
 //! times and no more.
 
 use super::options::MakoOptions;
@@ -13,20 +13,20 @@ use shoal_types::{Clock, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The nodes that this worker tells of the watermark, and when.
+/// The nodes to which this worker sends the watermark, and when.
 pub(super) struct Gossip {
     /// Leaders of other shards, and the replicas of own ones. None twice.
     peers: Vec<NodeId>,
-    /// Those of them that are replicas of own shards only through us: they also learn what we heard.
+    /// Those of them that are replicas of own shards only through us: they also learn what we received.
     followers: Vec<NodeId>,
-    /// Coordinators without a replica, and until when each is told: they hear from no other node how far shards are that
-    /// their transactions depend on. They are told as followers are, and with the leaders.
+    /// Coordinators without a replica, and until when each receives it: no other node sends them how far shards are that
+    /// their transactions depend on. They receive it as followers do, and with the leaders.
     askers: BTreeMap<NodeId, Time>,
-    /// An own shard came further since the leaders were told.
+    /// An own shard came further since the last message to the leaders.
     own_news: bool,
-    /// Anything did since the followers were told.
+    /// Any shard did since the last message to the followers.
     news: bool,
-    /// When all were told, and when the followers were.
+    /// The time of the last message to all, and of the last to the followers.
     told_at: Time,
     followers_told_at: Time,
     /// The highest floor of a stamp that this worker knows of.
@@ -37,9 +37,9 @@ pub(super) struct Gossip {
     leads: bool,
     /// Others wait for what this worker coordinates: they take it for gone if it is silent.
     awaited: bool,
-    /// How often all were told, since there was news, that there is none.
+    /// The number of messages to all since the last that had news.
     quiet: u32,
-    /// Of so many epochs they were told last. Where many are closing, there is no more talk than usual, or talk would
+    /// The number of epochs in the last message. Where many are closing, no more messages are sent than usual, or they would
     /// keep them from being settled.
     weight: u32,
 }
@@ -68,7 +68,7 @@ impl Gossip {
         gossip
     }
 
-    /// Finds out which nodes to tell: leaders have changed.
+    /// Recomputes the receivers: leaders have changed.
     pub(super) fn aim(&mut self, worker_context: &WorkerContext) {
         let (topology, node) = (&worker_context.topology, worker_context.place.node);
         let leaders = topology.shard_ids().map(|shard| worker_context.leader(shard));
@@ -77,7 +77,7 @@ impl Gossip {
         let mut followers: Vec<NodeId> =
             own.iter().flat_map(|shard| worker_context.leaderships.holders(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
-            // A node that leads nothing has only floors to tell.
+            // A node that leads nothing has only floors to send.
             true => leaders.collect(),
             false => leaders.chain(followers.iter().copied()).collect(),
         };
@@ -91,7 +91,7 @@ impl Gossip {
         (self.peers, self.followers) = (peers, followers);
     }
 
-    /// When there will be something to tell. A floor is told again until every shard has passed it: a node that
+    /// The time at which there is something to send. A floor is sent again until every shard has passed it: a node that
     /// waits for that has no other message.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &MakoOptions) -> Option<Time> {
         let all = self.next_due_to_all(watermarks, options);
@@ -147,7 +147,7 @@ impl Gossip {
         self.awaited = self.leads && awaits_answers;
     }
 
-    /// Those to be told now, if it is time for that, and whether those are all.
+    /// The receivers of the next message, if one is due, and whether those are all.
     pub(super) fn recipients(
         &mut self,
         now: Time,
@@ -155,7 +155,7 @@ impl Gossip {
         options: &MakoOptions,
     ) -> Option<(bool, Vec<NodeId>)> {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        // News of others do not put off what all are told again: the last time may have been lost.
+        // News of others does not put off a repetition to all: the last message may have been lost.
         let to_all = is_due(self.next_due_to_all(watermarks, options));
         if !to_all && !is_due(self.next_due(watermarks, options)) {
             return None;
@@ -166,7 +166,7 @@ impl Gossip {
         Some((to_all, peers.iter().chain(askers).copied().collect()))
     }
 
-    /// The followers, or all, were told of so many epochs.
+    /// The followers, or all, were sent so many epochs.
     pub(super) fn tell(&mut self, to_all: bool, weight: u32, now: Time) {
         self.weight = weight;
         if to_all {
@@ -183,12 +183,12 @@ impl Gossip {
         assert!(self.quiet <= QUIET_MAX && self.told_at <= self.followers_told_at);
     }
 
-    /// Others have come further: who does not learn of it from its leader hears it from us.
+    /// Others have come further: a node that does not learn of it from its leader receives it from us.
     pub(super) fn receives_news(&mut self) {
         (self.news, self.quiet) = (true, 0);
     }
 
-    /// A node without a replica has asked for something, and may depend on what it is told until then.
+    /// A node without a replica has asked for something, and may depend on what it receives until then.
     pub(super) fn is_asked(&mut self, from: NodeId, until: Time) {
         if self.askers.insert(from, until).is_none() {
             // What it has missed counts as news.

@@ -8,7 +8,7 @@
 //! `part_writes_max` say, and one write: a lease must not run out behind it. Each **part** is a piece of its own with
 //! the stamp of all. The transaction's clock is in flight until the last part is in the stream:
 //! so the safe clock of each entry with an earlier part is below the stamp's, no watermark covers one part without the
-//! others, and an end of the epoch in between rejects them all, here as on other replicas. Who reads or overwrites what is
+//! others, and an end of the epoch in between rejects them all, here as on other replicas. A transaction that reads or overwrites what is
 //! installed of them depends on the clock (M1, M2), and is covered or rejected with them; what is not installed is
 //! locked, so a transaction that meets some versions of before and some of after gives up.
 //!

@@ -8,7 +8,7 @@
 //!   certified: stamp [s1 7] [s2 31] + what was read
 //!   install own ─Install► install, append       install, append  ──────►  replicate
 //!   …                                                                     s1 ≥ 7, s2 ≥ 31 durable
-//!   the vector watermark covers the stamp: tell the client
+//!   the vector watermark covers the stamp: answer the client
 //! ```
 //! Nothing waits for replication but the client. A transaction on one shard is certified in one
 //! function call; one whose shards are all this node's, too. One that touches a single shard of another
@@ -29,7 +29,7 @@
 //! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
 //! | `leader_shard.rs`, `leader_shards.rs`, `leader_state.rs` | a shard that is led: clocks in flight, batches, safe clocks; all of them; how far a leadership is | M2, M3 |
 //! | `shared_watermark.rs`, `watermarks.rs` | what is durable, and how epochs ended: to the node, to a worker | M4, M9, M12 |
-//! | `gossip.rs` | which nodes are told of watermarks when | M4 |
+//! | `gossip.rs` | which nodes receive watermarks, and when | M4 |
 //! | `epochs.rs`, `live_epochs.rs`, `epoch_ends.rs` | epochs that are open or closed: of the node, of a worker; the form of their ends | M3, M8, M9 |
 //! | `failure_detector.rs` | which nodes are silent | M3 |
 //! | `undecided_versions.rs`, `shared_undecided.rs` | versions that only a lost shard can decide, and what becomes of them on a node | M12 |
@@ -236,7 +236,7 @@ impl Engine for Mako {
         self.failure_detector.awake(now, self.shared.setup.options.silent_after);
         if let EngineEvent::Received { from, .. } = event {
             let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
-            // A node that leads nothing speaks when it pleases, and is given the more time for it.
+            // A node that leads nothing sends at no fixed times, and is given the more time for it.
             let waits = |since| {
                 !worker_context.leaderships.is_leader(from.node)
                     || led.leading().any(|(_, led)| led.lead.waits_for(from.node, since))
@@ -381,7 +381,7 @@ impl TaskDriver for Mako {
         }
     }
 
-    /// Tells the clients of transactions that the watermark covers by now, and replays what it covers.
+    /// Answers the clients of transactions that the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut MakoEffects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let (mut news, mut closed_news) = (false, false);
@@ -446,8 +446,8 @@ impl Mako {
             MakoMessage::Gossip { watermark, ended, floor } => {
                 self.on_gossip(from, &watermark, &ended, floor, effects);
             }
-            MakoMessage::Part(part) => self.take_part(from, part, effects),
-            MakoMessage::PartTaken { shard, copy, reached } => {
+            MakoMessage::Chunk(part) => self.take_part(from, part, effects),
+            MakoMessage::ChunkTaken { shard, copy, reached } => {
                 self.part_is_taken(from, shard, copy, reached.as_ref());
             }
         }

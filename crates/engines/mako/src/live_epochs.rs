@@ -1,5 +1,5 @@
 //! The epochs that are not settled, as a worker sees them (`docs/recovery.md`): which is open, since when others are closed,
-//! and what was told of them.
+//! and what is reported of them.
 //!
 //! Invariants:
 //!
@@ -12,7 +12,7 @@ use shoal_types::{Clock, Epoch, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So often all are told the same of an epoch that is closed.
+/// How often all receive the same of an epoch that is closed.
 const TOLD_MAX: u32 = 4;
 
 /// An epoch that is not settled, as a worker sees it.
@@ -22,9 +22,9 @@ pub(super) struct LiveEpoch {
     watermark: Arc<SharedWatermark>,
     /// The version of that which the worker context shows.
     shown: u64,
-    /// When this worker heard that the next one is open.
+    /// When this worker learned that the next one is open.
     closed_at: Option<Time>,
-    /// The version of the watermark that all were told last, and how often.
+    /// The version of the watermark that was sent to all last, and how often.
     told: (u64, u32),
 }
 
@@ -66,8 +66,8 @@ impl LiveEpoch {
         std::mem::replace(&mut self.shown, version) != version
     }
 
-    /// Is there something to tell of it? Of an epoch that is closed the same is told so often and no more: what gets lost
-    /// all the same, the configuration tells.
+    /// Whether there is something to send of it. Of an epoch that is closed the same is sent so often and no more: what gets lost
+    /// all the same, the configuration shows.
     pub(super) fn has_news(&mut self) -> bool {
         let version = self.watermark.version();
         if self.told.0 != version {
@@ -76,7 +76,7 @@ impl LiveEpoch {
         self.closed_at.is_none() || self.told.1 < TOLD_MAX
     }
 
-    /// All were told of it.
+    /// It was sent to all.
     pub(super) fn tell(&mut self) {
         self.told.1 = self.told.1.saturating_add(1);
     }
@@ -128,7 +128,7 @@ impl LiveEpochs {
         self.live.iter()
     }
 
-    /// The same, to take note of what is shown and told of them.
+    /// The same, to record what is shown and answered of them.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LiveEpoch> {
         self.live.iter_mut()
     }

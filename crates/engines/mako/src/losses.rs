@@ -2,9 +2,9 @@
 //! `cluster/src/manager/accept_loss.rs`).
 //!
 //! 1. Every node stops to learn how far the shard was durable in the epochs before the loss, and where it ended, and
-//!    tells the manager what it knows ([`Epochs::freeze`](super::epochs::Epochs::freeze)). Nothing but the configuration
+//!    reports to the manager what it knows ([`Epochs::freeze`](super::epochs::Epochs::freeze)). Nothing but the configuration
 //!    changes that any more.
-//! 2. The leader of the survivors, once all that they hold is decided, tells how far that goes; then it waits.
+//! 2. The leader of the survivors, once all that they hold is decided, reports how far that goes; then it waits.
 //! 3. The configuration says how those epochs ended, and the leader closes them like any others whose ends are known
 //!    (`steps/leadership.rs`).
 //!

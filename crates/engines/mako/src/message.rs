@@ -1,6 +1,6 @@
 //! What workers of the same number on different nodes say to each other.
 
-pub use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow};
+pub use super::snapshot_chunk::{ChunkContents, ChunkRow, SnapshotChunk, UndecidedRow};
 use bytes::Bytes;
 use shoal_engine::client::Relay;
 pub use shoal_engine::execution::participant_table::BranchHeader;
@@ -55,10 +55,10 @@ pub enum MakoMessage {
     },
     /// Between replicas of a shard: a chunk of a copy for one that lacks what the streams have no more.
     #[coded(tag = 4)]
-    Part(SnapshotChunk),
+    Chunk(SnapshotChunk),
     /// The answer: everything before a place is here.
     #[coded(tag = 5)]
-    PartTaken {
+    ChunkTaken {
         /// The shard that is copied.
         #[coded(short)]
         shard: ShardId,
@@ -153,7 +153,7 @@ pub enum MakoReply {
     /// To `CommitProgress`: it is done, and this is the stamp, as the participant's shard keeps it.
     #[coded(tag = 3)]
     Certified {
-        /// What has to be durable before a client is told.
+        /// What has to be durable before a client is answered.
         stamp: Stamp,
     },
     /// To `Install` and `Abort`: the branch is over.
@@ -171,7 +171,7 @@ impl MakoMessage {
     /// Does it only say what is so, and ask nothing of a leader?
     pub(super) fn is_fact(&self) -> bool {
         match self {
-            MakoMessage::Gossip { .. } | MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => {
+            MakoMessage::Gossip { .. } | MakoMessage::Chunk(_) | MakoMessage::ChunkTaken { .. } => {
                 true
             }
             MakoMessage::Request { .. } | MakoMessage::Reply { .. } | MakoMessage::Relay(_) => {

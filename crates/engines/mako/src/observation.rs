@@ -130,7 +130,7 @@ pub enum MakoObservation {
         /// The final shard watermark.
         watermark: Clock,
     },
-    /// This worker has settled an epoch: it has told and replayed what is covered of it, and nothing else
+    /// This worker has settled an epoch: it has answered and replayed what is covered of it, and nothing else
     /// of it ever will be.
     Settled {
         /// Its final vector watermark.
@@ -156,14 +156,14 @@ pub enum MakoObservation {
         /// The open epoch.
         epoch: Epoch,
     },
-    /// A client or task is told that a certified transaction was rolled back.
+    /// A client or task learns that a certified transaction was rolled back.
     RolledBack {
         /// The transaction that was observed.
         transaction: TransactionId,
         /// Is its epoch settled? Else a shard has ended the epoch before what it depends on.
         settled: bool,
     },
-    /// A client is told an outcome, or something that was read.
+    /// A client receives an outcome, or something that was read.
     Acknowledged {
         /// Of which transaction.
         transaction: TransactionId,

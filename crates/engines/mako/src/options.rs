@@ -35,10 +35,10 @@ pub struct MakoOptions {
     /// While one batch is on its way the next follows it after this, unless it is full before.
     /// Default 1 ms.
     pub batch_delay: Duration,
-    /// Between two messages that tell a node of a greater watermark lies at least this. More saves
+    /// The least time between two messages of greater watermarks to a node. More saves
     /// messages under load and costs as much latency. Default 100 µs.
     pub gossip_gap: Duration,
-    /// The watermark is told again after this, in case it was lost; and so often while others wait for what a
+    /// The watermark is sent again after this, in case it was lost; and so often while others wait for what a
     /// worker coordinates. Where there is nothing new, the pause grows to sixteen times as much. Default 15 ms.
     pub gossip_again: Duration,
     /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
@@ -49,7 +49,7 @@ pub struct MakoOptions {
     pub silent_after: Duration,
     /// A leader whose stream decides nothing for so long, though something is proposed, certifies nothing until it does:
     /// a majority of its voters does not answer. Longer outlasts longer outages of the network between replicas; what is
-    /// certified meanwhile may never be told. Default 600 ms, a lease.
+    /// certified meanwhile may never be answered. Default 600 ms, a lease.
     pub stalled_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.

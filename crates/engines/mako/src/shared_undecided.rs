@@ -97,7 +97,7 @@ impl MakoShared {
         kept: &mut KeptVersions,
     ) -> Result<()> {
         kept.keep_carried(part);
-        for UndecidedRow { table, key, value, stamp } in &part.undecided {
+        for UndecidedRow { table, key, value, stamp } in &part.contents.undecided {
             // The node's own streams, or a copy before, have brought it, and it was kept or did not matter.
             let is_known = stamp.clock <= here || floor.has(*table, key, stamp.clock);
             let transaction = session.begin();

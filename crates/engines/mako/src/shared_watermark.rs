@@ -156,7 +156,7 @@ impl SharedWatermark {
 mod tests {
     use super::*;
 
-    /// One worker has told what the node knows of a shard whose majority is lost. Another, which has not learned of that, leads
+    /// One worker has reported what the node knows of a shard whose majority is lost. Another, which has not learned of that, leads
     /// the shard, and the end of the epoch becomes durable.
     #[test]
     fn what_was_told_of_a_lost_shard_stays_until_the_configuration_says_more() {

@@ -1,17 +1,15 @@
-//! A part of a copy of a shard, as the sender sends it: see `steps/snapshot.rs`.
+//! A chunk of a copy of a shard, as the sender sends it: see `steps/snapshot.rs`.
 
 use crate::observation::MakoObservation;
 use bytes::Bytes;
-use shoal_replication::snapshot_transfer::place_of as place;
-use shoal_store::WalkPlace;
 use shoal_types::wire::Coded;
-use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
+use shoal_types::{Clock, Epoch, Stamp, TableId, VectorWatermark};
 use std::collections::BTreeSet;
 
 /// The place of a version among those of its key.
 pub(super) type VersionOrder = (Epoch, Clock);
 
-/// The places of undecided versions in a part.
+/// The places of undecided versions in a chunk.
 pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
 
 /// What the sender of a copy knows of it.
@@ -23,21 +21,12 @@ pub(super) struct SnapshotScope {
     pub(super) settled: Epoch,
 }
 
-/// A part of a copy of a shard.
+/// A chunk of a copy of a shard.
+pub type SnapshotChunk = shoal_replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
+
+/// What a chunk has of its range.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub struct SnapshotChunk {
-    /// The shard that is copied.
-    #[coded(short)]
-    pub shard: ShardId,
-    /// Which copy.
-    pub copy: u64,
-    /// The sender had all streams up to here when it began.
-    #[coded(short)]
-    pub cut: Clock,
-    /// Where it begins: a table, and a key.
-    pub from: (TableId, Bytes),
-    /// Where the next one begins. `None` for the last.
-    pub until: Option<(TableId, Bytes)>,
+pub struct ChunkContents {
     /// The epochs up to this one were settled, as far as the sender knew, when the copy began.
     #[coded(short)]
     pub settled: Epoch,
@@ -68,7 +57,7 @@ pub struct UndecidedRow {
     pub stamp: Stamp,
 }
 
-/// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
+/// A row of a chunk. It is committed: the epoch and the clock are all of its stamp that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ChunkRow {
     /// The table of the row.
@@ -86,34 +75,30 @@ pub struct ChunkRow {
     pub value: Bytes,
 }
 
-impl SnapshotChunk {
-    /// Where it begins, and where the next one does.
-    pub(super) fn range(&self) -> (WalkPlace, Option<WalkPlace>) {
-        (place(&self.from), self.until.as_ref().map(place))
-    }
-
+impl ChunkContents {
     /// The places of what is undecided in it.
     pub(super) fn undecided_orders(&self) -> ChunkOrders<'_> {
         let order = |row: &UndecidedRow| (row.stamp.epoch, row.stamp.clock);
         self.undecided.iter().map(|row| (row.table, &row.key[..], order(row))).collect()
     }
+}
 
-    /// What a checker sees of it.
-    pub(super) fn observation(&self, withheld: usize) -> MakoObservation {
-        let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
-        let row = |row: &ChunkRow| (row.table, row.key.to_vec(), row.epoch, row.clock);
-        let undecided =
-            |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
-        MakoObservation::Given {
-            shard: self.shard,
-            cut: self.cut,
-            from: plain(&self.from),
-            until: self.until.as_ref().map(plain),
-            settled: (self.forgotten, self.settled),
-            watermarks: self.watermarks.clone(),
-            rows: self.rows.iter().map(row).collect(),
-            undecided: self.undecided.iter().map(undecided).collect(),
-            withheld,
-        }
+/// What a checker sees of a chunk.
+pub(super) fn observation(chunk: &SnapshotChunk, withheld: usize) -> MakoObservation {
+    let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
+    let row = |row: &ChunkRow| (row.table, row.key.to_vec(), row.epoch, row.clock);
+    let undecided =
+        |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
+    let contents = &chunk.contents;
+    MakoObservation::Given {
+        shard: chunk.shard,
+        cut: chunk.cut,
+        from: plain(&chunk.from),
+        until: chunk.until.as_ref().map(plain),
+        settled: (contents.forgotten, contents.settled),
+        watermarks: contents.watermarks.clone(),
+        rows: contents.rows.iter().map(row).collect(),
+        undecided: contents.undecided.iter().map(undecided).collect(),
+        withheld,
     }
 }

@@ -131,7 +131,7 @@ impl KeptVersions {
     /// Of a range, up to the cut of a copy, only what the copy carries is kept.
     pub(super) fn keep_carried(&mut self, part: &SnapshotChunk) {
         let (from, until) = part.range();
-        let carried = part.undecided_orders();
+        let carried = part.contents.undecided_orders();
         for ((table, key), versions) in self.range_mut(&from, until.as_ref()) {
             versions.retain(|order, _| {
                 order.1 > part.cut || carried.contains(&(*table, &key[..], *order))

@@ -2,7 +2,7 @@
 //! request that carries little has some fifteen bytes.
 
 use super::message::{MakoMessage, MakoReply, MakoRequest};
-use crate::message::{ChunkRow, SnapshotChunk, UndecidedRow};
+use crate::message::{ChunkContents, ChunkRow, SnapshotChunk, UndecidedRow};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -99,17 +99,19 @@ fn part() -> impl Strategy<Value = MakoMessage> {
     parts.prop_map(|((shard, copy, cut), (from, until), settled, watermarks, rows)| {
         let (shard, cut, settled) = (ShardId(shard), Clock(cut), Epoch(settled));
         let (rows, undecided) = rows;
-        MakoMessage::Part(SnapshotChunk {
+        MakoMessage::Chunk(SnapshotChunk {
             shard,
             copy,
             cut,
             from,
             until,
-            settled,
-            forgotten: Epoch(settled.0 / 2),
-            watermarks,
-            rows,
-            undecided,
+            contents: ChunkContents {
+                settled,
+                forgotten: Epoch(settled.0 / 2),
+                watermarks,
+                rows,
+                undecided,
+            },
         })
     })
 }
@@ -126,7 +128,7 @@ fn message() -> impl Strategy<Value = MakoMessage> {
         part(),
         (any::<u32>(), number(), proptest::option::of(place())).prop_map(
             |(shard, copy, reached)| {
-                MakoMessage::PartTaken { shard: ShardId(shard), copy, reached }
+                MakoMessage::ChunkTaken { shard: ShardId(shard), copy, reached }
             }
         ),
     ]
@@ -209,17 +211,13 @@ fn forms_stay_as_they_are() {
         cut,
         from,
         until,
-        settled,
-        forgotten,
-        watermarks,
-        rows,
-        undecided,
+        contents: ChunkContents { settled, forgotten, watermarks, rows, undecided },
     };
     let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
     let form = [&form[..], &[3, 2, 1, 0, 0, 0, 4, 1, 0]].concat();
     let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
     let rows = [&rows[..], &[1, 0, 0, 0, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
-    assert_eq!(encode(&MakoMessage::Part(part))[..], [&form[..], &rows].concat());
-    let taken = MakoMessage::PartTaken { shard, copy: 6, reached: None };
+    assert_eq!(encode(&MakoMessage::Chunk(part))[..], [&form[..], &rows].concat());
+    let taken = MakoMessage::ChunkTaken { shard, copy: 6, reached: None };
     assert_eq!(encode(&taken)[..], [5, 3, 6, 0, 0, 0, 0, 0, 0, 0, 0]);
 }

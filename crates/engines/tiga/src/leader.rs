@@ -557,7 +557,7 @@ impl Replica {
         }
     }
 
-    /// When there will be something to do that no event tells, on the local clock.
+    /// When there will be something to do that no event brings, on the local clock.
     #[must_use]
     pub fn next_repeat(&self) -> Option<Time> {
         let leading = self.leading.as_ref()?;

@@ -1,4 +1,4 @@
-//! What only a leader has: what it has released, promised and heard, and how far its recovery is.
+//! What only a leader has: what it has released, promised and received, and how far its recovery is.
 
 use crate::message::Read;
 use crate::record::{Item, Record, TentativeList};

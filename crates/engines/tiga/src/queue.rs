@@ -22,7 +22,7 @@ pub enum Origin {
     Imported(Arc<Record>),
 }
 
-/// What a leader has said or heard of readiness.
+/// The content of a `Ready`, of this leader or of another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readiness {
     /// The timestamp on which all agree.

@@ -1,5 +1,5 @@
-//! What a node knows of the shards: their voters and leaders, by the configuration, and the greatest ballots that it has heard
-//! of.
+//! What a node knows of the shards: their voters and leaders, by the configuration, and the greatest ballots that it
+//! knows.
 
 use shoal_types::{Ballot, NodeId, ShardId};
 
@@ -73,20 +73,20 @@ impl View {
         self.shards.get(shard.0 as usize)
     }
 
-    /// The greatest ballot of a shard that the node has heard of (rule T20).
+    /// The greatest ballot of a shard that the node knows (rule T20).
     #[must_use]
     pub fn known(&self, shard: ShardId) -> Ballot {
         self.known.get(shard.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The node has heard of a ballot. Says whether it is the greatest.
+    /// The node has learned of a ballot. Returns whether it is the greatest.
     pub fn hear(&mut self, shard: ShardId, ballot: Ballot) -> bool {
         let Some(known) = self.known.get_mut(shard.0 as usize) else { return false };
         *known = ballot.max(*known);
         *known == ballot
     }
 
-    /// Where the leader of a shard is, by the greatest ballot that the node has heard of.
+    /// Where the leader of a shard is, by the greatest ballot that the node knows.
     #[must_use]
     pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
         let known = self.known(shard);

@@ -9,7 +9,7 @@ use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 use std::time::Duration;
 
-/// What an open branch holds. The request `asked` is answered when a record is durable.
+/// What an open branch holds. The request of `target` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
     /// It executes.
     Open {
@@ -37,27 +37,31 @@ pub(super) enum TwoPhaseCommitBranch {
         /// Where the decision will be.
         home: DecisionHome,
         /// When it asks for the decision next, though its coordinator seems to be there.
-        ask_at: Time,
+        inquire_at: Time,
         /// Its record is durable.
         durable: bool,
         /// What it read was checked with all locks held.
         valid: bool,
         /// The place of the next read that is checked so.
         validates: usize,
-        asked: Option<ReplyTarget>,
+        target: Option<ReplyTarget>,
     },
     /// Its commit record is in the stream.
-    Committing { locked: Locked<PooledSession>, clock: Clock, asked: ReplyTarget },
+    Committing { locked: Locked<PooledSession>, clock: Clock, target: ReplyTarget },
     /// It is installed; that it is, is in the stream.
     Ended {
-        asked: ReplyTarget,
+        target: ReplyTarget,
         /// Where the decision is.
         home: ShardId,
     },
 }
 
-/// Who waits for an answer, and to what.
-pub(super) type ReplyTarget = (NodeId, BranchHeader);
+/// Which node waits for the reply to a request, and to which.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplyTarget {
+    pub(super) to: NodeId,
+    pub(super) header: BranchHeader,
+}
 
 /// What becomes of a branch, and what is said now. `None`: that comes later.
 pub(super) type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
@@ -127,7 +131,7 @@ impl TwoPhaseCommitBranch {
         match self {
             TwoPhaseCommitBranch::Open { since, .. } => Some(timeouts.executes(*since)),
             TwoPhaseCommitBranch::Locked { since, .. } => Some(timeouts.locked(*since)),
-            TwoPhaseCommitBranch::Prepared { ask_at, .. } => Some(*ask_at),
+            TwoPhaseCommitBranch::Prepared { inquire_at, .. } => Some(*inquire_at),
             TwoPhaseCommitBranch::Slicing(_)
             | TwoPhaseCommitBranch::Committing { .. }
             | TwoPhaseCommitBranch::Ended { .. } => None,

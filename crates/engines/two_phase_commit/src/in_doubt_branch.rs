@@ -26,8 +26,8 @@ pub(super) struct InDoubt {
     locks: InDoubtLocks,
     /// The decision, once it is known.
     committed: Option<bool>,
-    /// When to ask next.
-    ask_at: Time,
+    /// When it inquires next.
+    inquire_at: Time,
 }
 
 /// A branch that was in doubt, and is to be resolved.
@@ -76,18 +76,18 @@ impl InDoubt {
 
     /// A branch that this leader has prepared itself.
     pub(super) fn left(locked: Locked<PooledSession>, clock: Clock, home: DecisionHome) -> InDoubt {
-        let (writes, ask_at) = (BranchWrites::default(), Time::ZERO);
+        let (writes, inquire_at) = (BranchWrites::default(), Time::ZERO);
         let locks = InDoubtLocks::Locked(locked);
-        InDoubt { clock, home, writes, locks, committed: None, ask_at }
+        InDoubt { clock, home, writes, locks, committed: None, inquire_at }
     }
 
     /// A branch that a former leader has prepared.
     pub(super) fn recovered(branch: &PreparedBranch) -> InDoubt {
         let PreparedBranch { clock, home, ref writes, is_installed } = *branch;
         let writes = if is_installed { BranchWrites::default() } else { writes.clone() };
-        let ask_at = Time::ZERO;
+        let inquire_at = Time::ZERO;
         let locks = InDoubtLocks::Waiting(BranchPlace::default());
-        InDoubt { clock, home, writes, locks, committed: None, ask_at }
+        InDoubt { clock, home, writes, locks, committed: None, inquire_at }
     }
 
     /// Goes on with its locks, by `left` keys at most.
@@ -215,17 +215,17 @@ impl InDoubtBranches {
     }
 
     /// When a branch is to ask for its decision; `None` if that is known.
-    pub(super) fn asks_at(&self, transaction: TransactionId) -> Option<Time> {
-        self.branches.get(&transaction).filter(|it| !it.is_decided()).map(|it| it.ask_at)
+    pub(super) fn inquires_at(&self, transaction: TransactionId) -> Option<Time> {
+        self.branches.get(&transaction).filter(|it| !it.is_decided()).map(|it| it.inquire_at)
     }
 
     /// A branch asks for its decision, and will again at this time. Returns where.
     ///
     /// # Panics
     /// If it is not in doubt.
-    pub(super) fn ask_again(&mut self, transaction: TransactionId, at: Time) -> DecisionHome {
+    pub(super) fn inquire_again(&mut self, transaction: TransactionId, at: Time) -> DecisionHome {
         let branch = self.branches.get_mut(&transaction).expect("it is in doubt");
-        branch.ask_at = at;
+        branch.inquire_at = at;
         branch.home
     }
 

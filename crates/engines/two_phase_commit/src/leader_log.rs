@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "P5")]
+    #[should_panic(expected = "safe clock")]
     fn nothing_is_drawn_below_a_safe_clock() {
         let (replica, options) = (replica(), TwoPhaseCommitOptions::default());
         let mut led = LeaderLog::new(ShardId(0), TwoPhaseCommitOptions::default().part());

@@ -152,7 +152,7 @@ use branches::Branches;
 use bytes::Bytes;
 use commit_progress::Coordinator;
 use leader_log::{DurableRecords, RecordWaiter};
-use message::{SnapshotPart, TwoPhaseCommitRequest};
+use message::{SnapshotChunk, TwoPhaseCommitRequest};
 use record::RecordEntry;
 use shard_stream::ShardStream;
 use shard_streams::ShardStreams;
@@ -200,7 +200,7 @@ pub struct TwoPhaseCommit {
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
-    receivers: SnapshotReceivers<SnapshotPart>,
+    receivers: SnapshotReceivers<SnapshotChunk>,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
     /// What is locked, validated or installed in slices.
@@ -392,8 +392,8 @@ impl TaskDriver for TwoPhaseCommit {
         &mut self.runtime
     }
 
-    fn answer(&mut self, ask: EngineRequest, effects: &mut TwoPhaseCommitEffects) {
-        match ask {
+    fn answer(&mut self, request: EngineRequest, effects: &mut TwoPhaseCommitEffects) {
+        match request {
             EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
@@ -439,7 +439,7 @@ impl TwoPhaseCommit {
                 self.serve(from, &header, request, effects);
             }
             TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
-                let fits = |asked: &TwoPhaseCommitMessage| message::answers(asked, &reply);
+                let fits = |request: &TwoPhaseCommitMessage| message::answers(request, &reply);
                 if let Some(key) =
                     self.runtime.answered(from, &RequestName { transaction, shard, step }, fits)
                 {
@@ -460,8 +460,8 @@ impl TwoPhaseCommit {
             {
                 self.acknowledged(transaction, shard);
             }
-            TwoPhaseCommitMessage::Part(part) => self.take_part(from, part, effects),
-            TwoPhaseCommitMessage::PartTaken { shard, copy, reached } => {
+            TwoPhaseCommitMessage::Chunk(part) => self.take_part(from, part, effects),
+            TwoPhaseCommitMessage::ChunkTaken { shard, copy, reached } => {
                 self.part_is_taken(from, shard, copy, reached.as_ref());
             }
             // The sender leads no more, or this node has not received the configuration in which it leads. The sender

@@ -82,10 +82,10 @@ pub enum TwoPhaseCommitMessage {
     },
     /// A part of a copy of a shard, to a replica that lacks what its stream has no more: see `steps/snapshot.rs`.
     #[coded(tag = 6)]
-    Part(SnapshotPart),
+    Chunk(SnapshotChunk),
     /// The answer: how far the copy has come.
     #[coded(tag = 7)]
-    PartTaken {
+    ChunkTaken {
         /// The shard that is copied.
         #[coded(short)]
         shard: ShardId,
@@ -96,21 +96,12 @@ pub enum TwoPhaseCommitMessage {
     },
 }
 
-/// A part of a copy of a shard.
+/// A chunk of a copy of a shard.
+pub type SnapshotChunk = shoal_replication::snapshot_chunk::SnapshotChunk<ChunkContents>;
+
+/// What a chunk has of its range.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub struct SnapshotPart {
-    /// The shard that is copied.
-    #[coded(short)]
-    pub shard: ShardId,
-    /// Which copy.
-    pub copy: u64,
-    /// The sender had all streams up to here when it began to send parts.
-    #[coded(short)]
-    pub cut: Clock,
-    /// Where it begins: a table, and a key.
-    pub from: (TableId, Bytes),
-    /// Where the next one begins. `None` for the last.
-    pub until: Option<(TableId, Bytes)>,
+pub struct ChunkContents {
     /// All rows in between, in order.
     pub rows: Vec<SnapshotRow>,
     /// Behind the last row: writes of transactions that have no outcome at the sender, in order.
@@ -133,7 +124,7 @@ impl SnapshotWrite {
     }
 }
 
-/// A row of a part.
+/// A row of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct SnapshotRow {
     /// The table of the row.
@@ -178,8 +169,8 @@ impl TwoPhaseCommitMessage {
             TwoPhaseCommitMessage::Inquiry { .. }
             | TwoPhaseCommitMessage::Decision { .. }
             | TwoPhaseCommitMessage::Acknowledgement { .. }
-            | TwoPhaseCommitMessage::Part(_)
-            | TwoPhaseCommitMessage::PartTaken { .. } => true,
+            | TwoPhaseCommitMessage::Chunk(_)
+            | TwoPhaseCommitMessage::ChunkTaken { .. } => true,
             TwoPhaseCommitMessage::Request { .. }
             | TwoPhaseCommitMessage::Reply { .. }
             | TwoPhaseCommitMessage::Relay(_) => false,
@@ -298,9 +289,9 @@ pub enum TwoPhaseCommitReply {
     },
 }
 
-/// Is this an answer to what was asked?
-pub(super) fn answers(asked: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
-    let TwoPhaseCommitMessage::Request { request, .. } = asked else { return false };
+/// Is this a reply to the request in this message?
+pub(super) fn answers(message: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
+    let TwoPhaseCommitMessage::Request { request, .. } = message else { return false };
     match (request, reply) {
         (
             TwoPhaseCommitRequest::Execute { operations },

@@ -404,7 +404,7 @@ impl ShardStream {
     /// When this is to be sent; `None` if it need not be sent any more.
     pub(super) fn resend_at(&self, resend: Resend) -> Option<Time> {
         match resend {
-            Resend::Inquiry(transaction) => self.in_doubt.asks_at(transaction),
+            Resend::Inquiry(transaction) => self.in_doubt.inquires_at(transaction),
             Resend::Decision(transaction, shard) => self.decisions.due_at(transaction, shard),
         }
     }
@@ -412,7 +412,7 @@ impl ShardStream {
     /// This is sent now, and will be again at that time. Returns the home of the transaction.
     pub(super) fn resend_again(&mut self, resend: Resend, at: Time) -> DecisionHome {
         match resend {
-            Resend::Inquiry(transaction) => self.in_doubt.ask_again(transaction, at),
+            Resend::Inquiry(transaction) => self.in_doubt.inquire_again(transaction, at),
             Resend::Decision(transaction, shard) => {
                 assert!(self.decisions.repeat(transaction, shard, at), "P9: it is acknowledged");
                 self.home()

@@ -1,8 +1,8 @@
 //! Tests of the bytes that workers send: they stay as they are, and any bytes are read without a panic.
 
 use super::message::{
-    DecisionHome, Participant, SnapshotPart, SnapshotRow, SnapshotWrite, TwoPhaseCommitMessage,
-    TwoPhaseCommitReply, TwoPhaseCommitRequest,
+    ChunkContents, DecisionHome, Participant, SnapshotChunk, SnapshotRow, SnapshotWrite,
+    TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest,
 };
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -76,7 +76,7 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
             let BranchHeader { shard, .. } = header;
             let place = |number: u64| (TableId(number as u32), Bytes::from(vec![1]));
             let reached = numbers.first().map(|number| place(*number));
-            TwoPhaseCommitMessage::PartTaken { shard, copy: 7, reached }
+            TwoPhaseCommitMessage::ChunkTaken { shard, copy: 7, reached }
         }),
         (header(), vec(number(), 0..3)).prop_map(|(header, numbers)| {
             let (shard, key, value) = (header.shard, Bytes::from("k"), Some(Bytes::from("v")));
@@ -91,8 +91,10 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
                 SnapshotWrite { transaction, write: StreamWrite { table, key, value: None } }
             };
             let (cut, writes) = (Clock(9), numbers.iter().map(write).collect());
-            let part = SnapshotPart { shard, copy: 7, cut, from, until: None, rows, writes };
-            TwoPhaseCommitMessage::Part(part)
+            let contents = ChunkContents { rows, writes };
+            let (copy, until) = (7, None);
+            let chunk = SnapshotChunk { shard, copy, cut, from, until, contents };
+            TwoPhaseCommitMessage::Chunk(chunk)
         }),
     ]
 }

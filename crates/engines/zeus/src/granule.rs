@@ -12,10 +12,10 @@
 //! ```
 //! Where a range-partitioned table has no prefix, each of its ranges is a granule, named by the first key of the range.
 //!
-//! Invariant: all rows of a granule are on one shard. [`GranuleLayout::new`] checks that.
+//! Invariant: all rows of a granule are on one shard. Definitions of tables are checked for that.
 
 use bytes::Bytes;
-use shoal_cluster::topology::{Home, Partitioning, Table, TableMap, Topology};
+use shoal_cluster::topology::{Home, Partitioning, TableGranules, TableMap, Topology};
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::wire::Coded;
@@ -46,45 +46,6 @@ impl fmt::Display for GranuleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:\"{}\"", self.family, self.prefix.escape_ascii())
     }
-}
-
-/// How the keys of a table are divided into granules.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableGranules {
-    /// The tables of a family have the granules in common. A table with its own number is the first of its family.
-    pub family: TableId,
-    /// How many bytes of a key name its granule; a shorter key counts whole, and `usize::MAX` makes each key a granule. 0:
-    /// each range of a range-partitioned table is a granule.
-    pub granule_bytes: usize,
-}
-
-/// A layout that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum LayoutError {
-    /// The family is not a table, or is itself in another family.
-    #[error("{table} is in the family {family}, which is not the first table of one")]
-    NoFamily {
-        /// The table that names the family.
-        table: TableId,
-        /// What it names as its family.
-        family: TableId,
-    },
-    /// A granule would have rows on several shards, or none could be named.
-    #[error("{table} would have granules on several shards: {why}")]
-    Divided {
-        /// The table whose definition has to change.
-        table: TableId,
-        /// The definition that has to change.
-        why: &'static str,
-    },
-    /// Two tables of a family differ in `granule_bytes` or in their partitioning.
-    #[error("{table} is divided otherwise than its family {family}")]
-    UnlikeFamily {
-        /// The table whose definition differs.
-        table: TableId,
-        /// The first table of the family, which it differs from.
-        family: TableId,
-    },
 }
 
 /// A scan that no single granule holds.
@@ -123,71 +84,22 @@ enum Division {
     Ranges(Vec<Bytes>),
 }
 
-impl TableGranules {
-    /// What a table has that defines nothing: the finest granules that its partitioning names.
-    #[must_use]
-    pub fn default_of(table: TableId, partitioning: &Partitioning) -> TableGranules {
-        let granule_bytes = match partitioning {
-            Partitioning::Hash { prefix_bytes: 0 } => usize::MAX,
-            Partitioning::Hash { prefix_bytes } => *prefix_bytes,
-            Partitioning::Range { .. } | Partitioning::Everywhere => 0,
-        };
-        TableGranules { family: table, granule_bytes }
-    }
-}
-
 impl GranuleLayout {
-    /// The layout of the topology's tables, by what `tables` has at the place of each id; those beyond its end have the
-    /// default.
-    ///
-    /// # Errors
-    /// [`LayoutError`] names the first table whose granules would not lie on one shard each, or differ within a family.
-    pub fn new(
-        topology: &Topology,
-        tables: &[TableGranules],
-    ) -> Result<GranuleLayout, LayoutError> {
-        let granules_of = |table: &Table| {
-            let given = tables.get(table.id().0 as usize).cloned();
-            given.unwrap_or_else(|| TableGranules::default_of(table.id(), table.partitioning()))
-        };
-        let mut layouts = BTreeMap::new();
-        let all = topology.tables().iter();
-        for definition in all.filter(|table| *table.partitioning() != Partitioning::Everywhere) {
-            let table = definition.id();
-            let TableGranules { family, granule_bytes } = granules_of(definition);
-            let first = topology.tables().get(family).map(|first| (first, granules_of(first)));
-            let first = first.filter(|(_, granules)| granules.family == family);
-            let Some((first, granules)) = first else {
-                return Err(LayoutError::NoFamily { table, family });
-            };
-            let is_alike = first.partitioning() == definition.partitioning();
-            if granules.granule_bytes != granule_bytes || !is_alike {
-                return Err(LayoutError::UnlikeFamily { table, family });
-            }
-            let division = divide(definition.partitioning(), granule_bytes)
-                .map_err(|why| LayoutError::Divided { table, why })?;
-            let placed = Arc::clone(topology.tables());
-            layouts.insert(table, TableLayout { family, division, placed });
-        }
-        Ok(GranuleLayout { tables: layouts, next: topology.tables().next() })
-    }
-
-    /// The layout as an engine has it: every table by its default, but for the table of requests, whose granules are the
-    /// results of one worker's calls on one shard.
-    ///
-    /// # Panics
-    /// If the topology's partitionings contradict each other, which was validated.
+    /// The layout of the topology's tables, as they define it, but for the table of requests, whose granules are the results of
+    /// one worker's calls on one shard.
     #[must_use]
-    pub fn of_engine(topology: &Topology) -> GranuleLayout {
-        let mut tables = Vec::new();
-        for table in topology.tables().iter() {
-            let default = TableGranules::default_of(table.id(), table.partitioning());
-            let of_calls = TableGranules { granule_bytes: CALLS_BYTES, ..default.clone() };
-            // Ids of dropped tables are missing.
-            tables.resize(table.id().0 as usize, default.clone());
-            tables.push(if table.name() == REQUESTS_TABLE { of_calls } else { default });
-        }
-        GranuleLayout::new(topology, &tables).expect("tables are divided as they are partitioned")
+    pub fn of(topology: &Topology) -> GranuleLayout {
+        let all = topology.tables().iter();
+        let moved = all.filter(|table| *table.partitioning() != Partitioning::Everywhere);
+        let layouts = moved.map(|table| {
+            let TableGranules { family, granule_bytes } = table.granules();
+            let is_of_calls = table.name() == REQUESTS_TABLE;
+            let granule_bytes = if is_of_calls { CALLS_BYTES } else { granule_bytes };
+            let division = divide(table.partitioning(), granule_bytes);
+            let placed = Arc::clone(topology.tables());
+            (table.id(), TableLayout { family, division, placed })
+        });
+        GranuleLayout { tables: layouts.collect(), next: topology.tables().next() }
     }
 
     /// Tables that were dropped keep their granules.
@@ -269,28 +181,14 @@ impl GranuleLayout {
     }
 }
 
-/// The division of a table, or why there is none.
-fn divide(partitioning: &Partitioning, granule_bytes: usize) -> Result<Division, &'static str> {
+fn divide(partitioning: &Partitioning, granule_bytes: usize) -> Division {
     match partitioning {
-        Partitioning::Everywhere => Err("tables that every shard has are in no granule"),
-        Partitioning::Hash { .. } if granule_bytes == 0 => {
-            Err("granule_bytes = 0 needs a range-partitioned table")
-        }
-        Partitioning::Hash { prefix_bytes: 0 } if granule_bytes < usize::MAX => {
-            Err("it is hashed by whole keys; hash it by a prefix of at most granule_bytes")
-        }
-        Partitioning::Hash { prefix_bytes } if *prefix_bytes > granule_bytes => {
-            Err("it is hashed by a longer prefix than granule_bytes")
-        }
         Partitioning::Range { splits } if granule_bytes == 0 => {
             let firsts = splits.iter().map(|(first, _)| Bytes::copy_from_slice(first));
-            Ok(Division::Ranges(firsts.collect()))
+            Division::Ranges(firsts.collect())
         }
-        Partitioning::Range { splits } if splits.iter().any(|(at, _)| at.len() > granule_bytes) => {
-            Err("a range begins within a granule; make its first key no longer than granule_bytes")
-        }
-        Partitioning::Hash { .. } | Partitioning::Range { .. } => {
-            Ok(Division::Prefix(granule_bytes))
+        Partitioning::Range { .. } | Partitioning::Hash { .. } | Partitioning::Everywhere => {
+            Division::Prefix(granule_bytes)
         }
     }
 }
@@ -347,12 +245,16 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use shoal_cluster::topology::TableDefinition;
 
     const T: TableId = TableId(0);
     const U: TableId = TableId(1);
 
-    fn topology(tables: impl IntoIterator<Item = (&'static str, Partitioning)>) -> Topology {
-        Topology::symmetric(1, 3, 1, 0, 1).with_tables(tables).expect("a valid topology")
+    fn layout_of(
+        tables: impl IntoIterator<Item = (&'static str, TableDefinition)>,
+    ) -> GranuleLayout {
+        let topology = Topology::symmetric(1, 3, 1, 0, 1).with_tables(tables);
+        GranuleLayout::of(&topology.expect("a valid topology"))
     }
 
     fn by_hash(prefix_bytes: usize) -> Partitioning {
@@ -363,13 +265,8 @@ mod tests {
         Partitioning::ranges(firsts.iter().map(|first| first.as_bytes().to_vec()))
     }
 
-    fn of(family: TableId, granule_bytes: usize) -> TableGranules {
-        TableGranules { family, granule_bytes }
-    }
-
     fn layout(partitioning: Partitioning, granule_bytes: usize) -> GranuleLayout {
-        let topology = topology([("t", partitioning)]);
-        GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect("it can be")
+        layout_of([("t", TableDefinition::from(partitioning).granule_bytes(granule_bytes))])
     }
 
     fn granule(prefix: &'static str) -> GranuleId {
@@ -378,8 +275,8 @@ mod tests {
 
     #[test]
     fn tables_of_a_family_share_their_granules() {
-        let topology = topology([("customers", by_hash(2)), ("orders", by_hash(2))]);
-        let layout = GranuleLayout::new(&topology, &[of(T, 3), of(T, 3)]).expect("it can be");
+        let hashed = || TableDefinition::from(by_hash(2)).granule_bytes(3);
+        let layout = layout_of([("customers", hashed()), ("orders", hashed().family("customers"))]);
         assert_eq!(layout.granule_of(T, b"c17"), Some(granule("c17")));
         assert_eq!(layout.granule_of(U, b"c17/0001"), Some(granule("c17")));
         assert_eq!(layout.granule_of(T, b"c9"), Some(granule("c9")));
@@ -389,8 +286,7 @@ mod tests {
 
     #[test]
     fn a_range_is_a_granule_where_nothing_is_defined() {
-        let topology = topology([("t", by_range(&["", "g", "p"])), ("u", by_hash(0))]);
-        let layout = GranuleLayout::new(&topology, &[]).expect("it can be");
+        let layout = layout_of([("t", by_range(&["", "g", "p"]).into()), ("u", by_hash(0).into())]);
         assert_eq!(layout.granule_of(T, b"horse"), Some(granule("g")));
         assert_eq!(layout.shard_of(&granule("g")), ShardId(1));
         let whole = layout.granule_of(U, b"horse").expect("a table");
@@ -401,22 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn layouts_that_divide_granules_are_refused() {
-        let refused = |partitioning: &Partitioning, granule_bytes| {
-            let topology = topology([("t", partitioning.clone())]);
-            GranuleLayout::new(&topology, &[of(T, granule_bytes)]).expect_err("it is refused")
-        };
-        for (partitioning, granule_bytes) in
-            [(by_hash(0), 3), (by_hash(4), 3), (by_hash(4), 0), (by_range(&["", "horse"]), 3)]
-        {
-            let error = refused(&partitioning, granule_bytes);
-            assert!(matches!(error, LayoutError::Divided { table: T, .. }), "{error}");
-        }
-        let two = topology([("t", by_hash(2)), ("u", by_hash(1))]);
-        let unlike = LayoutError::UnlikeFamily { table: U, family: T };
-        assert_eq!(GranuleLayout::new(&two, &[of(T, 3), of(T, 3)]), Err(unlike));
-        let none = LayoutError::NoFamily { table: T, family: U };
-        assert_eq!(GranuleLayout::new(&two, &[of(U, 3), of(T, 3)]), Err(none));
+    fn a_range_may_have_many_granules() {
+        let layout = layout(by_range(&["", "g", "p"]), 2);
+        assert_eq!(layout.granule_of(T, b"horse"), Some(granule("ho")));
+        assert_eq!(layout.shard_of(&granule("ho")), ShardId(1));
+        assert_eq!(layout.granule_of_scan(T, &Scan::prefix(b"hor")), Ok(Some(granule("ho"))));
+        layout.granule_of_scan(T, &Scan::prefix(b"h")).expect_err("it is wider");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! | `granule.rs` | granules: the unit of ownership |
 //! | `view.rs` | members and epochs |
 //! | `record.rs`, `version.rs` | ownership records; pipelines, slots and versions |
-//! | `message.rs` | what nodes say to each other |
+//! | `message.rs`, `show.rs` | what nodes say to each other, and how traces show it |
 //! | `rows.rs` | rows, and which of them are validated |
 //! | `ownership/` | the ownership protocol |
 //! | `commit/` | the reliable commit |
@@ -37,6 +37,7 @@ pub mod record;
 mod recovery;
 pub mod rows;
 mod scope;
+mod show;
 pub mod version;
 pub mod view;
 #[cfg(test)]
@@ -46,7 +47,7 @@ pub use commit::{CommitRefusal, LocalCommit, ReadRow, ScannedGranule, Validated}
 pub use engine::{
     ShownRow, Zeus, ZeusCounters, ZeusEngineMessage, ZeusEngineOptions, ZeusObservation, ZeusShared,
 };
-pub use granule::{GranuleId, GranuleLayout, TableGranules};
+pub use granule::{GranuleId, GranuleLayout};
 pub use message::{MessageBody, ZeusMessage};
 pub use node::ZeusNode;
 pub use options::{Effect, ZeusOptions};

@@ -112,7 +112,7 @@ pub struct OwnershipRequest {
     pub granule: GranuleId,
     /// The change of levels that is asked for.
     pub kind: RequestKind,
-    /// The newest record that the requester has heard of.
+    /// The newest record that the requester has learned of.
     pub as_of: OwnershipTs,
     /// For how long the transaction has wanted it: the older one goes first.
     pub waited: Duration,

@@ -73,7 +73,7 @@ macro_rules! scope {
 }
 
 impl ZeusNode {
-    /// A node that has heard of no configuration, and is in none.
+    /// A node that has learned of no configuration, and is in none.
     #[must_use]
     pub fn new(
         node: NodeId,
@@ -346,7 +346,7 @@ impl ZeusNode {
         self.with_copies(DirectoryCopies::repeat);
     }
 
-    /// Takes what the node has told itself, and what has become possible by it.
+    /// Takes the messages of the node to itself, and what has become possible by it.
     fn finish(&mut self) {
         loop {
             while let Some(body) = self.output.to_itself.pop_front() {
@@ -404,7 +404,7 @@ impl ZeusNode {
         self.finish();
     }
 
-    /// Commits a transaction locally, and replicates it. It may be told once it is [validated](ZeusNode::take_validated).
+    /// Commits a transaction locally, and replicates it. It may be revealed once it is [validated](ZeusNode::take_validated).
     ///
     /// # Errors
     /// [`CommitRefusal`], if it cannot be committed now; nothing has happened.
@@ -475,7 +475,7 @@ impl ZeusNode {
         self.node
     }
 
-    /// The configuration as far as the node has heard.
+    /// The newest configuration that the node has received.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view

@@ -37,7 +37,7 @@ pub enum ZeusPlantedBug {
     ReadWithoutLease,
     /// A transaction that writes reads at reader level (Z9).
     WriteAsReader,
-    /// Messages of earlier epochs are heard (Z10).
+    /// Messages of earlier epochs are received (Z10).
     HearOldEpoch,
     /// A node that was out keeps what it had (Z10).
     KeepAfterRemoval,

@@ -121,7 +121,7 @@ impl Reader<'_> {
         ReadOutcome::Shown(rows.collect())
     }
 
-    /// Whether everything that was read was so at one time: it may be told. Otherwise the transaction restarts.
+    /// Whether everything that was read was so at one time: it may be revealed. Otherwise the transaction restarts.
     #[must_use]
     pub fn check(&self, reads: &ReadSet) -> bool {
         if self.bugs.has(ZeusPlantedBug::SkipChecks) {

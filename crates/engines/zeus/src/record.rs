@@ -48,7 +48,7 @@ pub enum Level {
     Owner,
 }
 
-/// Who owns and who reads a granule. The default is that of a granule that was never created.
+/// The owner and the readers of a granule. The default is that of a granule that was never created.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Coded)]
 #[coded(check = OwnershipRecord::check)]
 pub struct OwnershipRecord {

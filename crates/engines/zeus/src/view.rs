@@ -2,7 +2,7 @@
 //!
 //! Every death and every return begins an epoch. A member is named by its node *and* the epoch since which it has been in
 //! without interruption: a node that was out, for however short a time, is another member afterwards, and records, followers
-//! and pipelines of the earlier one count as dead. That also holds for a node that skips epochs, which never hears that the
+//! and pipelines of the earlier one count as dead. That also holds for a node that skips epochs, which never learns that the
 //! other was out.
 
 use shoal_types::wire::Coded;
@@ -48,7 +48,7 @@ pub struct View {
 }
 
 impl View {
-    /// Before a node has heard of any epoch: it has no members.
+    /// Before a node has learned of any epoch: it has no members.
     #[must_use]
     pub fn unknown() -> View {
         View { epoch: Epoch(0), members: BTreeMap::new(), directories: Vec::new() }

@@ -221,7 +221,7 @@ fn node() -> ZeusNode {
     let topology = Topology::compact(1, 1, 3, 0, 1);
     let tables = [("t", Partitioning::Hash { prefix_bytes: 1 })];
     let topology = topology.with_tables(tables).expect("a valid topology");
-    let layout = GranuleLayout::new(&topology, &[]).expect("a valid layout");
+    let layout = GranuleLayout::of(&topology);
     let placement = Placement { topology: Arc::new(topology), layout };
     let mut node = ZeusNode::new(NodeId(0), 1, placement, ZeusOptions::default(), 1);
     let nodes = [0, 1, 2].map(NodeId).to_vec();

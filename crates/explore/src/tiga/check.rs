@@ -1,4 +1,4 @@
-//! What has to hold in every state: what a coordinator may have told a client stays, and is strictly serializable.
+//! What has to hold in every state: what a coordinator may have answered a client stays, and is strictly serializable.
 
 use super::Tiga;
 use super::rules::Rule;

@@ -8,7 +8,7 @@ use super::state::{Ballot, Entry, Leader, LeaderPhase, Promise, Record, State, T
 use crate::Violation;
 
 impl Tiga {
-    /// Another leader is appointed, who begins to prepare. The old one crashes, or is alive and does not know it.
+    /// Another leader is appointed, which begins to prepare. The old one crashes, or is alive and does not know it.
     pub(super) fn appoint(
         &self,
         state: &mut State,

@@ -138,7 +138,7 @@ impl Step<'_> {
         }
     }
 
-    /// A coordinator sends again what is pending, and tells followers that lack it what is validated.
+    /// A coordinator sends again what is pending, and sends followers that lack it what is validated.
     pub(super) fn repeat_commits(&mut self, node: NodeId) {
         for worker in 0..2 {
             self.send_slots(node, worker, None);

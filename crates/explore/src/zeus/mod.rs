@@ -31,7 +31,7 @@ mod step;
 
 use crate::protocol::{Exploration, Protocol, ScenarioInfo, SearchMethod, SearchProgress, Switch};
 
-/// Zeus, as `docs/zeus.md` tells of it.
+/// Zeus, as `docs/zeus.md` describes it.
 pub static PROTOCOL: Protocol = Protocol {
     name: "zeus",
     about: "ownership, reliable commit, reads at replicas, and recovery of Zeus",

@@ -317,7 +317,7 @@ impl Step<'_> {
         true
     }
 
-    /// A record is known to be validated: by VAL, or by a message that tells a newer one.
+    /// A record is known to be validated: by VAL, or by a message with a newer one.
     pub(super) fn on_val(&mut self, node: NodeId, granule: Granule, record: Record) {
         let known = self.holding(node, granule).record;
         let is_news = record.o_ts > known.o_ts;

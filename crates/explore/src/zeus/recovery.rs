@@ -35,7 +35,7 @@ impl Step<'_> {
         self.node(node).barrier || !self.keeps(Rule::Barrier)
     }
 
-    /// All live nodes have told that they have replayed, which the model tells by one action instead of messages.
+    /// All live nodes have reported that they have replayed, which the model shows by one action instead of messages.
     pub(super) fn can_pass_barrier(&self, node: NodeId) -> bool {
         let at = self.node(node);
         let has_replayed = |other: NodeId| {
@@ -196,7 +196,7 @@ impl Step<'_> {
         }
     }
 
-    /// A replayed slot that can be validated, and the nodes to be told.
+    /// A replayed slot that can be validated, and the nodes that have to know.
     fn first_validated(&self, node: NodeId) -> Option<(Pipeline, u8, Set)> {
         let at = self.node(node);
         let mut last = None;

@@ -93,7 +93,7 @@ pub(super) struct Node {
     pub holdings: Vec<Holding>,
     pub pipelines: [Coordinated; 2],
     pub followed: BTreeMap<Pipeline, Followed>,
-    /// The slots of dead coordinators that it replays, and who has acknowledged each.
+    /// The slots of dead coordinators that it replays, and the nodes that have acknowledged each.
     pub replays: BTreeMap<(Pipeline, u8), Set>,
     /// It knows that all live nodes have replayed.
     pub barrier: bool,

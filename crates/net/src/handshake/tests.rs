@@ -119,7 +119,7 @@ fn agree(dialer: &Side, acceptor: &Side) -> Outcomes {
     block_on(async { tokio::join!(dial_on(&mut near, dialer), accept_on(&mut far, acceptor)) })
 }
 
-/// Who each side takes the other for.
+/// The identity that each side takes the other for.
 fn shake(
     dialer: &Side,
     acceptor: &Side,
@@ -151,7 +151,7 @@ fn ends_that_know_of_different_foundings_go_apart_once_both_are_proved() {
     assert_eq!(shake(&of(5), &unauthenticated).0, Err(HandshakeError::There(refused)));
 }
 
-/// Like [`side`], of a build that speaks these versions.
+/// Like [`side`], of a build that uses these versions.
 fn speaks(oldest: u16, newest: u16) -> Side {
     Side { versions: MessageVersions::new(oldest, newest), ..side() }
 }
@@ -189,7 +189,7 @@ fn ends_without_a_common_version_are_told_what_the_other_speaks() {
     assert_eq!(error.reason(), CloseReason::NoCommonVersion);
 }
 
-/// What stands between the two cannot have them speak an older version than both know.
+/// What stands between the two cannot have them use an older version than both know.
 #[test]
 fn versions_are_proved() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! Nodes whose cores tell a test what happens to them and do what it asks; and waiting.
+//! Nodes whose cores report their events to a test and do what it asks; and waiting.
 
 use bytes::Bytes;
 use shoal_net::{
@@ -28,7 +28,7 @@ pub struct Happened {
     pub input: CoreInput<()>,
 }
 
-/// Tells all that happens to it, and does as ordered.
+/// Reports all its events, and does as ordered.
 struct Told {
     worker: WorkerId,
     tell: mpsc::Sender<Happened>,

@@ -1,4 +1,4 @@
-//! Those who mean harm, or something else: each is closed for a reason that is counted, and the node goes
+//! Connections that are hostile, or of another protocol: each is closed for a reason that is counted, and the node goes
 //! on as if nothing had been.
 
 use crate::clients::block_on;
@@ -51,7 +51,7 @@ fn answer(socket: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// The node still lets clients in and hears them.
+/// The node still lets clients in and answers them.
 fn is_well(node: &Node) {
     block_on(async {
         let address = node.address().to_string();
@@ -264,7 +264,7 @@ fn who_floods_does_not_keep_others_waiting() {
     assert!(node.counters().turns >= 10_000 / 8, "{:?}", node.counters());
 }
 
-/// All of a flood is heard, and another client as well.
+/// All of a flood is received, and another client as well.
 fn is_well_amid(node: &Node, flood: usize) {
     block_on(async {
         let address = node.address().to_string();

@@ -17,7 +17,7 @@ fn order(node: &Node, worker: u32, order: Order) {
     assert!(node.handle().command(worker, order).is_ok(), "{worker} has ended");
 }
 
-/// The next frame of another worker: who took it, from where, and the frame.
+/// The next frame of another worker: its receiver, its sender, and the frame.
 #[track_caller]
 fn wait_passed(node: &Node) -> (WorkerId, WorkerPlace, Bytes) {
     node.wait(|happened: &Happened| match &happened.input {
@@ -137,7 +137,7 @@ fn a_node_that_is_cut_off_reaches_none_of_the_workers() {
     say("lost");
     nodes[1].wait_count(|totals| totals.drops(DropReason::Cut) == 1);
     nodes[1].handle().heal();
-    // When a loop has heard of the command, it has healed.
+    // When a loop has learned of the command, it has healed.
     let (healed, heals) = mpsc::channel();
     let told = move |_, _: &mut shoal_net::Outbox| healed.send(()).expect("the test waits");
     assert!(nodes[1].handle().command(WORKER, Box::new(told)).is_ok());

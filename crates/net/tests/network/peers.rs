@@ -151,7 +151,7 @@ fn peers_come_move_and_go_while_all_runs() {
     let nodes = cluster(2, |_| {});
     let newcomer =
         Node::alone(NetworkConfig { peers: vec![peer(0, nodes[0].address())], ..config(2) });
-    // Unknown until the node is told of it.
+    // Unknown until the node learns of it.
     nodes[0].wait_count(|totals| totals.closes(CloseReason::UnknownNode) > 0);
     nodes[0].handle().set_peer(&peer(2, newcomer.address()));
     nodes[0].wait_up(NodeId(2));
@@ -339,7 +339,7 @@ fn nodes_of_two_releases_speak_the_newest_version_that_both_know() {
     assert_eq!(nodes[1].wait_frame().1, "hello");
 }
 
-/// A release was skipped: the nodes speak nothing in common, say so, and try again; no frame passes.
+/// A release was skipped: the nodes have no version in common, report it, and try again; no frame passes.
 #[test]
 fn nodes_without_a_common_version_stay_apart() {
     let listeners = [port(), port()];

@@ -1,4 +1,4 @@
-//! TLS on: nodes, clients, and those who lack the right certificate.
+//! TLS on: nodes, clients, and ends that lack the right certificate.
 
 use crate::clients::block_on;
 use crate::common::{Node, WORKER, cluster, config, peer};

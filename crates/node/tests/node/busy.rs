@@ -29,7 +29,7 @@ fn worker() -> Worker<Mako> {
     Worker::new(WorkerId(0), NodeId(0), &setup, shared, origin)
 }
 
-/// When a client is told of the first step of its transaction, while a worker is nudged every `gap_ns`: each
+/// When a client learns of the first step of its transaction, while a worker is nudged every `gap_ns`: each
 /// time before its timer, if that is due as well.
 fn begun_at(gap_ns: u64) -> Option<Time> {
     let mut worker = worker();

@@ -249,7 +249,7 @@ fn transfers_on<E: Engine>(
     }
     cluster.run(4_000_000, |cluster| running.get() == 0 && cluster.pending() == 0);
     assert!(moved.get() > 0, "nothing was moved");
-    // What the followers still have to hear is on its way.
+    // What the followers still have to receive is on its way.
     let until = cluster.now + Duration::from_secs(2);
     cluster.run(4_000_000, |cluster| cluster.now > until && cluster.pending() == 0);
     for shard in topology.shard_ids() {
@@ -348,7 +348,7 @@ fn stamps_of_any_form_end_equal() {
 }
 
 /// A node without a replica has no lead, no stream and no store: it reads, locks and commits at the leaders of others, and
-/// hears from them what is durable.
+/// receives from them what is durable.
 #[test]
 fn a_node_without_replicas_coordinates() {
     use shoal_mako::StampForm;

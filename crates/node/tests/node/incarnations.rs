@@ -82,7 +82,7 @@ fn place(node: u32) -> WorkerPlace {
     WorkerPlace { node: NodeId(node), worker: WorkerId(0) }
 }
 
-/// Another node tells where the shard has ended the epoch 1.
+/// Another node reports where the shard has ended epoch 1.
 fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
     let mut watermark = VectorWatermark::new(Epoch(1), 1);
     watermark.raise(S, Clock(clock));

@@ -181,7 +181,7 @@ fn a_call_that_failed_never_runs<E: Engine>() {
     }
     let other = alone.open();
     assert_eq!(alone.call(other, 1, "fill"), left(10));
-    // The client was told that nothing has happened; and nothing will.
+    // The client was answered that nothing has happened; and nothing will.
     assert_eq!(alone.call(late, 1, "take"), over(late, 1));
     assert_eq!(alone.call(late, 2, "take"), over(late, 2));
     assert_eq!(alone.call(other, 2, "take"), left(9));
@@ -208,7 +208,7 @@ fn rows_are_kept_for_a_while_and_few_of_them<E: Engine>(options: E::Options) {
     assert_eq!(alone.rows(), 3);
     alone.wait(Duration::from_secs(61));
     alone.wait(Duration::from_secs(61));
-    // Nothing tells any more what became of it. It will not run, though.
+    // Nothing shows any more what became of it. It will not run, though.
     let request = RequestId { session: second, number: 1 };
     assert_eq!(alone.call(second, 1, "fill"), Err(Unknown::Forgotten { request }.into()));
     assert_eq!(alone.call(third, 4, "take"), left(9), "it is not over");

@@ -179,11 +179,11 @@ trait Forge: Engine {
     /// Something like a real message, with something changed.
     fn forge(random: &mut Random, real: &Self::Message) -> Self::Message;
 
-    /// Whether the message means nothing in the mouth of `from`, who is not the one whose real message
+    /// Whether the message means nothing from `from`, which did not send the real message
     /// it was made of.
     fn is_strange(message: &Self::Message, from: NodeId, leaders: &[NodeId]) -> bool;
 
-    /// A real message made impossible, to come from who said it; if that can be.
+    /// A real message made impossible, to come from its sender; if that can be.
     fn spoil(random: &mut Random, real: &Self::Message) -> Option<Self::Message>;
 }
 
@@ -231,7 +231,7 @@ fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     if random.chance(1, 3) {
         let reached =
             random.chance(2, 3).then(|| (TableId(small(random) % 3), bytes(random).into()));
-        return shoal_mako::MakoMessage::PartTaken { shard, copy, reached };
+        return shoal_mako::MakoMessage::ChunkTaken { shard, copy, reached };
     }
     let mut place = || (TableId(small(random) % 3), bytes(random).into());
     let (from, until) = (place(), Some(place()));
@@ -253,17 +253,19 @@ fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
     let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
-    shoal_mako::MakoMessage::Part(shoal_mako::message::SnapshotChunk {
+    shoal_mako::MakoMessage::Chunk(shoal_mako::message::SnapshotChunk {
         shard,
         copy,
         cut,
         from,
         until,
-        settled,
-        forgotten: Epoch(settled.0 / 2),
-        watermarks,
-        rows,
-        undecided,
+        contents: shoal_mako::message::ChunkContents {
+            settled,
+            forgotten: Epoch(settled.0 / 2),
+            watermarks,
+            rows,
+            undecided,
+        },
     })
 }
 
@@ -306,7 +308,7 @@ impl Forge for Mako {
             }
             MakoMessage::Relay(_) => MakoMessage::Relay(relay(random)),
             MakoMessage::Gossip { .. } => gossip(random),
-            MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => copy(random),
+            MakoMessage::Chunk(_) | MakoMessage::ChunkTaken { .. } => copy(random),
         }
     }
 
@@ -316,10 +318,10 @@ impl Forge for Mako {
             shoal_mako::MakoMessage::Reply { .. } | shoal_mako::MakoMessage::Relay(_) => true,
             shoal_mako::MakoMessage::Gossip { .. } => !leaders.contains(&from),
             // A leader is believed what its shard has.
-            shoal_mako::MakoMessage::Part(part) => {
+            shoal_mako::MakoMessage::Chunk(part) => {
                 leaders.get(part.shard.0 as usize) != Some(&from)
             }
-            shoal_mako::MakoMessage::PartTaken { .. } => true,
+            shoal_mako::MakoMessage::ChunkTaken { .. } => true,
         }
     }
 
@@ -354,8 +356,8 @@ impl Forge for Mako {
                 };
             }
             MakoMessage::Gossip { floor, .. } => *floor = Clock::MAX,
-            MakoMessage::Part(part) => part.cut = Clock::MAX,
-            MakoMessage::Relay(_) | MakoMessage::PartTaken { .. } => return None,
+            MakoMessage::Chunk(part) => part.cut = Clock::MAX,
+            MakoMessage::Relay(_) | MakoMessage::ChunkTaken { .. } => return None,
         }
         Some(spoilt)
     }
@@ -418,7 +420,7 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> shoal_log
 type Place = (NodeId, WorkerId);
 type Cause<E> = WorkerEvent<<E as Engine>::Message>;
 
-/// Nodes of one worker each, what is on its way to them, and who talks nonsense to them.
+/// Nodes of one worker each, what is on its way to them, and a sender of nonsense.
 struct Cluster<E: Forge> {
     topology: Arc<Topology>,
     leaders: Vec<NodeId>,

@@ -257,7 +257,7 @@ impl Foreign for MachineSnapshot {
     }
 }
 
-/// Those who vote, in one group or, while that changes, in two; then all members.
+/// The voters, in one group or, while that changes, in two; then all members.
 impl Foreign for Membership {
     fn put(&self, out: &mut BytesMut) {
         let group = |group: &BTreeSet<Number>| {

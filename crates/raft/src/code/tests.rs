@@ -37,7 +37,10 @@ fn commands() -> impl Strategy<Value = Command> {
             0 => Action::Take { drawn: drawn() },
             1 => Action::Tick { heartbeats: vec![heartbeat] },
             _ => {
-                let change = ClusterChange::Table(TableChange::Create { name, partitioning });
+                let change = ClusterChange::Table(TableChange::Create {
+                    name,
+                    definition: partitioning.into(),
+                });
                 Action::Change { ask: Ask(number), change }
             }
         };

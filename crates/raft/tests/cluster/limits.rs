@@ -14,7 +14,8 @@ use std::time::Duration;
 
 fn proposal(name: String) -> Command {
     let partitioning = Partitioning::Everywhere;
-    let change = ClusterChange::Table(TableChange::Create { name, partitioning });
+    let change =
+        ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() });
     Command { term: Term(0), at: Time(0), action: Action::Change { ask: Ask(0), change } }
 }
 

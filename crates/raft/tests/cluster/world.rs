@@ -186,7 +186,8 @@ impl World {
     pub fn ask(&mut self, node: NodeId, name: &str) {
         self.asks += 1;
         let (name, partitioning) = (name.to_owned(), Partitioning::Everywhere);
-        let change = ClusterChange::Table(TableChange::Create { name, partitioning });
+        let change =
+            ClusterChange::Table(TableChange::Create { name, definition: partitioning.into() });
         let event = ManagerEvent::Asked { ask: Ask(self.asks), change };
         let now = self.now();
         self.test_replicas.get_mut(&node).expect("it runs").step(now, event);

@@ -3,8 +3,8 @@
 //! ```text
 //!   worker host of the first worker ── inputs ──► manager inbox ─► manager ◄── exchange ──► raft ── asks ──► RPC
 //!             ▲   ▲                          │         │                                        │
-//!             │   └──── shared status: who, how ◄────┘         │                                        │
-//!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
+//!             │   └──── shared status: all, how ◄────┘         │                                        │
+//!             └────────────── commands: done, send ◄───┴────────────────────────────────────────┘
 //! ```
 //! Heartbeats of nodes are left in the shared status, where the manager inbox finds them when other managers have
 //! acknowledged that this one leads: so they do not wake a manager inbox. Messages between managers go over the

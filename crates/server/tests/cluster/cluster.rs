@@ -1,4 +1,4 @@
-//! A cluster in this process, and a client that speaks to it in frames.
+//! A cluster in this process, and a client that sends it frames.
 
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
@@ -197,7 +197,7 @@ impl Cluster {
         }
     }
 
-    /// What a node tells an operator, if it does.
+    /// The answer of a node to an operator, if it answers.
     pub async fn operate(&self, node: NodeId, wanted: &FromOperator) -> Option<ToOperator> {
         let (role, secret) = (Role::Operator, secret());
         let access = Access { role, secret, ..self.access.clone() };

@@ -68,7 +68,7 @@ async fn lose_one_leader_after_the_other(protocol: Protocol) {
             let status = cluster.status(NodeId(1)).await.or(cluster.status(NodeId(4)).await);
             let known = status.expect("one of them is up").leaders;
             let leader = NodeId(known.get(shard as usize).copied().unwrap_or(shard * 3));
-            // The managers' log is in memory here: who has one must not come back.
+            // The managers' log is in memory here: a node that has one must not come back.
             let spared = leader.0 < 3;
             if !spared {
                 cluster.kill(leader);

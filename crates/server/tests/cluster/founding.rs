@@ -1,4 +1,4 @@
-//! Clusters that are founded again, and those who belong to the one before.
+//! Clusters that are founded again, and nodes that belong to the one before.
 
 use crate::cluster::{Cluster, until_so};
 use shoal_client::{ClusterId, ClusterOptions, Error, Rejected, Unknown};

@@ -50,7 +50,7 @@ async fn a_cluster_changes_its_nodes(protocol: Protocol) {
     assert!(!cluster.status(NodeId(0)).await.expect("it runs").admitted);
     cluster.kill(NodeId(0));
 
-    // It begins with a file that has never heard of the node that was added, and takes a copy, perhaps from that.
+    // It begins with a file without the node that was added, and takes a copy, perhaps from that.
     cluster.kill(NodeId(2));
     cluster.restart(NodeId(2));
     let is_full = |status: &NodeStatus| status.admitted && status.shards[0].empty.is_empty();

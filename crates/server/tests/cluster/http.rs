@@ -1,4 +1,4 @@
-//! Health and metrics over HTTP, and those who ask for them badly.
+//! Health and metrics over HTTP, and malformed requests for them.
 
 use crate::cluster::Cluster;
 use shoal_server::Protocol;

@@ -60,7 +60,7 @@ async fn the_cluster_survives_the_loss_of_two_managers_one_after_the_other() {
     let other = |status: &NodeStatus| status.leaders[0] == 1 || status.leaders[0] == 2;
     cluster.until("another leads", NodeId(3), other).await;
 
-    // Who begins anew with the old file, and nothing else, finds those it has never heard of, and hosts none.
+    // A node that begins anew with the old file, and nothing else, finds managers that the file does not name, and hosts none.
     cluster.restart(NodeId(5));
     let found = |status: &NodeStatus| status.admitted && status.managers == [0, 1, 2];
     cluster.until("it finds the managers", NodeId(5), found).await;
@@ -100,7 +100,7 @@ async fn managers_move_and_all_begin_again_with_their_old_files() {
     let place = tempfile::tempdir().expect("a folder");
     let mut cluster = start(&place, [0, 1, 2]);
     count(&cluster, 1, NodeId(0)).await;
-    // One of them is away, and the others move while they work, he who leads among them.
+    // One of them is away, and the others move while they work, the leader among them.
     cluster.kill(NodeId(2));
     for (outgoing, incoming) in [(2, 3), (0, 4), (1, 5)] {
         cluster.replace_manager(NodeId(outgoing), NodeId(incoming)).await;
@@ -111,7 +111,7 @@ async fn managers_move_and_all_begin_again_with_their_old_files() {
         cluster.until("it has ended its manager", node, hosts_none).await;
         until_so("its log is removed", || !has_log(&place, node)).await;
     }
-    // Who was dropped while it was away learns it when it comes back.
+    // A manager that was dropped while it was away learns it when it comes back.
     cluster.restart(NodeId(2));
     let told = |status: &NodeStatus| status.admitted && status.manager.is_none();
     cluster.until("it is told", NodeId(2), told).await;

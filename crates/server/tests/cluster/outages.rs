@@ -7,7 +7,7 @@ use shoal_server::{NodeStatus, Protocol};
 use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
 
-/// What a call is told that nothing serves.
+/// The answer to a call that nothing serves.
 async fn cause_of_a_call(cluster: &Cluster) -> Cause {
     let options = ClusterOptions { deadline: Duration::from_secs(2), ..ClusterOptions::default() };
     let address = cluster.address(NodeId(0));

@@ -41,7 +41,7 @@ async fn count(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key:
 }
 
 /// Waits until the manager has ended that this node hosted, which has come back. A process of the node that the lost managers
-/// had admitted before they were told ends as well: then it begins another one, as its supervisor would have it.
+/// had admitted before they knew ends as well: then it begins another one, as its supervisor would have it.
 async fn until_ended(cluster: &mut Cluster, node: NodeId) {
     let has_ended =
         |status: &NodeStatus| status.admitted && status.manager.is_none() && status.managers == [4];

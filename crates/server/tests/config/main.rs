@@ -1,4 +1,4 @@
-//! What a node is told: every mistake in its file is named, with what to do, and no file makes it panic.
+//! A node's configuration: every mistake in its file is named, with what to do, and no file makes it panic.
 
 mod cases;
 mod folder;

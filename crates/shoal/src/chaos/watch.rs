@@ -56,7 +56,7 @@ impl ChaosClients {
     /// Stops the observers, and returns what they have seen of a failure that began at `struck`.
     ///
     /// # Errors
-    /// A sentence, if the database does not tell, or refuses what it must not.
+    /// A sentence, if the database does not answer, or refuses what it must not.
     pub async fn finish(self, struck: Duration) -> Result<ChaosObservations, String> {
         let ChaosClients { writers, histories } = self;
         let tally = writers.finish(struck).await.map_err(|error| error.to_string())?;

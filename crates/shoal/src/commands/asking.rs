@@ -25,7 +25,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Who asks, and where.
+    /// The access to the managers of the cluster.
     ///
     /// # Errors
     /// If the addresses or the secrets are not known.

@@ -17,7 +17,7 @@ impl Interrupts {
     /// after `patience`, `force` is called.
     ///
     /// # Errors
-    /// If the system has no thread for it, or does not tell of signals.
+    /// If the system has no thread for it, or reports no signals.
     pub fn listen(
         patience: Duration,
         force: impl FnOnce() + Send + 'static,

@@ -58,7 +58,7 @@ pub struct NodeFigures {
     pub memory_bytes: u64,
 }
 
-/// Who leads a shard, and how far behind its parts are.
+/// The leader of a shard, and how far behind its parts are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ShardFigures {
     /// Its number.
@@ -69,7 +69,7 @@ pub struct ShardFigures {
     pub behind: u64,
     /// Bytes of the leader's copy.
     pub memory_bytes: u64,
-    /// What the engine tells of it, by its heading: with mako, the watermark and what is not durable yet.
+    /// What the engine reports of it, by its heading: with mako, the watermark and what is not durable yet.
     pub numbers: BTreeMap<String, u64>,
 }
 

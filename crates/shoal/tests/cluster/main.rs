@@ -80,7 +80,7 @@ fn a_manager_that_is_gone_is_replaced_by_another_node() {
     assert_eq!(code, Some(1), "{listed}");
     assert!(listed.contains("s0v2 does not answer: if it is lost, `shoal managers"), "{listed}");
 
-    // Only who knows the nodes' secret changes anything.
+    // Only a client that knows the nodes' secret changes anything.
     let replace = |old: &str, new: &str, more: &[&str]| {
         local.run(&[&["managers", "replace", old, new], more].concat())
     };

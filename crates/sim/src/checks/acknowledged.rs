@@ -18,7 +18,7 @@ pub struct Acknowledged;
 
 impl Acknowledged {
     /// Judges all transactions once the cluster is quiet. Where a shard is `lost` for good, a transaction
-    /// that depends on it counts only if a client was told of it.
+    /// that depends on it counts only if a client was answered.
     pub fn check(
         transactions: &Transactions,
         durable: &Durable,

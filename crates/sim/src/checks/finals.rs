@@ -1,5 +1,5 @@
 //! M9: every node and manager that learns the FVW of an epoch learns the same one; it covers nothing that is
-//! not durable, and everything that was told to a client or applied by a follower.
+//! not durable, and everything that a client received or a follower applied.
 
 use super::durable::Durable;
 use super::verdict::RuleVerdict;
@@ -13,7 +13,7 @@ pub struct Finals {
 }
 
 impl Finals {
-    /// A client was told of a version with this stamp, or a follower has applied it.
+    /// A client received a version with this stamp, or a follower has applied it.
     pub fn taken(&mut self, own: ShardId, stamp: &Stamp, durable: &Durable) {
         let view = stamp.seen_by(own);
         for shard in durable.shards() {

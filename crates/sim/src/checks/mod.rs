@@ -6,20 +6,20 @@
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters; a replica that counts holds it |
-//! | `reported.rs` | M5: no client is told of what is not durable |
+//! | `reported.rs` | M5: no client receives what is not durable |
 //! | `replies.rs` | M5 once more, at the client: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
 //! | `epochs.rs` | M8: no transaction reads what a later epoch wrote, or an earlier one has not settled, or uses a late clock |
-//! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
+//! | `finals.rs` | M9: an FVW is one, and covers what was answered and nothing that is not durable |
 //! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
-//! | `records.rs` | P4: nothing is seen or told whose record is not durable |
+//! | `records.rs` | P4: nothing is seen or answered whose record is not durable |
 //! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
 //! | `outcomes.rs` | P8: no shard takes a transaction for aborted that another has installed |
 //! | `zeus.rs` | Z1, Z3, Z6: owners, records and validated rows, from what nodes have of granules |
 //! | `tiga.rs` | T1, T4, T6, T7, T10: votes and logs, by what replicas did and never by a coordinator's word |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
-//! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
+//! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was answered |
 //!
 //! Engines report what they did as observations; what is durable is computed here, from
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
@@ -105,7 +105,7 @@ pub trait EngineRules: Default + Debug {
     /// Its name for the rule that nothing at or below a safe clock is still to come.
     const SAFE_CLOCK: &'static str;
 
-    /// Its name for the rule that clients are told only of what is durable.
+    /// Its name for the rule that clients receive only what is durable.
     const DURABLE_FIRST: &'static str;
 
     /// Its name for the rule that a node acts as a leader only while it holds its lease.

@@ -1,5 +1,5 @@
 //! P4, for an engine that installs only what is durable: a version's record is accepted by a majority of the
-//! voters before the version is installed or applied, and before a client is told of it.
+//! voters before the version is installed or applied, and before a client receives it.
 //!
 //! A record is the entry of a stream that carries the version's clock: what prepares the transaction
 //! on that shard, or commits it.
@@ -57,7 +57,7 @@ impl Records {
         }
     }
 
-    /// Judges that a client is told of a transaction.
+    /// Judges that a client receives the outcome of a transaction.
     pub fn reported(
         &self,
         id: TransactionId,

@@ -19,7 +19,7 @@ use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::{RequestId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 
-/// The check of what clients outside were told against what is durable.
+/// The check of what clients outside received against what is durable.
 #[derive(Debug)]
 pub struct Replies {
     requests: Option<TableId>,

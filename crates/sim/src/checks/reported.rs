@@ -1,4 +1,4 @@
-//! M5: no client is told of what is not durable; and a client is told that a transaction was rolled back with
+//! M5: no client receives what is not durable; and a client learns that a transaction was rolled back with
 //! its epoch only if it was.
 
 use super::durable::Durable;
@@ -45,8 +45,8 @@ pub fn check(
     Ok(())
 }
 
-/// Judges that a client is told that a transaction was rolled back with its epoch: the epoch has ended
-/// without it, and no client was told otherwise.
+/// Judges that a client learns that a transaction was rolled back with its epoch: the epoch has ended
+/// without it, and no client was answered otherwise.
 pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> RuleVerdict {
     if seen.reported_outcome {
         return Err(format!(

@@ -1,5 +1,5 @@
 //! What the checks have seen of every transaction: its reads, its stamp, what it installed and what clients
-//! were told.
+//! received.
 
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, ShardId, Stamp};
@@ -25,11 +25,11 @@ pub struct SeenAttempt {
     /// The clocks that were drawn for it, and whether each was resolved as installed: a branch that had only
     /// absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
-    /// A client was told a result of it.
+    /// A client received a result of it.
     pub reported: bool,
-    /// A client was told that it has committed.
+    /// A client learned that it has committed.
     pub reported_outcome: bool,
-    /// A client was told that it was rolled back with its epoch.
+    /// A client learned that it was rolled back with its epoch.
     pub reported_rolled_back: bool,
 }
 
@@ -106,7 +106,7 @@ impl Transactions {
         Some((*id, &self.seen[id]))
     }
 
-    /// A client was told a result of the transaction.
+    /// A client received a result of the transaction.
     pub fn reported(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.reported = true;
@@ -115,7 +115,7 @@ impl Transactions {
         seen
     }
 
-    /// A client was told that the transaction was rolled back with its epoch.
+    /// A client learned that the transaction was rolled back with its epoch.
     pub fn rolled_back(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.reported_rolled_back = true;

@@ -2,7 +2,7 @@
 //! know the same record; Z6, what one node shows as validated all that serve the granule have applied.
 //!
 //! Taken from what nodes have, never from what an owner believes of others. Nodes of one epoch are compared: what a node does
-//! that has not heard of the present one reaches no other node. The other rules are judged by what clients see.
+//! that has not learned of the present one reaches no other node. The other rules are judged by what clients see.
 
 use super::verdict::RuleVerdict;
 use super::{Checks, EngineRules, Moment};

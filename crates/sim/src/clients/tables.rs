@@ -11,7 +11,7 @@
 //!   anything under it.
 //! - A table has the rows only that were written under its id.
 //!
-//! They also use the id that is given next, before they are told it: a node that does not know the table must not serve it.
+//! They also use the id that is given next, before the answer has it: a node that does not know the table must not serve it.
 
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
@@ -37,7 +37,7 @@ pub struct Tables {
     lives: RefCell<Lives>,
 }
 
-/// The tables, as far as clients were told.
+/// The tables, as far as clients know.
 #[derive(Debug, Default)]
 struct Lives {
     /// The name of each id.

@@ -11,7 +11,7 @@
 //! | `rollback.rs` | how much is rolled back by such a failure |
 //!
 //! They share `testbed.rs`, a cluster with clients. Its clients run on the leaders, as in the paper, so that
-//! a latency is from the first operation to the moment at which the client may be told.
+//! a latency is from the first operation to the moment at which the client may be answered.
 //! `placed.rs` has the sizes of the workloads, `watched.rs` records which shards a transaction touches,
 //! `latency_recorder.rs` the latencies that clients measure, `table.rs` and `results.rs` hold the results, and
 //! `report.rs` makes a page of them. `outage.rs` is a cluster in which a shard fails, `record.rs` the record

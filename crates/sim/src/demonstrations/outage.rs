@@ -208,7 +208,7 @@ impl OutageRun {
     }
 
     /// Waits until every client has finished, and judges the data: it holds every acknowledged transaction,
-    /// and beside these only transactions whose outcome no client was told.
+    /// and beside these only transactions whose outcome no client received.
     fn finish(&mut self) -> RunResult<()> {
         self.testbed.stop.set(true);
         self.testbed.wait(PATIENCE)?;

@@ -130,7 +130,7 @@ pub(super) struct FailureRecord {
     open: BTreeMap<TransactionId, Time>,
     fates: Fates,
     hung: Option<usize>,
-    /// How often clients were told that a transaction had no effect, and how often that its outcome is
+    /// How often clients learned that a transaction had no effect, and how often that its outcome is
     /// unknown.
     pub aborted: u64,
     pub unknown: u64,

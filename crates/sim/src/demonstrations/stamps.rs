@@ -11,7 +11,7 @@
 //! same share as many keys and fast processors, and take less time to simulate.
 //!
 //! Virtual processors charge for operations and messages, and not for bytes. So rates and latencies cannot
-//! tell the forms apart: they show that both forms do the same work.
+//! distinguish the forms: they show that both forms do the same work.
 
 use super::latency::in_ms;
 use super::options::{DemonstrationOptions, Promise, Size};

@@ -11,7 +11,7 @@ use crate::metrics::Engines;
 use crate::network::Delay;
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::Subject;
-use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_cluster::topology::{Partitioning, TableDefinition, Topology};
 use shoal_engine::engine::{Engine, Setup, Task};
 use shoal_engine::execution::Limits;
 use shoal_engine::{Procedures, WorkerPlace};
@@ -185,7 +185,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
                 Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
                 Division::Ranges(first) => Partitioning::ranges(first),
             };
-            (name, partitioning)
+            (name, TableDefinition::from(partitioning))
         });
         let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)
             .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())

@@ -5,7 +5,7 @@ use crate::draw::one_of;
 use crate::fault_schedule::FaultWeights;
 use crate::scenario::{ClientWork, Scenario, partitioning};
 use crate::subject::{Subject, limits};
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::{Partitioning, TableDefinition};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
 use shoal_types::{Random, ShardId};
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// So many times fewer messages are late where `zeus` runs and nodes fail.
 const LATE_LESS: u32 = 50;
+
+/// How the names of tables begin whose rows are read and written by their keys alone.
+const HOME_TABLES: [&str; 4] = ["small_bank.", "tatp.", "voter.", "handovers."];
 
 impl Subject for Zeus {
     const BUGS: &'static [(&'static str, ZeusPlantedBug)] = &[
@@ -95,13 +98,13 @@ impl Subject for Zeus {
         }
     }
 
-    /// Where scans are wide, the table is one granule.
-    fn partitioning(
+    /// Where scans are wide, the table is one granule; else one that is divided by ranges may have many in each.
+    fn definition(
         scenario: &Scenario,
         random: &mut Random,
         table: &str,
         shards: u32,
-    ) -> Partitioning {
+    ) -> TableDefinition {
         let scans = scenario.groups.iter().any(|group| match group.work {
             ClientWork::Histories(mix) => mix.scans_percent > 0,
             _ => false,
@@ -109,15 +112,22 @@ impl Subject for Zeus {
         let is_scanned = match table {
             "history-lists" | "history-registers" => scans,
             "counters" | "skew" => false,
-            _ => true,
+            _ => !HOME_TABLES.iter().any(|workload| table.starts_with(workload)),
         };
         if is_scanned {
             let shard = ShardId(random.below(shards.into()) as u32);
-            return Partitioning::Range { splits: vec![(Box::default(), shard)] };
+            return Partitioning::Range { splits: vec![(Box::default(), shard)] }.into();
         }
         match partitioning(random, table, shards) {
-            Partitioning::Everywhere => Partitioning::Hash { prefix_bytes: 0 },
-            drawn => drawn,
+            Partitioning::Everywhere => Partitioning::Hash { prefix_bytes: 0 }.into(),
+            Partitioning::Range { splits } => {
+                let least = splits.iter().map(|(first, _)| first.len()).max().unwrap_or_default();
+                let more = random.fork(1).below(4) as usize;
+                let drawn = TableDefinition::from(Partitioning::Range { splits });
+                // Of the others each range is a granule.
+                if more == 0 { drawn } else { drawn.granule_bytes(least + more) }
+            }
+            hashed @ Partitioning::Hash { .. } => hashed.into(),
         }
     }
 

@@ -369,7 +369,7 @@ impl<E: Simulated> Simulation<E> {
     }
 
     /// Starts a new process of a node. It begins without memory if `wants_lost` and every shard can bear
-    /// that, or if the memory was lost earlier and no manager has been told yet.
+    /// that, or if the memory was lost earlier and no manager knows yet.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
         if self.cluster.is_up(node) || self.gone.contains(&node) || !self.cluster.is_member(node) {
             return;
@@ -409,7 +409,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A process is told that a newer one of its node is admitted: judges that there is one.
+    /// A process learns that a newer one of its node is admitted: judges that there is one.
     pub(super) fn superseded(&self, place: WorkerPlace) -> Result<(), Violation> {
         let what = format!("{} was told of a newer process that it does not have", place.node);
         Err(Violation::new("membership", self.now, what))

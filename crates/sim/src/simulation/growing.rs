@@ -88,7 +88,7 @@ impl<E: Simulated> Simulation<E> {
     /// The topology file that an operator writes now: all nodes, and the tables with which the cluster began.
     pub(super) fn file(&self) -> Arc<Topology> {
         let first = self.cluster.first_topology().tables();
-        let tables = first.iter().map(|it| (it.name().to_owned(), it.partitioning().clone()));
+        let tables = first.iter().map(|it| (it.name().to_owned(), it.definition()));
         let file = (*self.truth_topology()).clone().with_tables(tables);
         Arc::new(file.expect("these tables were valid"))
     }

@@ -56,7 +56,7 @@ struct Cost {
 /// Runs a transaction on shards of three replicas with slow processors, and measures its cost until it is
 /// durable and replayed.
 fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
-    let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
+    let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 }.into())];
     let topology = Topology::compact(1, shards, 3, 0, 1)
         .with_tables(tables.into_iter().chain(E::tables(1)).collect::<Vec<_>>())
         .expect("a topology");

@@ -4,7 +4,7 @@
 //! children:      c0    c1    c2
 //! separators:       s0    s1          keys of c1: s0 <= key < s1
 //! ```
-//! A separator is the shortest key that parts its neighbours, so that few bytes tell most apart.
+//! A separator is the shortest key that parts its neighbours, so that few bytes distinguish most.
 
 use super::node::{Entries, Header, Shape, close_gap, copy_head, copy_slot, open_gap};
 use crate::key::head_at;

@@ -30,7 +30,7 @@ use std::hint::select_unpredictable;
 const PREFIX_WORDS: usize = 4;
 /// The bytes of the prefix that are in the header.
 const PREFIX_BYTES_INLINE: usize = PREFIX_WORDS * 8;
-/// Keys that share up to so many bytes more are told apart by the heads as well, without a look at a key.
+/// Keys that share up to so many bytes more are distinguished by the heads as well, without a look at a key.
 const PREFIX_BYTES_SLACK: usize = 4;
 
 const LATCHED: u64 = 1;

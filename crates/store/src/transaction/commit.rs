@@ -553,7 +553,7 @@ impl Sets {
         let table = unsafe { private.as_ref() }.table();
         write.linked = true;
         // A transaction that finds the placeholder may fill it before it is locked here, and the leaf will not
-        // tell: where the gap was read, so is the placeholder.
+        // show: where the gap was read, so is the placeholder.
         let mut read_placeholder = || {
             if !faults.has(StoreBug::PlaceholderUnread) {
                 reads.push(Read { record: private, version: ptr::null_mut() });

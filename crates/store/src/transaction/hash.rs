@@ -1,4 +1,4 @@
-//! The hash by which a transaction finds its own writes and recent reads, keyed, so that clients who do
+//! The hash by which a transaction finds its own writes and recent reads, keyed, so that clients that do
 //! not know the seed cannot choose keys that collide.
 //!
 //! It is pair-multiply-shift (Thorup, *High Speed Hashing for Integers and Strings*, 2015, §3.5): the

@@ -16,7 +16,7 @@
 //!
 //! While it executes, a transaction may see a state that never was (one key before and another after
 //! another's commit); validation then fails, and what it computed is discarded. So a body must
-//! not act outside of the database on what it read before it is told of the commit.
+//! not act outside of the database on what it read before it learns of the commit.
 //!
 //! Read in this order: `writes.rs`, `nodes.rs`, `sets.rs`, this file, `execute.rs`, `scan.rs`, `commit.rs`.
 

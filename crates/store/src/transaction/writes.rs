@@ -38,7 +38,7 @@ pub(super) struct Write {
 #[derive(Default)]
 pub(super) struct WriteSet {
     pub(super) entries: Vec<Write>,
-    /// A bit for the hash of every entry: most keys that are not here are told apart by it.
+    /// A bit for the hash of every entry: most keys that are not here are distinguished by it.
     filter: u64,
     /// A bit for the table of every entry.
     tables: u64,

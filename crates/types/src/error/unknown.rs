@@ -71,7 +71,7 @@ pub enum Unknown {
         #[coded(short)]
         session: u64,
     },
-    /// A client asked for the commit of an interactive transaction, and was not told in time.
+    /// A client asked for the commit of an interactive transaction, and received no answer in time.
     #[error("{wait}; session {session} may have committed: read what it wrote")]
     #[coded(tag = 6)]
     Commit {
@@ -81,7 +81,7 @@ pub enum Unknown {
         /// For how long it waited, and why in vain.
         wait: Wait,
     },
-    /// A client called a procedure, and was not told in time.
+    /// A client called a procedure, and received no answer in time.
     #[error("{wait}; ask for {request} again")]
     #[coded(tag = 7)]
     Call {
@@ -90,7 +90,7 @@ pub enum Unknown {
         /// For how long it waited, and why in vain.
         wait: Wait,
     },
-    /// A client asked for a table to be created or dropped, and was not told in time.
+    /// A client asked for a table to be created or dropped, and received no answer in time.
     #[error("{wait}; whether the table was created, or dropped, is not known: ask again")]
     #[coded(tag = 11)]
     Table {
@@ -103,7 +103,7 @@ pub enum Unknown {
     )]
     #[coded(tag = 12)]
     LogFailed,
-    /// A client called a procedure, and before it was told, its cluster was gone: another was founded at its addresses,
+    /// A client called a procedure, and before it was answered, its cluster was gone: another was founded at its addresses,
     /// in which this call never runs.
     #[error(
         "cluster {known}, which was asked for {request}, is gone, {found} was founded in its place; check what is lost, then connect anew"

@@ -8,7 +8,7 @@ pub trait Element {
     /// Whether one of its values is null. The option of such a type could not be read back.
     const NULLABLE: bool = false;
 
-    /// Appends the element's encoding, whose code and end mark tell it from what follows.
+    /// Appends the element's encoding, whose code and end mark separate it from what follows.
     fn encode(&self, sink: &mut impl Sink);
 }
 

@@ -63,7 +63,7 @@
 //! ```
 //!
 //! Read in this order: this page, `basic.rs` (what the language and its library have), `short.rs`,
-//! `version.rs` (which versions of messages two ends speak), and for tests `check.rs`.
+//! `version.rs` (which versions of messages two ends use), and for tests `check.rs`.
 
 mod basic;
 pub mod check;

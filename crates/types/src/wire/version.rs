@@ -1,8 +1,8 @@
-//! Versions of messages: the two ends of a connection speak the newest one that both know.
+//! Versions of messages: the two ends of a connection use the newest one that both know.
 //!
 //! A version stands for the forms of all messages that ends of one kind send each other: nodes to nodes, or clients and
 //! nodes. A change of any of these forms makes another version. So that nodes can be upgraded one after the other, a build
-//! speaks a range of versions, and two builds go together if their ranges meet.
+//! uses a range of versions, and two builds go together if their ranges meet.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for MessageVersion {
     }
 }
 
-/// The versions of messages that a build speaks: all from the oldest to the newest.
+/// The versions of messages that a build uses: all from the oldest to the newest.
 ///
 /// Invariant: the oldest is 1 or more, and not above the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl MessageVersions {
         MessageVersions { oldest: MessageVersion(oldest), newest: MessageVersion(newest) }
     }
 
-    /// The range that another end says it speaks, if it is one.
+    /// The range that another end declares, if it is one.
     pub fn said(oldest: u16, newest: u16) -> Option<MessageVersions> {
         (oldest > 0 && oldest <= newest).then(|| MessageVersions::new(oldest, newest))
     }
@@ -58,7 +58,7 @@ impl MessageVersions {
         self.newest
     }
 
-    /// The newest version of both ranges: what two ends with these ranges speak. Both find the same.
+    /// The newest version of both ranges: what two ends with these ranges use. Both find the same.
     pub fn common(self, other: MessageVersions) -> Option<MessageVersion> {
         let newest = self.newest.min(other.newest);
         (newest >= self.oldest.max(other.oldest)).then_some(newest)

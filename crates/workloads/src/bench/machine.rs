@@ -1,5 +1,5 @@
 //! Facts about the machine and this process, which every result states. What the system does not
-//! tell is left out.
+//! report is left out.
 
 use serde::Serialize;
 use std::fs;

@@ -97,7 +97,7 @@ fn in_time(history: &History, from: TransactionId, to: TransactionId) -> Step {
     Step { from, to, dependency: Dependency::Realtime, why, others: Vec::new() }
 }
 
-/// Adds who shows that version `before` was there before the one that `step.to` wrote.
+/// Adds the transaction that shows that version `before` was there before the one that `step.to` wrote.
 fn add_evidence_in_time(step: &mut Step, history: &History, touches: &[RegisterTouch], note: Note) {
     let after = last_write(history, step.to, note.key);
     let had = |value: Option<u64>| {

@@ -31,7 +31,7 @@ const _: () = {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
-    /// Who ran it. Only for people who read the history: no order is inferred from it.
+    /// The client that ran it. Only for readers of the history: no order is inferred from it.
     pub client: u64,
     /// When the client called, in nanoseconds of a clock that all clients share.
     pub start_ns: u64,

@@ -1,7 +1,7 @@
 //! The dependency graph: a vertex for every attempt, an edge wherever one must come before another.
 //!
-//! Some rules relate one transaction to a whole range of others: everyone who began after it
-//! ended, everyone who overwrote what it read. A [`Fan`] keeps such edges few. It is a tree of
+//! Some rules relate one transaction to a whole range of others: every one that began after it
+//! ended, every one that overwrote what it read. A [`Fan`] keeps such edges few. It is a tree of
 //! helper vertices over a sequence of transactions, so that any range of them is a handful of
 //! subtrees:
 //!
@@ -98,7 +98,7 @@ pub(super) struct Note {
     /// The version that the second wrote, where that is not simply its last to the key.
     pub after: Option<u64>,
     /// A transaction that had the second version, and which a path leads to from the writer of the
-    /// first: why the versions stand in this order, where the kind does not tell.
+    /// first: why the versions stand in this order, where the kind does not show it.
     pub path_to: Option<TransactionId>,
 }
 

@@ -33,7 +33,7 @@ struct Reading<'h> {
     appends: bool,
 }
 
-/// A key's version order, and who comes after its end.
+/// A key's version order, and the transactions that come after its end.
 struct Versions {
     key: KeyId,
     order: Vec<u64>,

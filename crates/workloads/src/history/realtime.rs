@@ -1,4 +1,4 @@
-//! Dependencies through time: who ended before another began took effect before it.
+//! Dependencies through time: a transaction that ended before another began took effect before it.
 //!
 //! Sorted by start, those that began after an end are a suffix, and one edge links to it: O(n log n)
 //! to sort, and three edges an attempt. A start at the very nanosecond of an end counts as concurrent.

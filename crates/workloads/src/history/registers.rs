@@ -6,14 +6,14 @@
 //!
 //! - **Initial null.** Nothing was there before the first write, and nothing deletes: null comes
 //!   before every written version.
-//! - **Writes follow reads.** Who found *a* and wrote *b* replaced *a*: nothing lies between.
+//! - **Writes follow reads.** A transaction that found *a* and wrote *b* replaced *a*: nothing lies between.
 //! - **Real time.** If a transaction that read or wrote *a* ended before another that read or wrote
 //!   *b* began, *a* comes before *b*: the register held *a* just before or after the first took
 //!   effect and *b* just before or after the second did, the second took effect later, and a
 //!   version that was replaced does not return. Edges that rest on this are of kinds of their own,
 //!   since only strict serializability forbids cycles with them.
 //!
-//! For the last rule a version is an interval: from the first *end* of those who read or wrote it
+//! For the last rule a version is an interval: from the first *end* of those that read or wrote it
 //! to the last *start* of those. *a* comes before *b* if *a*'s end is below *b*'s start; sorted by
 //! start, the versions that must follow *a* are a suffix.
 //!
@@ -155,7 +155,7 @@ fn is_sound(case: &mut Case<'_>, key: KeyId, reader: TransactionId, found: Optio
     case.writer_of(reader, key, value).is_some() && !case.is_intermediate(reader, key, value, &[])
 }
 
-/// Links everyone who had to do with `version` to the writers of the versions that follow it.
+/// Links every transaction that had to do with `version` to the writers of the versions that follow it.
 fn link_followers(case: &mut Case<'_>, version: &Version, note: Note, followers: &Followers<'_>) {
     let Followers { fan, range, places, kinds: (from_writer, from_reader) } = followers;
     let Version { writer, readers, updaters, .. } = version;
@@ -165,7 +165,7 @@ fn link_followers(case: &mut Case<'_>, version: &Version, note: Note, followers:
     let graph = &mut case.graph;
     let note = Some(graph.note(note));
     let own = writer.and_then(|writer| places.get(&writer).copied());
-    // Those who write nothing themselves share one helper; the others must leave themselves out.
+    // Those that write nothing themselves share one helper; the others must leave themselves out.
     let shared = graph.helper();
     fan.link(
         graph,

@@ -302,20 +302,20 @@ impl<'h> Findings<'h> {
         Findings { history, found: BTreeMap::new(), anomalies: Vec::new() }
     }
 
-    /// Counts an anomaly, and keeps the description that `tell` returns if it is one of the first of
+    /// Counts an anomaly, and keeps the description that `explain` returns if it is one of the first of
     /// its kind.
     pub fn add(
         &mut self,
         kind: AnomalyKind,
         transactions: &[TransactionId],
-        tell: impl FnOnce() -> (String, Vec<Step>),
+        explain: impl FnOnce() -> (String, Vec<Step>),
     ) {
         let count = self.found.entry(kind).or_default();
         *count += 1;
         if *count > WITNESSES_MAX {
             return;
         }
-        let (summary, cycle) = tell();
+        let (summary, cycle) = explain();
         let others = cycle.iter().flat_map(|step| &step.others);
         let texts = transactions.iter().chain(others).map(|&id| (id, describe(self.history, id)));
         let transactions = texts.collect();

@@ -1,15 +1,11 @@
 //! How objects are divided among homes, and what the workloads whose data has homes share.
 
 use crate::rows;
-use shoal_types::transaction::transact_again;
-use shoal_types::{Database, Random, Result, TableId, Transaction};
+use shoal_types::{Database, Random, Result, TableId};
 use std::ops::Range;
 
 /// Shares are given in millionths.
 pub(super) const MILLION: u64 = 1_000_000;
-
-/// Rows that one transaction of a check reads.
-const PAGE_ROWS: u64 = 256;
 
 /// How the objects of a workload are divided among homes, and how many transactions leave theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,42 +98,16 @@ pub(super) fn number(value: Option<&[u8]>) -> Result<i64> {
     bytes.map(|bytes| i64::from_le_bytes(*bytes)).ok_or_else(|| rows::corrupt("a row is missing"))
 }
 
-/// Calls `visit` with the row, or the lack of one, of the key that `key` makes of each number.
-pub(super) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
-    db: &D,
-    table: TableId,
-    numbers: Range<u64>,
-    key: impl Fn(u64) -> K,
-    mut visit: impl FnMut(u64, Option<&[u8]>),
-) -> Result<()> {
-    let mut start = numbers.start;
-    while start < numbers.end {
-        let end = (start + PAGE_ROWS).min(numbers.end);
-        // Copied out, so that a body which runs twice is seen once.
-        let page = transact_again(db, async |tx| {
-            let mut page = Vec::new();
-            for number in start..end {
-                page.push(tx.get(table, key(number).as_ref()).await?.map(Box::<[u8]>::from));
-            }
-            Ok(page)
-        })
-        .await?;
-        (start..end).zip(&page).for_each(|(number, row)| visit(number, row.as_deref()));
-        start = end;
-    }
-    Ok(())
-}
-
-/// Calls `visit` with the numbers of the first `rows` rows of a table with a row for each [`key`]. Returns how many are
+/// Calls `visit` with the numbers of the first `count` rows of a table with a row for each [`key`]. Returns how many are
 /// missing.
 pub(super) async fn visit_numbers<D: Database>(
     db: &D,
     table: TableId,
-    rows: u64,
+    count: u64,
     mut visit: impl FnMut(u64, i64),
 ) -> Result<u64> {
     let mut missing = 0;
-    visit_rows(db, table, 0..rows, key, |at, row| match number(row) {
+    rows::visit_rows(db, table, 0..count, key, |at, row| match number(row) {
         Ok(number) => visit(at, number),
         Err(_) => missing += 1,
     })

@@ -15,7 +15,7 @@
 //!
 //! Invariants: a call forwarding has its special facility, and there are as many as were loaded and inserted and not deleted.
 
-use super::homes::{HomeClient, Homes, draw_kind, number, part_of, row, visit_rows};
+use super::homes::{HomeClient, Homes, draw_kind, number, part_of, row};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -286,7 +286,7 @@ impl Workload for Tatp {
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
         let (mut subscribers, mut alone, mut kept) = (0, 0, 0);
         let all = self.homes.all();
-        visit_rows(
+        rows::visit_rows(
             db,
             self.subscribers,
             0..all,
@@ -298,7 +298,7 @@ impl Workload for Tatp {
         .await?;
         let mut has_facility = vec![false; (all * TYPES) as usize];
         let typed = |at: u64| typed_key((at / TYPES) as u32, at % TYPES);
-        visit_rows(db, self.facilities, 0..all * TYPES, typed, |at, row| {
+        rows::visit_rows(db, self.facilities, 0..all * TYPES, typed, |at, row| {
             has_facility[at as usize] = row.is_some();
         })
         .await?;
@@ -306,7 +306,7 @@ impl Workload for Tatp {
             let of = at / STARTS;
             forwarding_key((of / TYPES) as u32, of % TYPES, at % STARTS)
         };
-        visit_rows(db, self.forwardings, 0..all * TYPES * STARTS, key, |at, row| {
+        rows::visit_rows(db, self.forwardings, 0..all * TYPES * STARTS, key, |at, row| {
             if row.is_some() {
                 kept += 1;
                 alone += u64::from(!has_facility[(at / STARTS) as usize]);

@@ -1,4 +1,4 @@
-//! Voter: telephone votes for the contestants of a show (H-Store). Each vote writes the row of the voter, who has a limited
+//! Voter: telephone votes for the contestants of a show (H-Store). Each vote writes the row of the voter, which has a limited
 //! number of votes, and that of the contestant.
 //!
 //! A client's voters and contestants are those of its home; for a remote vote the contestant is another home's.

@@ -124,7 +124,7 @@ async fn oldest<X: Transaction>(
 }
 
 impl Input {
-    /// Sets the order's carrier and its lines' dates; finds out who ordered, and for how much.
+    /// Sets the order's carrier and its lines' dates; finds out the customer and the amount.
     async fn deliver<X: Transaction>(
         &self,
         tx: &X,

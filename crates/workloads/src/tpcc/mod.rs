@@ -8,7 +8,7 @@
 //! - the five transactions, each an `Input` that is a [`profile`] and an `Output`: [`new_order`],
 //!   [`payment`], [`order_status`], [`delivery`], [`stock_level`]; [`customer`] is how two of them
 //!   find a customer;
-//! - [`client`]: who issues them, in which mix; [`facts`] and [`consistency`]: what must hold
+//! - [`client`]: issues them, in a mix; [`facts`] and [`consistency`]: what must hold
 //!   afterwards;
 //! - [`benchmark`]: all of it as a [`Workload`](crate::workload::Workload).
 //!

@@ -82,7 +82,7 @@ impl Profile for Input {
         self.warehouse
     }
 
-    /// Who the customer is, and which the last order, decides what is read.
+    /// The customer that is found, and the last order, decide what is read.
     fn footprint(&self, _tables: &Tables) -> Footprint {
         Footprint::unknown()
     }

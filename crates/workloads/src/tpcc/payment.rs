@@ -28,7 +28,7 @@ pub struct Input {
     pub customer_warehouse: u16,
     /// C_D_ID: where the customer resides.
     pub customer_district: u8,
-    /// The customer who pays, by C_ID or by last name.
+    /// The customer that pays, by C_ID or by last name.
     pub customer: Selection,
     /// H_AMOUNT, in cents.
     pub amount: u32,
@@ -93,7 +93,7 @@ impl Profile for Input {
         self.warehouse
     }
 
-    /// Of a payment by last name, who the customer is decides what is written.
+    /// Of a payment by last name, the customer that is found decides what is written.
     fn footprint(&self, tables: &Tables) -> Footprint {
         let Selection::Id(c) = self.customer else { return Footprint::unknown() };
         let customer = keys::customer(self.customer_warehouse, self.customer_district, c);
@@ -147,7 +147,7 @@ impl Profile for Input {
 }
 
 impl Input {
-    /// Brings near the customer, if it is known who, and the end of the customer's history.
+    /// Brings near the customer, if it is known, and the end of the customer's history.
     fn prefetch<X: Transaction>(&self, tx: &X, tables: &Tables) {
         let Selection::Id(c) = self.customer else { return };
         let (w, d) = (self.customer_warehouse, self.customer_district);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// How far a log is durable, and who waits for more.
+/// How far a log is durable, and what waits for more.
 #[derive(Debug, Default)]
 pub(super) struct DurableClock {
     clock: AtomicU64,

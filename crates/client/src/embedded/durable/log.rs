@@ -136,7 +136,7 @@ impl DurableLog {
         self.shared.stop_taking("it was closed");
         self.shared.tell(Told::Close);
         if let Some(thread) = lock(&self.thread).take() {
-            // A panic there was told to all that waited.
+            // A panic there was reported to all that waited.
             let _ = thread.join();
         }
     }

@@ -107,7 +107,7 @@ impl LogThread {
 
     fn handle(&mut self, told: Told) {
         match told {
-            // A caller that was not stopped in time; it is told that its transaction may be lost.
+            // A caller that was not stopped in time; it learns that its transaction may be lost.
             Told::Drawn(..) | Told::Record { .. } if self.is_sealed => {}
             Told::Drawn(clock, record) => {
                 self.order.put(clock, record);
@@ -155,7 +155,7 @@ impl LogThread {
         let Some(effect) = self.effects.pop_front() else { return false };
         if let LogEffect::Make { .. } = effect {
             let (mut folder, shared) = (self.folder.another(), Arc::clone(&self.shared));
-            // The last one has told what it made, and ends.
+            // The last one has sent what it made, and ends.
             self.maker = Some(thread::spawn(move || {
                 shared.tell(Told::Segment(perform(&mut folder, &effect)));
             }));
@@ -166,7 +166,7 @@ impl LogThread {
         true
     }
 
-    /// Tells others how far the log is.
+    /// Informs others how far the log is.
     fn publish(&mut self) {
         let persisted = self.writer.persisted();
         let mut durable = None;
@@ -211,7 +211,7 @@ impl LogThread {
             self.is_sealed = true;
             self.change(|writer, effects| writer.seal(effects));
         }
-        // Without room, what does not fit is lost: its callers are told so.
+        // Without room, what does not fit is lost: its callers receive an error.
         let is_stuck = is_complete && self.writer.is_full() && self.effects.is_empty();
         self.writer.is_closed() || is_stuck
     }

@@ -21,7 +21,7 @@
 //!
 //! In all of them U has the lower clock.
 //!
-//! A transaction that wrote nothing is told when the greatest clock among the versions that it read is durable. Where a key
+//! A transaction that wrote nothing is answered when the greatest clock among the versions that it read is durable. Where a key
 //! was absent it read the tombstone, if there was one: tombstones stay in the index until they are durable.
 //!
 //! # Checkpoints

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-/// What the thread of the log is told.
+/// A message to the thread of the log.
 #[derive(Debug)]
 pub(super) enum Told {
     /// A clock was drawn: its transaction is installed, with this record, or failed.
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Tells the thread of the log. Returns false where that has ended.
+    /// Informs the thread of the log. Returns false where that has ended.
     pub(super) fn tell(&self, told: Told) -> bool {
         let mut inbox = lock(&self.inbox);
         if inbox.is_over {
@@ -159,12 +159,12 @@ impl Shared {
         *lock(&self.place) = place;
     }
 
-    /// Takes what was told.
+    /// Takes the messages.
     pub(super) fn take_inbox(&self, told: &mut Vec<Told>) {
         std::mem::swap(&mut lock(&self.inbox).told, told);
     }
 
-    /// Sleeps until something is told, or for so long.
+    /// Sleeps until a message arrives, or for so long.
     pub(super) fn sleep(&self, at_most: Option<std::time::Duration>) {
         self.is_idle.store(true, Ordering::SeqCst);
         if lock(&self.inbox).told.is_empty() {
@@ -180,7 +180,7 @@ impl Shared {
     pub(super) fn end_thread(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.is_over = true;
-        // With what was told last, senders of answers go.
+        // With the last messages, senders of answers go.
         let left = std::mem::take(&mut inbox.told);
         drop(inbox);
         drop(left);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!            commit                     all locked              all valid
-//! executing ──────► (draining) ─► locking ────────► validating ─────────► certified ─► told
+//! executing ──────► (draining) ─► locking ────────► validating ─────────► certified ─► answered
 //!     │                 └► delegated: one participant does all of it ────────►│
-//!     └── anything goes wrong: abort, everywhere ──► told
+//!     └── anything goes wrong: abort, everywhere ──► answered
 //! ```
 
 use crate::branch::{EpochTransaction, MakoBranch, PausedCertification};
@@ -502,7 +502,7 @@ impl Mako {
         stamp
     }
 
-    /// The transaction is certified: it will be told when it is durable, with all it depends on.
+    /// The transaction is certified: it will be answered when it is durable, with all it depends on.
     fn certified(
         &mut self,
         remote_branches: &Rc<RemoteBranches>,

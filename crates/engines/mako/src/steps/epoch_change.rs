@@ -104,7 +104,7 @@ impl Mako {
     }
 
     /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
-    /// them, or is told that they are over.
+    /// them, or learns that they are over.
     pub(crate) fn end_overdue(&mut self, overdue: Epoch, effects: &mut MakoEffects) {
         self.epochs.end_branches(overdue);
         for number in 0.. {
@@ -298,7 +298,7 @@ impl Mako {
     }
 
     /// Some shards have ended an epoch that is not settled, for good: what depends on more of them than
-    /// there is has lost, and need not wait for the other shards to be told.
+    /// there is has lost, and need not wait until the other shards know.
     pub(crate) fn give_up_lost(&mut self, epoch: Epoch, effects: &mut MakoEffects) {
         self.replay(|replays, target| replays.end(epoch, target));
         for (own, stamp, waiter) in self.waits.take_all(epoch) {

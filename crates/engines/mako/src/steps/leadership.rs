@@ -57,7 +57,7 @@ impl Mako {
         self.admit();
     }
 
-    /// A node without a replica, whose lead would let transactions in, coordinates as soon as it knows who leads. One that is
+    /// A node without a replica, whose lead would let transactions in, coordinates as soon as it knows the leaders. One that is
     /// given a replica later goes on as it did, until it leads the shard.
     fn admit(&self) {
         let worker_context = &self.runtime.worker_context;

@@ -6,18 +6,18 @@
 //!
 //! | file | holds | rules |
 //! |---|---|---|
-//! | `coordinator.rs`, `reveal.rs` | from execution to certification; what is covered is told | M1, M5 |
+//! | `coordinator.rs`, `reveal.rs` | from execution to certification; what is covered is revealed | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
 //! | `slices.rs`, `install.rs` | what is too large for one step | M2, M3 |
-//! | `watermark.rs` | what is durable, and which nodes are told | M4 |
+//! | `watermark.rs` | what is durable, and which nodes receive it | M4 |
 //! | `replay.rs` | what is decided by others is replayed | M6 |
 //! | `leadership.rs` | taking over, recovering, leaving | M7, M9 |
 //! | `epoch_change.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `rollback.rs` | what was rolled back leaves the stores | M9 |
 //! | `snapshot.rs` | how a replica gets what streams have no more | M10 |
-//! | `unanswered.rs`, `silence.rs` | waits for other shards have a bound; who holds up a shard and is gone | M3, M11 |
+//! | `unanswered.rs`, `silence.rs` | waits for other shards have a bound; nodes that hold up a shard and are gone | M3, M11 |
 //! | `undecided.rs`, `loss.rs` | what only a lost shard can decide; a shard whose majority is lost for good | M9, M12 |
-//! | `due.rs`, `status.rs` | what a step goes on with, and when the next one is due; what a worker tells of itself | |
+//! | `due.rs`, `status.rs` | what a step goes on with, and when the next one is due; what a worker reports of itself | |
 
 mod coordinator;
 mod due;

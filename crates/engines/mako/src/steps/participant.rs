@@ -24,7 +24,7 @@ use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 use std::ops::Range;
 
-/// A coordinator without a replica is told how far shards are for so many times as long as its last request may wait: its
+/// A coordinator without a replica receives watermarks for so many times as long as its last request may wait: its
 /// transaction waits for its own shards after that.
 const ASKER_WAITS: u32 = 2;
 
@@ -295,7 +295,7 @@ impl Mako {
         }
     }
 
-    /// A branch of another node's transaction is locked, and its coordinator will be told the clock.
+    /// A branch of another node's transaction is locked, and its coordinator will receive the clock.
     pub(crate) fn observe_locked(
         &self,
         at: usize,
@@ -485,7 +485,7 @@ impl Mako {
         if let StampForm::Group { .. } = self.options().stamps {
             self.gossip.open_group(floor, self.runtime.worker_context.now.get());
         } else if floor > Clock::ZERO {
-            // Its coordinator tells all shards as well, and may be gone.
+            // Its coordinator sends it to all shards as well, and may be gone.
             self.gossip.raise_floor(floor);
             self.pass_floor(floor, effects);
         }

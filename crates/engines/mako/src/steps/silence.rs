@@ -10,7 +10,7 @@ use shoal_replication::in_flight_clocks::InFlight;
 use shoal_types::{Epoch, NodeId, Time};
 
 /// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
-/// is heard: one of the two ways between us is cut.
+/// is received: one of the two ways between us is cut.
 const STUCK: u32 = 4;
 
 impl Mako {

@@ -15,7 +15,7 @@
 //! had brought everything.
 //!
 //! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
-//! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
+//! lead of its own; their clocks show nothing, since a successor's clocks pass them while their epoch is not
 //! settled. A row is given if, and only if, the sender's watermark or FVW of the row's epoch covers its stamp
 //! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
 //! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
@@ -59,16 +59,18 @@
 use crate::observation::MakoObservation;
 use crate::options::{ENTRIES_MAX, MakoOptions};
 use crate::planted_bugs::MakoPlantedBug;
-use crate::snapshot_chunk::{ChunkRow, SnapshotChunk, SnapshotScope, UndecidedRow};
+use crate::snapshot_chunk::{
+    ChunkContents, ChunkRow, SnapshotChunk, SnapshotScope, UndecidedRow, observation,
+};
 use crate::stable_prefix::StreamExtent;
 use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
-use shoal_replication::replay::publish;
+use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
 };
-use shoal_store::{Session, WalkPlace};
+use shoal_store::WalkPlace;
 use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
@@ -77,7 +79,7 @@ use shoal_types::{
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// A snapshot that speaks of epochs so far beyond those that this node knows is malformed.
+/// A snapshot that concerns epochs so far beyond those that this node knows is malformed.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
 /// The metadata of a snapshot, which stands for the entries of a stream up to an extent, together with the parts of a copy.
@@ -110,7 +112,7 @@ impl Mako {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        if self.snapshot_senders.ask_again(now, at, to) {
+        if self.snapshot_senders.request_again(now, at, to) {
             return;
         }
         let replica = self.shared.replica(shard).expect("held");
@@ -222,27 +224,19 @@ impl Mako {
         let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
             + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
         self.snapshot_senders.sent(now, next, bytes, until.clone());
-        // Asked after the rows were: so what is told of their epochs covers them.
+        // Asked after the rows were: so what is known of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
-        let part = SnapshotChunk {
-            shard,
-            copy,
-            cut,
-            from: form(from),
-            until: until.map(form),
-            settled,
-            forgotten: self.watermarks.borrow().forgotten(),
-            watermarks,
-            rows,
-            undecided,
-        };
+        let forgotten = self.watermarks.borrow().forgotten();
+        let contents = ChunkContents { settled, forgotten, watermarks, rows, undecided };
+        let (from, until) = (form(from), until.map(form));
+        let part = SnapshotChunk { shard, copy, cut, from, until, contents };
         let planted =
             faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
-        effects.observe(|| part.observation(withheld.get()));
+        effects.observe(|| observation(&part, withheld.get()));
         effects.push(EngineEffect::Send {
             to: self.runtime.peer(peer),
-            message: MakoMessage::Part(part),
+            message: MakoMessage::Chunk(part),
         });
     }
 
@@ -281,13 +275,13 @@ impl Mako {
             self.runtime.counters.dropped += 1;
             return;
         };
-        let (shard, copy) = (part.shard, part.copy);
-        let (key, now) = (CopyKey { at, peer: from, copy }, self.runtime.worker_context.now.get());
+        let (shard, copy, key) = (part.shard, part.copy, part.key(at, from));
+        let now = self.runtime.worker_context.now.get();
         let retry_after = self.runtime.worker_context.limits.retry_after;
         self.snapshot_receivers.arrive(now, retry_after, key, place(&part.from), part);
         self.take_in_turn(key, effects);
         let reached = self.snapshot_receivers.reached(key).map(form);
-        let message = MakoMessage::PartTaken { shard, copy, reached };
+        let message = MakoMessage::ChunkTaken { shard, copy, reached };
         effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
     }
 
@@ -301,7 +295,7 @@ impl Mako {
             let Ok(reached) = self.copy_part(key.at, &part, effects) else {
                 break; // The part is sent again.
             };
-            if !part.undecided.is_empty() {
+            if !part.contents.undecided.is_empty() {
                 self.follower_replays.leave_undecided();
             }
             if reached.is_none() {
@@ -313,12 +307,11 @@ impl Mako {
 
     /// Can this be so, and is it for this node to take?
     fn may_take(&self, from: NodeId, part: &SnapshotChunk) -> bool {
-        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
         let shards = self.runtime.worker_context.topology.shards() as usize;
         let (first, last) = (crate::FIRST_EPOCH, self.last_epoch());
-        let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
+        let is_known = |epoch| part.contents.watermarks.iter().any(|it| it.epoch() == epoch);
         let fits = |row: &ChunkRow| {
-            let told = row.epoch <= part.settled || is_known(row.epoch);
+            let told = row.epoch <= part.contents.settled || is_known(row.epoch);
             row.epoch >= first && row.epoch <= last && told && plausibility::clock(row.clock)
         };
         let fits_undecided = |row: &UndecidedRow| {
@@ -336,15 +329,15 @@ impl Mako {
         leaderships.holds(part.shard)
             && leaderships.gives(part.shard, from, node)
             && self.runtime.worker_context.own(part.shard).is_none()
-            && ascends
+            && part.ascends()
             && plausibility::clock(part.cut)
-            && part.settled < last
+            && part.contents.settled < last
             // A part of long ago, or from a sender that knows no more what this node lacks.
-            && part.settled >= self.watermarks.borrow().forgotten()
-            && self.epochs.first().epoch() > part.forgotten
-            && part.watermarks.iter().all(whole)
-            && part.rows.iter().all(fits)
-            && part.undecided.iter().all(fits_undecided)
+            && part.contents.settled >= self.watermarks.borrow().forgotten()
+            && self.epochs.first().epoch() > part.contents.forgotten
+            && part.contents.watermarks.iter().all(whole)
+            && part.contents.rows.iter().all(fits)
+            && part.contents.undecided.iter().all(fits_undecided)
     }
 
     /// No correct peer knows of a later epoch.
@@ -359,9 +352,9 @@ impl Mako {
             return true;
         }
         if place(&part.from) == WalkPlace::default() {
-            self.learn_finals(part.settled, &part.watermarks, effects);
+            self.learn_finals(part.contents.settled, &part.contents.watermarks, effects);
         }
-        let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
+        let later = part.contents.watermarks.iter().filter(|it| it.epoch() > part.contents.settled);
         for watermark in later {
             self.open_epoch(watermark.epoch(), effects);
             // Where this node has the FVW, that is complete.
@@ -381,7 +374,7 @@ impl Mako {
             let stamp = Stamp::local(row.epoch, row.clock);
             row.epoch <= epochs.open() && epochs.covers(part.shard, stamp.as_ref())
         };
-        part.rows.iter().all(is_covered)
+        part.contents.rows.iter().all(is_covered)
     }
 
     /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
@@ -411,8 +404,8 @@ impl Mako {
         let mut session = own.sessions.take()?;
         let (from, until) = part.range();
         let kept: BTreeSet<(TableId, &[u8])> =
-            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
-        let undecided = part.undecided_orders();
+            part.contents.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        let undecided = part.contents.undecided_orders();
         assert!(
             self.covers(part),
             "M10: {} takes rows that it does not know to be committed",
@@ -422,16 +415,19 @@ impl Mako {
         let mut floor = replica.floor_mut();
         let mut aside = self.shared.undecided(part.shard).lock();
         let here = replica.reached();
-        for row in &part.rows {
+        for row in &part.contents.rows {
             let ChunkRow { table, epoch, clock, key, .. } = row;
             let was_undecided = aside.has(*table, key, (*epoch, *clock));
             if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
-                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+                let (table, value) = (*table, Some(&row.value[..]));
+                let stamp = &Stamp::local(*epoch, *clock);
+                let version = ChunkVersion { table, key, value, stamp };
+                copy_row(part.shard, &mut session, version, effects.observations.as_mut())?;
             }
             // Not before: where a lock was in the way, the part comes again.
-            aside.supersede(*table, key, (*epoch, *clock));
+            aside.supersede(row.table, key, (*epoch, *clock));
         }
-        self.runtime.counters.operations += part.rows.len() as u64;
+        self.runtime.counters.operations += part.contents.rows.len() as u64;
         // Rows that are removed leave no trace but the floor, which follows the copy.
         let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
             let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
@@ -488,18 +484,4 @@ impl Mako {
         effects.observe(|| MakoObservation::Restored { shard });
         self.learn_finals(last, &finals, effects);
     }
-}
-
-/// Puts a row where it is not, unless there is a newer one.
-fn copy_row(
-    shard: ShardId,
-    session: &mut Session,
-    row: &ChunkRow,
-    observations: &mut Option<Vec<MakoObservation>>,
-) -> Result<()> {
-    let stamp = Stamp::local(row.epoch, row.clock);
-    let transaction = session.begin();
-    transaction.replicate(row.table, &row.key, Some(&row.value))?;
-    publish(shard, transaction.lock()?, &stamp, false, |_| false, observations.as_mut());
-    Ok(())
 }

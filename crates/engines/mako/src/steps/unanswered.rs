@@ -11,12 +11,12 @@
 //! without locks; or takes none while that leader is silent, if it only writes there. For the same reason a leader that
 //! recovers its shard refuses to lock or to validate; all else it is asked waits until it serves.
 //!
-//! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when it is told so, or with
+//! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when the coordinator resolves it, or with
 //! the epoch. So the coordinator asks for the end of the epoch, and says that the transaction has ended until that is
 //! confirmed, or the epoch was closed for as long: then no request is sent again, and participants need not
 //! remember the number any more. And a leader
 //! whose stream decides nothing for [`MakoOptions::stalled_after`] draws no clock any more and asks for the same: what it
-//! certified could never be told, and would hold up those who read it.
+//! certified could never be answered, and would hold up those that read it.
 //!
 //! [`MakoOptions::hang_after`]: crate::MakoOptions::hang_after
 //! [`Limits::shard_wait_max`]: shoal_engine::execution::Limits::shard_wait_max

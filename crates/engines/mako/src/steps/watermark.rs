@@ -1,8 +1,8 @@
 //! Durability: what the streams have decided becomes shard watermarks, and those travel (rule M4).
 //!
-//! A shard's watermark is the least durable safe clock of its streams; its leader knows it. Leaders tell
+//! A shard's watermark is the least durable safe clock of its streams; its leader knows it. Leaders send it to
 //! each other, and their followers, the whole vector. It only grows, so a message may be lost,
-//! repeated or late; it is told again from time to time.
+//! repeated or late; it is sent again from time to time.
 
 use crate::leader_shard;
 use crate::live_epochs::LiveEpoch;
@@ -66,7 +66,7 @@ impl Mako {
         floor: Clock,
         effects: &mut MakoEffects,
     ) {
-        // A coordinator has floors to tell, whether it leads a shard or not.
+        // A coordinator has floors to send, whether it leads a shard or not.
         let plausible = floor <= self.floor_max();
         if floor > Clock::ZERO && plausible {
             self.pass_floor(floor, effects);
@@ -86,8 +86,8 @@ impl Mako {
     }
 
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
-    /// rest; of an epoch that is closed, also who has led before. No other knows more than this node of a shard that
-    /// we lead, but those who knew it from our predecessor.
+    /// rest; of an epoch that is closed, also the nodes that have led before. No other knows more than this node of a shard that
+    /// we lead, but those that knew it from our predecessor.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, ended: &[ShardId]) -> bool {
         let worker_context = &self.runtime.worker_context;
         let Some(live) = self.epochs.get(watermark.epoch()) else { return false };
@@ -187,7 +187,7 @@ impl Mako {
         effects.push(EngineEffect::Propose { shard, entry });
     }
 
-    /// Tells others how far the shards are, if that is news and the last time is not too near.
+    /// Sends others the watermark, if it is news and the last time is not too near.
     pub(crate) fn tell_watermark(&mut self, now: Time, effects: &mut MakoEffects) {
         self.gossip.is_awaited(self.runtime.awaits_answers());
         let watermarks = self.watermarks.borrow();

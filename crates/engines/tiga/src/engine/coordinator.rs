@@ -1,4 +1,4 @@
-//! A transaction from its first operation until it is told.
+//! A transaction from its first operation until its outcome is reported.
 
 use super::metrics::PREPARING;
 use super::transaction::{OpenTransaction, PendingRead};
@@ -186,7 +186,7 @@ impl Tiga {
         worker_context.limits.shard_wait_max + worker_context.extra_wait(keys)
     }
 
-    /// Tells the transactions that have ended.
+    /// Reports the outcomes of transactions that have ended.
     pub(super) fn tell_ended(&mut self) {
         for Ended { id, outcome, .. } in self.node.take_ended() {
             let sequence = id.sequence;
@@ -203,7 +203,7 @@ impl Tiga {
         }
     }
 
-    /// Tells a transaction its outcome.
+    /// Reports the outcome of a transaction.
     fn tell(&mut self, sequence: u64, outcome: Result<()>) {
         let Some(transaction) = self.transactions.get(&sequence) else { return };
         let remote_branches = Rc::clone(&transaction.remote_branches);

@@ -40,7 +40,7 @@ impl Tiga {
         self.report(effects);
     }
 
-    /// Tells the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
+    /// Reports to the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
     /// protocol has no epochs.
     pub(super) fn report(&mut self, effects: &mut TigaEffects) {
         let Some(configuration) = &self.configuration else { return };

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `options.rs`, `message.rs`, `metrics.rs` | configuration, messages, what is measured |
 //! | `transaction.rs` | operations of an interactive transaction, and its certificate |
-//! | `coordinator.rs` | a transaction from its first operation until it is told |
+//! | `coordinator.rs` | a transaction from its first operation until its outcome is reported |
 //! | `declared.rs` | procedures that are executed by their footprints |
 //! | `membership.rs` | configurations, ends of epochs |
 
@@ -66,7 +66,7 @@ pub struct Tiga {
     shared: Arc<TigaShared>,
     node: TigaNode,
     runtime: Runtime<TigaEngineMessage>,
-    /// The transactions of this worker that have asked for something and are not told, by their numbers.
+    /// The transactions of this worker that have asked for something and whose outcomes are not reported, by their numbers.
     transactions: BTreeMap<u64, OpenTransaction>,
     /// The procedures that are executed by their footprints.
     calls: BTreeMap<u64, OpenCall>,
@@ -82,7 +82,7 @@ pub struct Tiga {
     led: BTreeMap<ShardId, Ballot>,
     /// The shards that were said to be served.
     serving: BTreeMap<ShardId, Ballot>,
-    /// What the manager was told of epochs that are closed and not settled.
+    /// What was reported to the manager of epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
 }
 
@@ -277,7 +277,7 @@ impl Tiga {
         Now { local, clock: now.time, arrived: arrived.time, has_lease }
     }
 
-    /// Clients are heard, and other shards answered, only under a lease.
+    /// Clients and other shards are answered only under a lease.
     fn holds_lease(&self, now: Time) -> bool {
         now < self.lease_end
     }

@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// A key on a shard.
 type PlacedKey = (ShardId, TableId, Bytes);
 
-/// A transaction of this worker that is not told its outcome.
+/// A transaction of this worker whose outcome is not reported.
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
     pub(super) remote_branches: Rc<RemoteBranches>,

@@ -37,7 +37,7 @@ fn what_votes_have_committed_is_kept() {
 fn released_elsewhere(options: TigaOptions) -> Option<i64> {
     let mut cluster = Cluster::with(options);
     let id = cluster.increment(&[1, 101]);
-    // The leader of shard 0 is ready, and does not hear that shard 1 is; no follower of it has the transaction.
+    // The leader of shard 0 is ready, and receives no `Ready` of shard 1; no follower of it has the transaction.
     cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
     cluster.pass(HEADROOM);
     cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));

@@ -40,7 +40,7 @@ impl TwoPhaseCommit {
         }
         let execute = |operations| TwoPhaseCommitRequest::Execute { operations };
         if self.runtime.send_batches(remote_branches, execute, effects) {
-            self.coordinator.transactions.execute(remote_branches);
+            self.coordinator.execute(remote_branches);
         }
     }
 
@@ -56,12 +56,12 @@ impl TwoPhaseCommit {
             self.runtime.resolved(sequence);
             return self.acknowledged(self.own_id(sequence), shard);
         }
-        let Some(remote_branches) = self.coordinator.transactions.remote_branches(sequence) else {
+        let Some(remote_branches) = self.coordinator.remote_branches(sequence) else {
             self.runtime.counters.dropped += 1;
             return;
         };
         let remote_branches = Rc::clone(remote_branches);
-        match self.coordinator.transactions.take_commit(sequence) {
+        match self.coordinator.take_commit(sequence) {
             None => {
                 self.answer_reads(&remote_branches, shard, reply);
                 self.send_batches(&remote_branches, effects);
@@ -124,7 +124,7 @@ impl TwoPhaseCommit {
             // Nothing else was asked for.
             _ => {
                 self.runtime.counters.dropped += 1;
-                return self.coordinator.transactions.keep(it);
+                return self.coordinator.keep(it);
             }
         }
         it.waiting -= 1;
@@ -138,7 +138,7 @@ impl TwoPhaseCommit {
             CommitPhase::Validating if it.waiting == 0 && it.undurable == 0 => {
                 self.decide(it, effects);
             }
-            _ => self.coordinator.transactions.keep(it),
+            _ => self.coordinator.keep(it),
         }
     }
 
@@ -146,7 +146,7 @@ impl TwoPhaseCommit {
     pub(crate) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
-        self.coordinator.transactions.remove(remote_branches.id.sequence);
+        self.coordinator.remove(remote_branches.id.sequence);
         remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
         let reading = |branch| OwnBranch::Reading(StagedCertification::reading(branch, 0));
         let own = branches.into_iter().map(|(at, branch)| (at, reading(branch)));
@@ -185,10 +185,10 @@ impl TwoPhaseCommit {
         }
         if remote_branches.is_full() {
             self.send_batches(&remote_branches, effects);
-            self.coordinator.transactions.remove(remote_branches.id.sequence);
+            self.coordinator.remove(remote_branches.id.sequence);
         }
         if remote_branches.is_busy() {
-            self.coordinator.transactions.keep(it);
+            self.coordinator.keep(it);
         } else {
             self.lock_all(it, effects);
         }
@@ -204,7 +204,7 @@ impl TwoPhaseCommit {
             it.phase = CommitPhase::Delegated;
             let request = |operations| TwoPhaseCommitRequest::OnePhase { operations, install };
             self.runtime.send_next(&remote_branches, *shard, request, effects);
-            return self.coordinator.transactions.keep(it);
+            return self.coordinator.keep(it);
         }
         let others = it.written_elsewhere();
         let own: Vec<usize> = it
@@ -270,7 +270,7 @@ impl TwoPhaseCommit {
             };
             self.runtime.send_next(&remote_branches, shard, request, effects);
         }
-        self.coordinator.transactions.keep(it);
+        self.coordinator.keep(it);
     }
 
     /// Locks what it writes here, as much as a step may. Says whether that was the last.
@@ -433,7 +433,7 @@ impl TwoPhaseCommit {
     /// An own shard other than the home shard has its prepare record durable.
     pub(crate) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
         // Otherwise it was given up meanwhile.
-        if let Some(mut it) = self.coordinator.transactions.take_commit(sequence) {
+        if let Some(mut it) = self.coordinator.take_commit(sequence) {
             it.undurable -= 1;
             self.go_on(it, effects);
         }
@@ -472,7 +472,7 @@ impl TwoPhaseCommit {
             }
             CommitPlan::LastAgent(shard) => self.decide_there(&it, shard, effects),
         }
-        self.coordinator.transactions.keep(it);
+        self.coordinator.keep(it);
     }
 
     fn append_decision(&mut self, at: usize, it: &CommitProgress) {
@@ -491,13 +491,12 @@ impl TwoPhaseCommit {
 
     /// A record that a transaction waits for is on its way, or will be at once.
     fn expect_durable(&mut self, it: &CommitProgress) {
-        let due = it.durable_due(&self.runtime.worker_context);
-        self.coordinator.durable_due.get_or_insert(due);
+        self.coordinator.expect_record(it, &self.runtime.worker_context);
     }
 
     /// The commit record is durable.
     pub(crate) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
-        let Some(it) = self.coordinator.transactions.take_commit(sequence) else {
+        let Some(it) = self.coordinator.take_commit(sequence) else {
             panic!("{sequence} was decided, and is not known");
         };
         assert_eq!(it.phase, CommitPhase::Deciding, "{sequence} was decided too early");
@@ -525,7 +524,7 @@ impl TwoPhaseCommit {
                 self.install(at, transaction, locked, clock, outcome, effects);
             }
         }
-        let mut asked = 0;
+        let mut sent = 0;
         let open = if it.handed_over { Vec::new() } else { remote_branches.open_branches() };
         for shard in open {
             let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
@@ -537,10 +536,10 @@ impl TwoPhaseCommit {
                 if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
             deliveries.insert(shard, Delivery::Coordinated(leadership));
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
-            asked += 1;
+            sent += 1;
         }
         if !it.handed_over {
-            self.runtime.expect_resolved(transaction.sequence, asked);
+            self.runtime.expect_resolved(transaction.sequence, sent);
         }
         if let Some((at, home)) = home {
             let drew = |shard: &ShardId| it.drawn.iter().any(|(drawer, _)| drawer == shard);
@@ -607,7 +606,7 @@ impl TwoPhaseCommit {
         remote_branches: &Rc<RemoteBranches>,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        self.coordinator.transactions.remove(remote_branches.id.sequence);
+        self.coordinator.remove(remote_branches.id.sequence);
         self.runtime.give_up(remote_branches, || TwoPhaseCommitRequest::Abort, effects);
     }
 

@@ -30,7 +30,9 @@ impl TwoPhaseCommit {
             if !self.deferred.is_empty() {
                 self.serve_deferred(now, effects);
             }
-            if is_due(self.runtime.next_expiry()) || is_due(self.coordinator.durable_due) {
+            if is_due(self.runtime.next_expiry())
+                || is_due(self.coordinator.next_overdue(&self.runtime.worker_context))
+            {
                 self.expire(now, effects);
             }
             if self.sliced.is_paused() {
@@ -118,7 +120,7 @@ impl TwoPhaseCommit {
             self.runtime.next_due().filter(|_| runs),
             self.runtime.next_expiry().filter(|_| runs),
             self.deferred.next_due().filter(|_| runs),
-            self.coordinator.durable_due.filter(|_| runs),
+            self.coordinator.next_overdue(&self.runtime.worker_context).filter(|_| runs),
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
             is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),

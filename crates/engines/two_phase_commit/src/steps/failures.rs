@@ -17,7 +17,7 @@ impl TwoPhaseCommit {
         self.runtime.lose_participant(shard);
         self.streams.lose_participant(shard);
         let error = recovering(shard);
-        self.coordinator.transactions.lose_executing(shard, &error);
+        self.coordinator.lose_executing(shard, &error);
         // Where it is decided, that does not need an answer of this shard any more.
         let needs = |it: &CommitProgress| match (it.phase, it.plan) {
             (CommitPhase::Deciding, CommitPlan::Own(_) | CommitPlan::TwoPhase) => false,
@@ -26,7 +26,7 @@ impl TwoPhaseCommit {
             }
             _ => true,
         };
-        let lost = self.coordinator.transactions.take_commits(|it| {
+        let lost = self.coordinator.take_commits(|it| {
             let remotes = it.remote_branches.remotes();
             needs(it) && remotes.iter().any(|remote| remote.shard == shard)
         });
@@ -42,7 +42,7 @@ impl TwoPhaseCommit {
     /// is on its way is left to the next leader. What is decided elsewhere goes on without the branch here.
     pub(crate) fn leave_home(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let shard = self.streams[at].shard();
-        let touched = self.coordinator.transactions.take_commits(|it| {
+        let touched = self.coordinator.take_commits(|it| {
             it.home.is_some_and(|(home, _)| home == at) || it.own.iter().any(|(own, _)| *own == at)
         });
         for mut it in touched {
@@ -55,7 +55,7 @@ impl TwoPhaseCommit {
                     let (gone, kept) = own.into_iter().partition(|(own, _)| *own == at);
                     it.own = kept;
                     self.drop_own(transaction, gone, effects);
-                    self.coordinator.transactions.keep(it);
+                    self.coordinator.keep(it);
                 }
                 _ => self.abort(it, recovering(shard), effects),
             }
@@ -114,49 +114,28 @@ impl TwoPhaseCommit {
             let transaction = self.own_id(sequence);
             self.streams.hand_over(transaction, shard);
         }
-        if self.coordinator.durable_due.is_some_and(|due| due <= now) {
-            self.expire_records(now, effects);
-        }
+        self.expire_records(now, effects);
     }
 
     /// Ends what has waited too long for records in streams of this node.
     fn expire_records(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
-        let worker_context = Rc::clone(&self.runtime.worker_context);
-        let (mut next, mut undecided, mut unprepared) = (None::<Time>, Vec::new(), Vec::new());
-        for it in self.coordinator.transactions.commits_mut() {
-            let due = it.durable_due(&worker_context);
-            match (it.phase, it.home) {
-                (CommitPhase::Deciding, Some((_, home))) if !it.reported => {
-                    if due <= now {
-                        (it.reported, it.handed_over) = (true, true);
-                        undecided.push((Rc::clone(&it.remote_branches), home.shard));
-                        continue;
-                    }
-                }
-                (CommitPhase::Validating, _) if it.undurable > 0 => {
-                    if due <= now {
-                        unprepared.push(it.remote_branches.id.sequence);
-                        continue;
-                    }
-                }
-                _ => continue,
-            }
-            next = Some(next.map_or(due, |next| next.min(due)));
-        }
-        self.coordinator.durable_due = next;
-        for (remote_branches, shard) in undecided {
+        while let Some(mut it) = self.coordinator.take_overdue(now, &self.runtime.worker_context) {
+            let (CommitPhase::Deciding, Some((_, home))) = (it.phase, it.home) else {
+                self.give_up_unprepared(it, effects);
+                continue;
+            };
             // It does not hold up what participants forget. They receive a decision like those with a new leader.
+            (it.reported, it.handed_over) = (true, true);
+            let remote_branches = Rc::clone(&it.remote_branches);
+            self.coordinator.keep(it);
             self.runtime.expect_resolved(remote_branches.id.sequence, 0);
-            self.runtime.finish(&remote_branches, Err(Unknown::NotDurable { shard }.into()));
-        }
-        for sequence in unprepared {
-            self.give_up_unprepared(sequence, effects);
+            let error = Unknown::NotDurable { shard: home.shard }.into();
+            self.runtime.finish(&remote_branches, Err(error));
         }
     }
 
     /// A prepare record of an own shard does not become durable. Nothing is decided, so nothing of the transaction happens.
-    fn give_up_unprepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
-        let Some(it) = self.coordinator.transactions.take_commit(sequence) else { return };
+    fn give_up_unprepared(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         let undurable = it.own.iter().find(|(at, branch)| {
             let prepared = matches!(branch, OwnBranch::Locked { prepared: true, .. });
             prepared && self.streams[*at].log().undecided() > 0
@@ -168,7 +147,7 @@ impl TwoPhaseCommit {
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
     fn give_up_on(&mut self, branch: BranchKey, effects: &mut TwoPhaseCommitEffects) {
-        if let Some((it, error)) = self.coordinator.transactions.give_up_on(branch) {
+        if let Some((it, error)) = self.coordinator.give_up_on(branch) {
             self.end_without(it, error, effects);
         }
     }

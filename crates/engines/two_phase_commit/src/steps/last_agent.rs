@@ -68,10 +68,11 @@ impl TwoPhaseCommit {
         error: Error,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let is_asked =
+        let may_be_decided =
             matches!((it.phase, it.plan), (CommitPhase::Deciding, CommitPlan::LastAgent(_)));
         match (
-            is_asked && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding),
+            may_be_decided
+                && !self.options().faults.has(TwoPhaseCommitPlantedBug::AbortWhileDeciding),
             it.plan,
         ) {
             (true, CommitPlan::LastAgent(shard)) => {

@@ -57,8 +57,8 @@ impl TwoPhaseCommit {
         while let Some((transaction, shard)) = self.branches.take_due(now) {
             let at = self.streams.place_of(shard).expect("branches are on shards of this node");
             let home = match self.branches.get_mut(transaction, shard) {
-                Some(TwoPhaseCommitBranch::Prepared { home, ask_at, .. }) => {
-                    *ask_at = again;
+                Some(TwoPhaseCommitBranch::Prepared { home, inquire_at, .. }) => {
+                    *inquire_at = again;
                     Some(*home)
                 }
                 _ => None,

@@ -70,7 +70,7 @@ impl TwoPhaseCommit {
                     self.runtime.counters.dropped += 1;
                     return;
                 }
-                self.act(at, (from, *header), request, effects)
+                self.act(at, ReplyTarget { to: from, header: *header }, request, effects)
             }
             RequestArrival::Repeated(reply) => reply,
             RequestArrival::Over => Some(TwoPhaseCommitReply::Resolved),
@@ -85,7 +85,7 @@ impl TwoPhaseCommit {
             }
         };
         if let Some(reply) = reply {
-            say((from, *header), reply, effects);
+            reply_to(ReplyTarget { to: from, header: *header }, reply, effects);
         }
     }
 
@@ -114,7 +114,7 @@ impl TwoPhaseCommit {
                 };
                 // Not even one that executes is open: none was served under this leadership.
                 self.branches.put(header, None, Some(reply.clone()));
-                say((from, *header), reply, effects);
+                reply_to(ReplyTarget { to: from, header: *header }, reply, effects);
             }
             TwoPhaseCommitRequest::Execute { .. }
             | TwoPhaseCommitRequest::OnePhase { .. }
@@ -159,11 +159,11 @@ impl TwoPhaseCommit {
     fn act(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         request: TwoPhaseCommitRequest,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Option<TwoPhaseCommitReply> {
-        let header = asked.1;
+        let header = target.header;
         let transaction = header.transaction;
         let (context, reply) = match self.branches.take(&header) {
             None => match self
@@ -177,23 +177,23 @@ impl TwoPhaseCommit {
                         let due_at = self.branches.timeouts().executes(now);
                         self.branches.watch(transaction, header.shard, due_at);
                     }
-                    self.act_open(at, asked, request, branch, effects)
+                    self.act_open(at, target, request, branch, effects)
                 }
                 Err(error) => (None, Some(TwoPhaseCommitReply::Refused { error })),
             },
             Some(TwoPhaseCommitBranch::Open { branch, .. }) => {
-                self.act_open(at, asked, request, branch, effects)
+                self.act_open(at, target, request, branch, effects)
             }
             Some(
                 held
                 @ (TwoPhaseCommitBranch::Locked { .. } | TwoPhaseCommitBranch::Prepared { .. }),
             ) if request == TwoPhaseCommitRequest::Validate => {
-                self.validate_held(at, asked, held, effects)
+                self.validate_held(at, target, held, effects)
             }
             Some(TwoPhaseCommitBranch::Slicing(_)) => (None, Some(TwoPhaseCommitReply::Resolved)),
             Some(TwoPhaseCommitBranch::Locked { locked, clock, valid, .. }) => match request {
                 TwoPhaseCommitRequest::OnePhase { .. } => {
-                    self.commit_branch(at, asked, locked, clock, &[])
+                    self.commit_branch(at, target, locked, clock, &[])
                 }
                 TwoPhaseCommitRequest::DecideLast { participants } => {
                     assert!(
@@ -201,7 +201,7 @@ impl TwoPhaseCommit {
                         "P3: {transaction} is decided, and not valid on {}",
                         header.shard
                     );
-                    self.commit_branch(at, asked, locked, clock, &participants)
+                    self.commit_branch(at, target, locked, clock, &participants)
                 }
                 _ => {
                     self.drop_locked(at, transaction, locked, clock, false, effects);
@@ -215,7 +215,7 @@ impl TwoPhaseCommit {
                     assert!(durable && valid, "P4: {transaction} is committed, and not prepared");
                     let outcome = Some(RecordWaiter::Branch(transaction));
                     self.install(at, transaction, locked, clock, outcome, effects);
-                    (Some(TwoPhaseCommitBranch::Ended { asked, home: home.shard }), None)
+                    (Some(TwoPhaseCommitBranch::Ended { target, home: home.shard }), None)
                 }
                 _ => {
                     self.drop_locked(at, transaction, locked, clock, true, effects);
@@ -234,7 +234,7 @@ impl TwoPhaseCommit {
     fn act_open(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         request: TwoPhaseCommitRequest,
         branch: StoreBranch,
         effects: &mut TwoPhaseCommitEffects,
@@ -252,12 +252,12 @@ impl TwoPhaseCommit {
             TwoPhaseCommitRequest::Lock { operations } => self
                 .runtime
                 .perform(&branch, &operations)
-                .and_then(|_| self.certify(at, asked, branch, BranchGoal::Lock, effects)),
+                .and_then(|_| self.certify(at, target, branch, BranchGoal::Lock, effects)),
             TwoPhaseCommitRequest::Prepare { operations, home } => {
-                self.prepare(at, asked, branch, &operations, home, effects)
+                self.prepare(at, target, branch, &operations, home, effects)
             }
             TwoPhaseCommitRequest::Validate => {
-                self.certify(at, asked, branch, BranchGoal::Validate, effects)
+                self.certify(at, target, branch, BranchGoal::Validate, effects)
             }
             TwoPhaseCommitRequest::OnePhase { operations, install } => {
                 let performed = match install {
@@ -265,7 +265,7 @@ impl TwoPhaseCommit {
                     false => Ok(()),
                 };
                 let goal = BranchGoal::Commit { install };
-                performed.and_then(|()| self.certify(at, asked, branch, goal, effects))
+                performed.and_then(|()| self.certify(at, target, branch, goal, effects))
             }
             TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::DecideLast { .. } => {
                 unreachable!("it does not fit a branch that executes")
@@ -280,7 +280,7 @@ impl TwoPhaseCommit {
     fn prepare(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         branch: StoreBranch,
         operations: &[Operation],
         home: DecisionHome,
@@ -290,7 +290,7 @@ impl TwoPhaseCommit {
             return Err(recovering(home.shard)); // The decision can never be made.
         }
         self.runtime.perform(&branch, operations)?;
-        self.certify(at, asked, branch, BranchGoal::Prepare(home), effects)
+        self.certify(at, target, branch, BranchGoal::Prepare(home), effects)
     }
 
     /// A branch that holds its locks draws its clock, and its prepare record is appended.
@@ -312,17 +312,17 @@ impl TwoPhaseCommit {
                 batch.prepare(transaction, clock, home, |write| locked.writes(write));
             },
         );
-        let ask_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
-        self.branches.watch(transaction, self.streams[at].shard(), ask_at);
+        let inquire_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
+        self.branches.watch(transaction, self.streams[at].shard(), inquire_at);
         let context = TwoPhaseCommitBranch::Prepared {
             locked,
             clock,
             home,
-            ask_at,
+            inquire_at,
             durable: false,
             valid: false,
             validates: 0,
-            asked: None,
+            target: None,
         };
         (Some(context), Some(TwoPhaseCommitReply::Locked { clock }))
     }
@@ -331,20 +331,20 @@ impl TwoPhaseCommit {
     pub(crate) fn commit_branch(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         locked: Locked<PooledSession>,
         clock: Clock,
         participants: &[ShardId],
     ) -> BranchOutcome {
-        let transaction = asked.1.transaction;
+        let transaction = target.header.transaction;
         assert_eq!(
             self.streams[at].log().since(),
-            asked.1.leadership,
+            target.header.leadership,
             "P8: {transaction} is decided by another leadership than has locked it"
         );
         let waiter = RecordWaiter::Branch(transaction);
         self.append_commit(at, transaction, participants, Some((&locked, clock)), waiter);
-        (Some(TwoPhaseCommitBranch::Committing { locked, clock, asked }), None)
+        (Some(TwoPhaseCommitBranch::Committing { locked, clock, target }), None)
     }
 
     /// A record of the branch is durable.
@@ -355,17 +355,17 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let shard = self.streams[at].shard();
-        let asked = match self.branches.get_mut(transaction, shard) {
+        let target = match self.branches.get_mut(transaction, shard) {
             // It was given up meanwhile.
             None => return,
-            Some(TwoPhaseCommitBranch::Prepared { durable, asked, .. }) => {
+            Some(TwoPhaseCommitBranch::Prepared { durable, target, .. }) => {
                 *durable = true;
-                asked.take()
+                target.take()
             }
             Some(
-                TwoPhaseCommitBranch::Committing { asked, .. }
-                | TwoPhaseCommitBranch::Ended { asked, .. },
-            ) => Some(*asked),
+                TwoPhaseCommitBranch::Committing { target, .. }
+                | TwoPhaseCommitBranch::Ended { target, .. },
+            ) => Some(*target),
             Some(
                 TwoPhaseCommitBranch::Open { .. }
                 | TwoPhaseCommitBranch::Locked { .. }
@@ -374,7 +374,8 @@ impl TwoPhaseCommit {
                 panic!("{transaction} has no record on {shard}, and it became durable")
             }
         };
-        let Some((from, header)) = asked else { return };
+        let Some(target) = target else { return };
+        let header = target.header;
         let reply = match self.branches.take(&header).expect("seen above") {
             TwoPhaseCommitBranch::Committing { locked, clock, .. } => {
                 self.install(at, transaction, locked, clock, None, effects);
@@ -391,11 +392,11 @@ impl TwoPhaseCommit {
             }
             prepared => {
                 self.branches.put(&header, Some(prepared), Some(TwoPhaseCommitReply::Validated));
-                return say((from, header), TwoPhaseCommitReply::Validated, effects);
+                return reply_to(target, TwoPhaseCommitReply::Validated, effects);
             }
         };
         self.branches.put(&header, None, Some(reply.clone()));
-        say((from, header), reply, effects);
+        reply_to(target, reply, effects);
     }
 
     /// Shows what a branch has read.
@@ -531,12 +532,13 @@ fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest)
     }
 }
 
-pub(crate) fn say(
-    (to, header): ReplyTarget,
+/// Sends a reply.
+pub(crate) fn reply_to(
+    target: ReplyTarget,
     reply: TwoPhaseCommitReply,
     effects: &mut TwoPhaseCommitEffects,
 ) {
-    let BranchHeader { transaction, shard, step, .. } = header;
+    let ReplyTarget { to, header: BranchHeader { transaction, shard, step, .. } } = target;
     effects.push(EngineEffect::Send {
         to: WorkerPlace { node: to, worker: transaction.worker },
         message: TwoPhaseCommitMessage::Reply { transaction, shard, step, reply },

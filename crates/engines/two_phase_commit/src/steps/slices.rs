@@ -10,7 +10,7 @@
 //! shard (P2). What counts is the validation that begins once all locks are held, everywhere (P1): what is still so at
 //! any of its slices was so when the last lock was taken. A branch that is given up in between loses its locks in slices, too.
 
-use super::participant::say;
+use super::participant::reply_to;
 use crate::branch::{BranchGoal, BranchOutcome, ReplyTarget, SlicedBranch, TwoPhaseCommitBranch};
 use crate::commit_progress::{CommitPhase, CommitProgress};
 use crate::message::TwoPhaseCommitReply;
@@ -32,13 +32,15 @@ impl TwoPhaseCommit {
                 let is_paused = |it: &CommitProgress| {
                     matches!(it.phase, CommitPhase::LockingOwn | CommitPhase::ValidatingOwn)
                 };
-                match self.coordinator.transactions.take_commit_if(sequence, is_paused) {
+                match self.coordinator.take_commit_if(sequence, is_paused) {
                     Some(it) if it.phase == CommitPhase::LockingOwn => self.lock_rest(it, effects),
                     Some(it) => self.validate_all(it, effects),
                     None => {} // It was given up meanwhile.
                 }
             }
-            Some(PausedCommit::Branch(from, header)) => self.go_on_branch((from, header), effects),
+            Some(PausedCommit::Branch(from, header)) => {
+                self.go_on_branch(ReplyTarget { to: from, header }, effects);
+            }
         }
     }
 
@@ -46,12 +48,12 @@ impl TwoPhaseCommit {
     pub(crate) fn pause(&mut self, mut it: CommitProgress, phase: CommitPhase) {
         it.phase = phase;
         self.sliced.pause(PausedCommit::Own(it.remote_branches.id.sequence));
-        self.coordinator.transactions.keep(it);
+        self.coordinator.keep(it);
     }
 
     /// Goes on with another node's branch, if it was not ended meanwhile, and answers when it is done.
-    fn go_on_branch(&mut self, asked: ReplyTarget, effects: &mut TwoPhaseCommitEffects) {
-        let header = asked.1;
+    fn go_on_branch(&mut self, target: ReplyTarget, effects: &mut TwoPhaseCommitEffects) {
+        let header = target.header;
         let Some(at) = self.streams.led_at(header.shard) else { return };
         match self.branches.get(header.transaction, header.shard) {
             Some(
@@ -64,13 +66,13 @@ impl TwoPhaseCommit {
         self.act_as_leader(at, effects);
         let (context, reply) = match self.branches.take(&header).expect("seen above") {
             TwoPhaseCommitBranch::Slicing(SlicedBranch { staged, goal }) => self
-                .certify_some(at, asked, staged, goal, effects)
+                .certify_some(at, target, staged, goal, effects)
                 .unwrap_or_else(|error| (None, Some(TwoPhaseCommitReply::Refused { error }))),
-            held => self.validate_held(at, asked, held, effects),
+            held => self.validate_held(at, target, held, effects),
         };
         self.branches.put(&header, context, reply.clone());
         if let Some(reply) = reply {
-            say(asked, reply, effects);
+            reply_to(target, reply, effects);
         }
     }
 
@@ -78,20 +80,20 @@ impl TwoPhaseCommit {
     pub(crate) fn certify(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         branch: StoreBranch,
         goal: BranchGoal,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Result<BranchOutcome> {
-        self.observe_reads(at, asked.1.transaction, &branch, effects);
-        self.certify_some(at, asked, StagedCertification::reading(branch, 0), goal, effects)
+        self.observe_reads(at, target.header.transaction, &branch, effects);
+        self.certify_some(at, target, StagedCertification::reading(branch, 0), goal, effects)
     }
 
     /// Does as much of that as a step may.
     fn certify_some(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         mut staged: StagedCertification,
         goal: BranchGoal,
         effects: &mut TwoPhaseCommitEffects,
@@ -106,22 +108,22 @@ impl TwoPhaseCommit {
         }
         let is_over = (!locks || staged.is_locked()) && self.validate_staged(&mut staged, goal)?;
         if !is_over {
-            self.sliced.pause(PausedCommit::Branch(asked.0, asked.1));
+            self.sliced.pause(PausedCommit::Branch(target.to, target.header));
             return Ok((Some(TwoPhaseCommitBranch::Slicing(SlicedBranch { staged, goal })), None));
         }
         match (staged.into_locked(), goal) {
             (Some(locked), BranchGoal::Prepare(home)) => {
-                Ok(self.prepare_locked(at, asked.1.transaction, locked, home, effects))
+                Ok(self.prepare_locked(at, target.header.transaction, locked, home, effects))
             }
             (Some(locked), BranchGoal::Commit { .. }) => {
-                let clock = self.draw(at, asked.1.transaction, &locked, effects);
-                Ok(self.commit_branch(at, asked, locked, clock, &[]))
+                let clock = self.draw(at, target.header.transaction, &locked, effects);
+                Ok(self.commit_branch(at, target, locked, clock, &[]))
             }
             (Some(locked), _) => {
-                let clock = self.draw(at, asked.1.transaction, &locked, effects);
+                let clock = self.draw(at, target.header.transaction, &locked, effects);
                 let since = self.runtime.worker_context.now.get();
                 let due_at = self.branches.timeouts().locked(since);
-                self.branches.watch(asked.1.transaction, asked.1.shard, due_at);
+                self.branches.watch(target.header.transaction, target.header.shard, due_at);
                 let (valid, validates) = (false, 0);
                 let context =
                     TwoPhaseCommitBranch::Locked { locked, clock, since, valid, validates };
@@ -148,7 +150,7 @@ impl TwoPhaseCommit {
     pub(crate) fn validate_held(
         &mut self,
         at: usize,
-        asked: ReplyTarget,
+        target: ReplyTarget,
         mut context: TwoPhaseCommitBranch,
         effects: &mut TwoPhaseCommitEffects,
     ) -> BranchOutcome {
@@ -168,7 +170,7 @@ impl TwoPhaseCommit {
                 TwoPhaseCommitBranch::Locked { locked, clock, .. }
                 | TwoPhaseCommitBranch::Prepared { locked, clock, .. },
             ) => {
-                let transaction = asked.1.transaction;
+                let transaction = target.header.transaction;
                 self.drop_locked(at, transaction, locked, clock, is_prepared, effects);
                 (None, Some(TwoPhaseCommitReply::Refused { error }))
             }
@@ -178,7 +180,7 @@ impl TwoPhaseCommit {
                 {
                     *validates = next;
                 }
-                self.sliced.pause(PausedCommit::Branch(asked.0, asked.1));
+                self.sliced.pause(PausedCommit::Branch(target.to, target.header));
                 (Some(context), None)
             }
             (_, mut context) => {
@@ -187,12 +189,12 @@ impl TwoPhaseCommit {
                 if let TwoPhaseCommitBranch::Locked { since, valid, .. } = &mut context {
                     (*since, *valid) = (now, true);
                 }
-                if let TwoPhaseCommitBranch::Prepared { durable, valid, asked: waits, .. } =
+                if let TwoPhaseCommitBranch::Prepared { durable, valid, target: waits, .. } =
                     &mut context
                 {
                     *valid = true;
                     if !*durable {
-                        *waits = Some(asked);
+                        *waits = Some(target);
                         reply = None;
                     }
                 }

@@ -43,7 +43,7 @@
 //!   begins from the first key again.
 
 use crate::branch_writes::{CopyContext, is_among_writes, next_writes, writes_begin};
-use crate::message::{DecisionHome, SnapshotPart, SnapshotRow, SnapshotWrite};
+use crate::message::{ChunkContents, DecisionHome, SnapshotChunk, SnapshotRow, SnapshotWrite};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use crate::prepared_replay::{Checkpoint, PreparedBranch};
@@ -51,8 +51,8 @@ use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMe
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_replication::applied_write::AppliedWrite;
-use shoal_replication::replay::publish;
 use shoal_replication::replica::ShardReplica;
+use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form, place_of as place,
 };
@@ -96,7 +96,7 @@ impl TwoPhaseCommit {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(crate) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.streams.place_of(shard).expect("a stream that is held");
-        if self.senders.ask_again(now, at, to) {
+        if self.senders.request_again(now, at, to) {
             return;
         }
         let (replica, replay) = (&self.shared.replicas[at], self.streams[at].replay());
@@ -215,8 +215,9 @@ impl TwoPhaseCommit {
         self.senders.sent(now, next, bytes, until.clone());
         let (shard, cut) = (self.shared.replicas[at].shard, context.cut);
         let (from, until) = (place_form(from.clone()), until.map(place_form));
-        let part = SnapshotPart { shard, copy, cut, from, until, rows, writes };
-        let message = TwoPhaseCommitMessage::Part(part);
+        let contents = ChunkContents { rows, writes };
+        let part = SnapshotChunk { shard, copy, cut, from, until, contents };
+        let message = TwoPhaseCommitMessage::Chunk(part);
         effects.push(EngineEffect::Send { to: self.runtime.peer(peer), message });
     }
 }
@@ -227,7 +228,7 @@ impl TwoPhaseCommit {
     pub(crate) fn take_part(
         &mut self,
         from: NodeId,
-        part: SnapshotPart,
+        part: SnapshotChunk,
         effects: &mut TwoPhaseCommitEffects,
     ) {
         let Some(at) =
@@ -236,26 +237,25 @@ impl TwoPhaseCommit {
             self.runtime.counters.dropped += 1;
             return;
         };
-        let (shard, copy) = (part.shard, part.copy);
-        let (now, key) = (self.runtime.worker_context.now.get(), CopyKey { at, peer: from, copy });
+        let (shard, copy, key) = (part.shard, part.copy, part.key(at, from));
+        let now = self.runtime.worker_context.now.get();
         let retry_after = self.runtime.worker_context.limits.retry_after;
         self.receivers.arrive(now, retry_after, key, place(&part.from), part);
         while let Some(part) = self.receivers.next(key) {
             let Ok(reached) = self.copy_part(at, &part, effects) else {
                 break; // It comes again.
             };
-            self.copied_writes.take(key, &part.writes);
+            self.copied_writes.take(key, &part.contents.writes);
             self.receivers.advance(key, reached);
         }
         let reached = self.receivers.reached(key).map(place_form);
-        let message = TwoPhaseCommitMessage::PartTaken { shard, copy, reached };
+        let message = TwoPhaseCommitMessage::ChunkTaken { shard, copy, reached };
         effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
     }
 
     /// Can this be so, and is it for this node to take?
-    fn may_take(&self, at: usize, from: NodeId, part: &SnapshotPart) -> bool {
+    fn may_take(&self, at: usize, from: NodeId, part: &SnapshotChunk) -> bool {
         let worker_context = &self.runtime.worker_context;
-        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
         let fits = |row: &SnapshotRow| {
             row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, row.value.as_ref())
         };
@@ -264,18 +264,18 @@ impl TwoPhaseCommit {
         };
         // Rows and writes are in different parts, so that no part with writes is taken in pieces.
         let is_one = if is_among_writes(&place(&part.from)) {
-            part.rows.is_empty()
+            part.contents.rows.is_empty()
         } else {
-            part.writes.is_empty()
+            part.contents.writes.is_empty()
         };
         worker_context.leaderships.holds(part.shard)
             && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
             && is_one
             && !self.streams[at].has_begun()
-            && ascends
+            && part.ascends()
             && part.cut <= CLOCK_MAX
-            && part.rows.iter().all(fits)
-            && part.writes.iter().all(fits_beside)
+            && part.contents.rows.iter().all(fits)
+            && part.contents.writes.iter().all(fits_beside)
     }
 
     /// Is there such a table, and is that a key and a value of it?
@@ -290,23 +290,23 @@ impl TwoPhaseCommit {
     fn copy_part(
         &mut self,
         at: usize,
-        part: &SnapshotPart,
+        part: &SnapshotChunk,
         effects: &mut TwoPhaseCommitEffects,
     ) -> Result<Option<WalkPlace>> {
         let replica = &self.shared.replicas[at];
         let mut session = self.runtime.worker_context.own[at].sessions.take()?;
-        let (from, until) = (place(&part.from), part.until.as_ref().map(place));
+        let (from, until) = part.range();
         let kept: BTreeSet<(TableId, &[u8])> =
-            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+            part.contents.rows.iter().map(|row| (row.table, &row.key[..])).collect();
         // No worker replays meanwhile.
         let mut floor = replica.floor_mut();
         let here = replica.reached();
-        for row in &part.rows {
+        for row in &part.contents.rows {
             if row.clock > here && !floor.has(row.table, &row.key, row.clock) {
-                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+                take_row(part.shard, &mut session, row, &mut effects.observations)?;
             }
         }
-        self.runtime.counters.operations += part.rows.len() as u64;
+        self.runtime.counters.operations += part.contents.rows.len() as u64;
         // What goes leaves no trace but the floor: so that follows as far as this gets.
         let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
             stamp.clock <= part.cut && !kept.contains(&(table, key))
@@ -395,17 +395,16 @@ impl From<AppliedWrite> for CopiedRow {
 }
 
 /// Puts a row where it is not, unless there is a newer one.
-fn copy_row(
+fn take_row(
     shard: ShardId,
     session: &mut Session,
     row: &SnapshotRow,
     observations: &mut Option<Vec<TwoPhaseCommitObservation>>,
 ) -> Result<()> {
-    let stamp = Stamp::local(FIRST_EPOCH, row.clock);
-    let transaction = session.begin();
-    transaction.replicate(row.table, &row.key, row.value.as_deref())?;
+    let stamp = &Stamp::local(FIRST_EPOCH, row.clock);
+    let (table, key, value) = (row.table, &row.key[..], row.value.as_deref());
     let mut copied = observations.is_some().then(Vec::<CopiedRow>::new);
-    publish(shard, transaction.lock()?, &stamp, false, |_| false, copied.as_mut());
+    copy_row(shard, session, ChunkVersion { table, key, value, stamp }, copied.as_mut())?;
     if let (Some(observations), Some(copied)) = (observations, copied) {
         observations.extend(copied.into_iter().map(|CopiedRow(it)| it));
     }

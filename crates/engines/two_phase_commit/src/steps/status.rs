@@ -8,8 +8,10 @@ impl TwoPhaseCommit {
     pub(crate) fn table_sizes(&self) -> Vec<(&'static str, usize)> {
         let sum = |of: fn(&ShardStream) -> usize| self.streams.iter().map(of).sum::<usize>();
         let [coordinators, over, due_branches] = self.branches.sizes();
+        let [coordinated, records_due] = self.coordinator.sizes();
         let own = [
-            ("transactions that commit", self.coordinator.len()),
+            ("transactions that commit", coordinated),
+            ("times to look at transactions", records_due),
             ("branches", self.branches.len()),
             ("requests that wait for recovery", self.deferred.len()),
             ("what goes on in another step", self.sliced()),

@@ -1,6 +1,7 @@
 //! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
 
 mod commit;
+mod copies;
 mod last_agent;
 mod recovery;
 mod silence;
@@ -33,6 +34,8 @@ struct Hand {
     proposed: u64,
     /// When the last step has asked to come back.
     wakes_at: Time,
+    /// The last snapshot that a stream was given, and how many entries it stands for.
+    snapshot: Option<(u64, Bytes)>,
 }
 
 impl Hand {
@@ -74,8 +77,8 @@ impl Hand {
         let (configuration, incarnation) = (Arc::new(configuration), Incarnation(1));
         let mut hands = std::array::from_fn(|worker| {
             let worker = TwoPhaseCommit::new(WorkerId(worker as u32), Arc::clone(&shared), 1);
-            let mut hand =
-                Hand { worker, now: Time::ZERO, inherited: 0, proposed: 0, wakes_at: Time::MAX };
+            let (now, wakes_at, snapshot) = (Time::ZERO, Time::MAX, None);
+            let mut hand = Hand { worker, now, inherited: 0, proposed: 0, wakes_at, snapshot };
             hand.worker.renew(Time::MAX);
             let configuration = Arc::clone(&configuration);
             hand.step(EngineEvent::Configured { configuration, incarnation });
@@ -146,10 +149,10 @@ impl Hand {
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
                 EngineEffect::Timer { at } => self.wakes_at = self.wakes_at.min(at),
-                EngineEffect::Reply(_)
-                | EngineEffect::Nudge { .. }
-                | EngineEffect::Manager(_)
-                | EngineEffect::Snapshot { .. } => {}
+                EngineEffect::Reply(_) | EngineEffect::Nudge { .. } | EngineEffect::Manager(_) => {}
+                EngineEffect::Snapshot { length, state, .. } => {
+                    self.snapshot = Some((length, state));
+                }
             }
         }
         said

@@ -71,7 +71,7 @@ pub enum CommitRefusal {
 }
 
 impl Pipelines {
-    /// Commits a transaction locally and sends it to its followers. It is not validated: nothing of it may be told, and no
+    /// Commits a transaction locally and sends it to its followers. It is not validated: nothing of it may be revealed, and no
     /// client may see its rows.
     ///
     /// # Errors

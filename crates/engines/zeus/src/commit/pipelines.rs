@@ -9,7 +9,7 @@ use crate::version::{PipelineId, Slot};
 use shoal_types::{Backoff, Clock, Epoch, NodeId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A transaction whose outcome may be told: it is validated, with all that it depends on (rule Z7).
+/// A transaction whose outcome may be revealed: it is validated, with all that it depends on (rule Z7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validated {
     /// The worker that ran it.
@@ -118,7 +118,7 @@ impl Pipelines {
         scope.send_to_all(followers, &MessageBody::ReplicationInv(inv));
     }
 
-    /// A follower has applied a slot of this node. One that has validated it already is told again: a follower reminds of
+    /// A follower has applied a slot of this node. If it is validated already, that is sent again: a follower reminds of
     /// what it holds pending.
     pub(crate) fn on_ack(
         &mut self,

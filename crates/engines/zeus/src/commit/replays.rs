@@ -86,7 +86,7 @@ impl FollowedPipelines {
         }
     }
 
-    /// The oldest replayed slot of a pipeline that all its followers have acknowledged, and the nodes to be told.
+    /// The oldest replayed slot of a pipeline that all its followers have acknowledged, and the nodes that have to know.
     fn first_acknowledged(&self, node: NodeId) -> Option<(PipelineId, Slot, BTreeSet<NodeId>)> {
         let mut last = None;
         for ((pipeline, slot), acknowledged) in &self.replays.slots {

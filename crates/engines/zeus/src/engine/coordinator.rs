@@ -1,4 +1,4 @@
-//! A transaction from its first operation until it is told.
+//! A transaction from its first operation until it is answered.
 
 use super::metrics::OWNING;
 use super::shared::{WorkerNews, ticket};
@@ -17,9 +17,9 @@ const WAIT_LOOKS: u32 = 16;
 
 /// What has come of a transaction that asks to commit.
 enum CommitProgress {
-    /// Its outcome may be told.
+    /// Its outcome may be revealed.
     Told(Result<()>),
-    /// It is committed locally, and told once it is validated.
+    /// It is committed locally, and answered once it is validated.
     Committed,
     /// It waits.
     Waits(Obstacle),
@@ -63,7 +63,7 @@ impl Zeus {
         self.advance(sequence, effects);
     }
 
-    /// Hears which transactions can go on, until there is no news.
+    /// Receives which transactions can go on, until there is no news.
     pub(super) fn hear(&mut self, effects: &mut ZeusEffects) {
         loop {
             let worker = self.runtime.worker_context.place.worker;
@@ -80,7 +80,7 @@ impl Zeus {
         }
     }
 
-    /// Looks at transactions that wait for something that no event tells, and at those whose waits are over.
+    /// Looks at transactions that wait for something that no event shows, and at those whose waits are over.
     pub(super) fn look_at_watched(&mut self, effects: &mut ZeusEffects) {
         let now = self.now();
         let over = |transaction: &ZeusTransaction| {
@@ -277,7 +277,7 @@ impl Zeus {
         }
     }
 
-    /// A transaction cannot go on: its body is told, or if that is done, its client.
+    /// A transaction cannot go on: its body receives an error, or if that is done, its client.
     pub(super) fn fail(&mut self, sequence: u64, error: Error, effects: &mut ZeusEffects) {
         let Some(transaction) = self.transactions.get_mut(&sequence) else { return };
         if transaction.ending.is_some() {
@@ -298,7 +298,7 @@ impl Zeus {
         self.tell(sequence, Err(Unknown::NotDurable { shard }.into()), effects);
     }
 
-    /// Tells a transaction its outcome.
+    /// Answers a transaction with its outcome.
     fn tell(&mut self, sequence: u64, outcome: Result<()>, effects: &mut ZeusEffects) {
         let Some(transaction) = self.transactions.get(&sequence) else { return };
         if matches!(outcome, Err(Error::Aborted(_))) {

@@ -52,7 +52,7 @@ impl Zeus {
         self.report(effects);
     }
 
-    /// Tells the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
+    /// Reports to the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
     /// protocol ends its epochs itself.
     pub(super) fn report(&mut self, effects: &mut ZeusEffects) {
         let Some(configuration) = &self.configuration else { return };

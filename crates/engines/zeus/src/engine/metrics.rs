@@ -1,10 +1,13 @@
 //! What a worker of `zeus` measures beside what the workers of all engines do.
 
 use crate::node::ZeusNode;
-use shoal_engine::metrics::{CommitStage, ShardMetric};
+use crate::record::Level;
+use shoal_engine::metrics::{CommitStage, NodeColumn, ShardMetric};
+use shoal_types::Time;
+use std::time::Duration;
 
 shoal_engine::counters! {
-    /// What a worker of `zeus` counts. What is not of its own transactions, its node counts, and the first worker tells.
+    /// What a worker of `zeus` counts. What is not of its own transactions, its node counts, and the first worker reports.
     pub struct ZeusCounters {
         /// Transactions that were committed locally.
         Counter committed_locally,
@@ -20,8 +23,12 @@ shoal_engine::counters! {
         Counter replays,
         /// Slots that are committed locally and not validated.
         Level pending_slots,
-        /// Granules of which this node has a copy.
-        Level granules_held,
+        /// Granules that this node became the owner of in the last second.
+        Level moves_a_second,
+        /// Granules that this node owns.
+        Level granules_owned,
+        /// Granules that this node is a reader of.
+        Level granules_read,
         /// Followers whose acknowledgement the oldest pending slots wait for.
         Level followers_awaited,
         /// Messages of another epoch, which were dropped.
@@ -47,18 +54,65 @@ pub(super) const STAGES: &[CommitStage] = &[
 
 pub(super) const SHARD_METRICS: &[ShardMetric] = &[];
 
+pub(super) const NODE_COLUMNS: &[NodeColumn] = &[
+    NodeColumn { counter: "moves_a_second", heading: "moves a second" },
+    NodeColumn { counter: "waits_for_moves", heading: "waits for moves" },
+    NodeColumn { counter: "pending_slots", heading: "slots pending" },
+    NodeColumn { counter: "replays", heading: "replays" },
+    NodeColumn { counter: "granules_owned", heading: "granules owned" },
+    NodeColumn { counter: "granules_read", heading: "read" },
+    NodeColumn { counter: "followers_awaited", heading: "followers that stall" },
+];
+
+/// The time over which moves are counted.
+const RATED: Duration = Duration::from_secs(1);
+
+/// How many granules have moved here in the last second that is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MoveRate {
+    since: Time,
+    moves: u64,
+    a_second: u64,
+}
+
+impl MoveRate {
+    pub(super) const NONE: MoveRate = MoveRate { since: Time::ZERO, moves: 0, a_second: 0 };
+
+    /// So many granules have moved here by now.
+    pub(super) fn advance(&mut self, now: Time, moves: u64) {
+        let span = now - self.since;
+        if span >= RATED {
+            let moved = moves.saturating_sub(self.moves) as f64;
+            let a_second = (moved / span.as_secs_f64()).round() as u64;
+            *self = MoveRate { since: now, moves, a_second };
+        }
+    }
+
+    pub(super) fn a_second(&self) -> u64 {
+        self.a_second
+    }
+}
+
 impl ZeusCounters {
     /// With what the node has counted.
     pub(super) fn of_node(self, node: &ZeusNode) -> ZeusCounters {
         let counted = node.ownership().counters();
-        let held = node.ownership().holdings().filter(|(_, holding)| holding.is_replica);
+        let (mut owned, mut read) = (0, 0);
+        for (_, holding) in node.ownership().holdings() {
+            match holding.level(node.id()) {
+                Level::Owner => owned += 1,
+                Level::Reader => read += 1,
+                Level::None => {}
+            }
+        }
         ZeusCounters {
             moves: counted.moves,
             reads_gained: counted.reads_gained,
             requests_refused: counted.nacks,
             replays: counted.replays,
             pending_slots: node.pipelines().pending() as u64,
-            granules_held: held.count() as u64,
+            granules_owned: owned,
+            granules_read: read,
             followers_awaited: node.pipelines().stalling().len() as u64,
             foreign_epochs: node.counters().foreign_epochs,
             ..self
@@ -68,7 +122,21 @@ impl ZeusCounters {
 
 #[cfg(test)]
 mod tests {
+    use super::MoveRate;
     use crate::Zeus;
+    use shoal_types::Time;
+    use std::time::Duration;
+
+    #[test]
+    fn moves_are_rated_by_the_second() {
+        let mut rate = MoveRate::NONE;
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        rate.advance(at(1_000), 50);
+        rate.advance(at(1_900), 300);
+        assert_eq!(rate.a_second(), 50);
+        rate.advance(at(3_000), 350);
+        assert_eq!(rate.a_second(), 150);
+    }
 
     #[test]
     fn what_is_measured_is_declared() {

@@ -3,7 +3,7 @@
 //! ```text
 //!   body ── operations ──► granules here? ── yes ──► done on the node's rows, answered
 //!                               └── no: wanted; the transaction waits until they have come
-//!   commit ── all owned ──► local commit ──► followers have applied it ──► told
+//!   commit ── all owned ──► local commit ──► followers have applied it ──► answered
 //! ```
 //! The node's part of the protocol, [`ZeusNode`](crate::ZeusNode), is shared by the workers of a node behind a lock; any of
 //! them steps it, and it names the transactions that can go on (`shared.rs`). Rows are in the node's own map, not in a store.
@@ -15,7 +15,7 @@
 //! | `options.rs`, `message.rs`, `metrics.rs`, `observation.rs` | configuration, messages, what is measured, what a checker sees |
 //! | `shared.rs` | what the workers of a node share |
 //! | `transaction.rs` | operations of a transaction, on the node's rows |
-//! | `coordinator.rs` | a transaction from its first operation until it is told |
+//! | `coordinator.rs` | a transaction from its first operation until it is answered |
 //! | `membership.rs` | configurations, ends of epochs |
 
 mod coordinator;
@@ -34,7 +34,7 @@ pub use options::ZeusEngineOptions;
 pub use shared::ZeusShared;
 
 use crate::view::Member;
-use metrics::{SHARD_METRICS, STAGES};
+use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shared::{NodeOutput, SharedNode};
 use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
@@ -44,7 +44,7 @@ use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
-use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
+use shoal_engine::metrics::{CommitStage, EngineCounters, NodeColumn, ShardMetric};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
@@ -61,9 +61,9 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 pub struct Zeus {
     shared: Arc<ZeusShared>,
     runtime: Runtime<ZeusEngineMessage>,
-    /// The transactions of this worker that have asked for something and are not told, by their numbers.
+    /// The transactions of this worker that have asked for something and are not answered, by their numbers.
     transactions: BTreeMap<u64, ZeusTransaction>,
-    /// Of them those that are looked at in each step: they wait for something that no event tells.
+    /// Of them those that are looked at in each step: they wait for something that no event shows.
     watched: BTreeSet<u64>,
     /// As which member of the configuration the transactions run; `None` while the node is out.
     member: Option<Member>,
@@ -71,9 +71,11 @@ pub struct Zeus {
     lease_end: Time,
     /// The shards whose streams this worker leads.
     led: BTreeMap<ShardId, Ballot>,
-    /// What the manager was told of epochs that are closed and not settled.
+    /// What the manager received about epochs that are closed and not settled.
     reported: BTreeSet<(ShardId, Ballot, Epoch)>,
     counters: ZeusCounters,
+    /// How often granules move to the node; the first worker reports.
+    move_rate: MoveRate,
     /// When waits are looked at for those that have lasted too long.
     waits_due: Time,
 }
@@ -89,6 +91,7 @@ impl Engine for Zeus {
     const MEMBERSHIP_EPOCHS: bool = true;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
+    const NODE_COLUMNS: &'static [NodeColumn] = NODE_COLUMNS;
 
     fn share(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> Arc<ZeusShared> {
         setup.options.limits.check();
@@ -124,6 +127,7 @@ impl Engine for Zeus {
             led: BTreeMap::new(),
             reported: BTreeSet::new(),
             counters: ZeusCounters::default(),
+            move_rate: MoveRate::NONE,
             waits_due: Time::ZERO,
             shared,
         }
@@ -213,7 +217,10 @@ impl Engine for Zeus {
 
     fn counters(&self) -> EngineCounters<ZeusCounters> {
         let own = match self.runtime.worker_context.place.worker {
-            WorkerId(0) => self.counters.of_node(&self.shared.lock().node),
+            WorkerId(0) => {
+                let own = self.counters.of_node(&self.shared.lock().node);
+                ZeusCounters { moves_a_second: self.move_rate.a_second(), ..own }
+            }
             _ => self.counters,
         };
         self.runtime.counted(own)
@@ -283,7 +290,7 @@ impl Zeus {
         self.runtime.worker_context.now.get()
     }
 
-    /// Rows are shown, and clients heard, only under a lease.
+    /// Rows are shown, and clients served, only under a lease.
     fn holds_lease(&self, now: Time) -> bool {
         now < self.lease_end
     }
@@ -320,6 +327,7 @@ impl Zeus {
         let worker = self.runtime.worker_context.place.worker;
         shared.set_watching(worker, !self.watched.is_empty());
         let node = shared.node.wakes_at();
+        self.move_rate.advance(now, shared.node.ownership().counters().moves);
         drop(shared);
         let runs = self.holds_lease(now);
         let watched = self.watched.iter().filter_map(|number| self.transactions.get(number));

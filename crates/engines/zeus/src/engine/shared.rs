@@ -1,4 +1,4 @@
-//! What the workers of a node share: the node's part of the protocol, and what each worker is to hear of it.
+//! What the workers of a node share: the node's part of the protocol, and what each worker is to learn of it.
 
 use super::options::ZeusEngineOptions;
 use crate::commit::Validated;
@@ -26,7 +26,7 @@ pub struct ZeusShared {
 #[derive(Debug)]
 pub(super) struct SharedNode {
     pub(super) node: ZeusNode,
-    /// What each worker is to hear.
+    /// What each worker is to learn.
     news: Vec<WorkerNews>,
     /// The workers whose transactions wait for rows to become valid.
     watching: BTreeSet<WorkerId>,
@@ -109,7 +109,7 @@ impl SharedNode {
         };
     }
 
-    /// What the worker has not heard yet.
+    /// What the worker has not received yet.
     pub(super) fn take_news(&mut self, worker: WorkerId) -> WorkerNews {
         std::mem::take(&mut self.news[worker.0 as usize])
     }
@@ -117,5 +117,5 @@ impl SharedNode {
 
 /// Where the granules of these tables have their directories.
 pub(super) fn placement(topology: &Arc<Topology>) -> Placement {
-    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of_engine(topology) }
+    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of(topology) }
 }

@@ -29,7 +29,7 @@ use std::rc::Rc;
 /// of them together.
 pub(super) type KnownGranules = BTreeMap<GranuleId, Level>;
 
-/// A transaction of this worker that is not told its outcome.
+/// A transaction of this worker that has not received its outcome.
 #[derive(Debug)]
 pub(super) struct ZeusTransaction {
     pub(super) remote_branches: Rc<RemoteBranches>,

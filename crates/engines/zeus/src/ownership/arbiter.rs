@@ -10,7 +10,7 @@ use crate::scope::Scope;
 use shoal_types::{Clock, NodeId};
 
 impl Ownership {
-    /// A record is to be replaced. The greater timestamp wins; an equal one is acknowledged again; a lesser one is told what
+    /// A record is to be replaced. The greater timestamp wins; an equal one is acknowledged again; a lesser one receives what
     /// is known.
     pub(crate) fn on_inv(
         &mut self,
@@ -192,7 +192,7 @@ impl Ownership {
         let lives = scope.view.is_member(inv.requested.by);
         inv.answer_to = if lives { inv.requested.by.node } else { scope.node };
         let mut inv = addressed(scope, inv.clone()).unwrap_or_else(|| {
-            // No live node can give the rows: the arbiters only have to agree. A requester that lives has applied, and tells
+            // No live node can give the rows: the arbiters only have to agree. A requester that lives has applied, and notifies
             // them so, or concludes that the granule is lost.
             Inv { arbiters: scope.directory(granule).collect(), source: None, ..inv }
         });

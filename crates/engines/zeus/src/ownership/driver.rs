@@ -110,7 +110,7 @@ pub(super) fn lacks_rows(inv: &Inv) -> bool {
     inv.requested.kind.takes() && !inv.creates() && !inv.replaced.readers.contains(&requester)
 }
 
-/// The nodes to be told of a record once it is validated: the arbiters and the requester, less this node and the dead.
+/// The nodes that learn of a record once it is validated: the arbiters and the requester, less this node and the dead.
 pub(super) fn told(scope: &Scope<'_>, inv: &Inv, arbiters: &BTreeSet<NodeId>) -> Vec<NodeId> {
     let all = arbiters.iter().copied().chain([inv.requested.by.node]);
     let told: BTreeSet<NodeId> =

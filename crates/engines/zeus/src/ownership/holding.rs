@@ -12,7 +12,7 @@ pub struct Holding {
     pub record: OwnershipRecord,
     /// What arbitrates to replace it.
     pub pending: Option<PendingInv>,
-    /// The newest timestamp of the granule that the node has heard of.
+    /// The newest timestamp of the granule that the node has learned of.
     pub hint: OwnershipTs,
     /// What the node has asked for, until it is granted or given up.
     pub request: Option<OpenRequest>,

@@ -12,7 +12,7 @@
 //!     ├── Val ─────────────►├──────────────────────►├─────────────────►│
 //! ```
 //! The arbiters are the live directory nodes and the owner. A requester that has all acknowledgements applies first and then
-//! tells the arbiters (rule Z2): so at any time at most one node believes that it owns the granule (rule Z1). Contending
+//! notifies the arbiters (rule Z2): so at any time at most one node believes that it owns the granule (rule Z1). Contending
 //! drivers are ordered by the timestamps of their records: an arbiter acknowledges a greater one after a lesser one, never
 //! the other way round.
 //!

@@ -1,4 +1,4 @@
-//! A requester: it asks for levels, collects acknowledgements, applies, and tells the arbiters.
+//! A requester: it asks for levels, collects acknowledgements, applies, and notifies the arbiters.
 
 use super::driver::{addressed, told};
 use super::{Collected, Holding, OpenRequest, Ownership, Ticket, Want};
@@ -254,7 +254,7 @@ impl Ownership {
         self.complete(scope, &granule, o_ts);
     }
 
-    /// Completes what all arbiters have acknowledged: applies it, then tells them (rule Z2).
+    /// Completes what all arbiters have acknowledged: applies it, then notifies them (rule Z2).
     ///
     /// A move whose replaced record has lost its owner waits for the barrier: what the owner had committed, and a replica
     /// has applied, has to be everywhere first (rule Z11).

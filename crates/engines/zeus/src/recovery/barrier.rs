@@ -24,7 +24,7 @@ impl Barrier {
         live.peek().is_some() && live.all(|node| self.replayed.contains(&node))
     }
 
-    /// This node has nothing left to replay: it tells all, until each has answered.
+    /// This node has nothing left to replay: it notifies all, until each has answered.
     pub(crate) fn tell(&mut self, scope: &mut Scope<'_>) {
         self.replayed.insert(scope.node);
         self.heard_by.insert(scope.node);

@@ -1,15 +1,14 @@
 //! A few nodes, the messages between them, and a manager that is always right about its own epochs.
 
 use crate::checks;
-use crate::show::show;
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Epoch, NodeId, TableId, Time};
 use shoal_zeus::commit::Validated;
 use shoal_zeus::{
-    Directory, Effect, GranuleId, GranuleLayout, Placement, TableGranules, View, ZeusMessage,
-    ZeusNode, ZeusOptions,
+    Directory, Effect, GranuleId, GranuleLayout, Placement, View, ZeusMessage, ZeusNode,
+    ZeusOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub struct Cluster {
     /// `None` while a node is down.
     pub nodes: BTreeMap<NodeId, Option<ZeusNode>>,
     pub deliveries: Vec<Delivery>,
-    /// The configuration that the manager has decided; nodes hear of it later.
+    /// The configuration that the manager has decided; nodes learn of it later.
     pub view: View,
     pub trace: Vec<String>,
     /// What was validated, by node, and not taken yet.
@@ -62,8 +61,7 @@ impl Cluster {
             .table("t", Partitioning::Hash { prefix_bytes: 1 })
             .build()
             .expect("a valid topology");
-        let granules = TableGranules { family: T, granule_bytes: 1 };
-        let layout = GranuleLayout::new(&topology, &[granules]).expect("a valid layout");
+        let layout = GranuleLayout::of(&topology);
         let placement = Placement { topology: Arc::new(topology), layout };
         let directory = Directory { leader: NodeId(0), nodes: (0..3).map(NodeId).collect() };
         let members = (0..nodes).map(|node| (NodeId(node), Epoch(1))).collect();
@@ -126,7 +124,7 @@ impl Cluster {
             assert_ne!(to, node, "{node} sends to itself: {message:?}");
             let message = decode(&encode(&message)).expect("what is sent can be read");
             let delivery = Delivery { from: node, to, message };
-            self.trace.push(format!("{node} → {to} {}", show(&delivery.message)));
+            self.trace.push(format!("{node} → {to} {}", delivery.message));
             self.deliveries.push(delivery);
         }
         for ticket in ready {
@@ -187,7 +185,7 @@ impl Cluster {
         directory.leader = *directory.nodes.iter().find(is_in).unwrap_or(&directory.nodes[0]);
     }
 
-    /// A node hears of the configuration.
+    /// A node learns of the configuration.
     pub fn hear(&mut self, node: NodeId) {
         let view = self.view.clone();
         let is_in = view.is_live(node);
@@ -204,7 +202,7 @@ impl Cluster {
         self.nodes.insert(node, None);
     }
 
-    /// A new process of the node runs; it hears of the configuration later.
+    /// A new process of the node runs; it learns of the configuration later.
     pub fn restart(&mut self, node: NodeId) {
         let empty = self.empty(node);
         let up = self.nodes.entry(node).or_default();

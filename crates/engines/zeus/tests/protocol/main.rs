@@ -7,4 +7,3 @@ mod load;
 mod planted;
 mod random;
 mod scripts;
-mod show;

@@ -209,7 +209,7 @@ impl Run {
         }
     }
 
-    /// A node hears of the configuration. If it was out it has dropped its transactions.
+    /// A node learns of the configuration. If it was out it has dropped its transactions.
     fn hear(&mut self, node: NodeId) {
         let was = self.cluster.up(node).and_then(|up| up.view().members.get(&node).copied());
         if was != self.cluster.view.members.get(&node).copied() {

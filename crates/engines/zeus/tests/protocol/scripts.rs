@@ -16,7 +16,6 @@
 //! ```
 
 use crate::cluster::{Cluster, Delivery, T, granule};
-use crate::show::show;
 use bytes::Bytes;
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
@@ -175,7 +174,7 @@ impl Script {
     /// Takes the messages that a command selects, in order, and delivers, loses or repeats them.
     fn messages(&mut self, command: &str, words: &Words<'_>) {
         let is_meant = |delivery: &Delivery| {
-            let text = show(&delivery.message);
+            let text = delivery.message.to_string();
             words.named("from").is_none_or(|node| delivery.from == NodeId(node))
                 && words.named("to").is_none_or(|node| delivery.to == NodeId(node))
                 && words.text("kind").is_none_or(|kind| text.split(' ').any(|word| word == kind))
@@ -191,9 +190,9 @@ impl Script {
         match command {
             "deliver" => taken.into_iter().for_each(|delivery| self.cluster.deliver(delivery)),
             "lose" => {
-                let lost = taken.iter().map(|Delivery { from, to, message }| {
-                    format!("lost: {from} → {to} {}", show(message))
-                });
+                let lost = taken
+                    .iter()
+                    .map(|Delivery { from, to, message }| format!("lost: {from} → {to} {message}"));
                 self.cluster.trace.extend(lost);
             }
             _ => {

@@ -60,12 +60,14 @@ fn two_phase_reply(random: &mut Random) -> shoal_two_phase_commit::message::TwoP
 /// A part of a copy, or the answer to one.
 fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
     use shoal_two_phase_commit::TwoPhaseCommitMessage;
-    use shoal_two_phase_commit::message::{SnapshotPart, SnapshotRow, SnapshotWrite};
+    use shoal_two_phase_commit::message::{
+        ChunkContents, SnapshotChunk, SnapshotRow, SnapshotWrite,
+    };
     let (shard, copy, cut) = (shard(random), u64::from(small(random)), Clock(number(random)));
     if random.chance(1, 2) {
         let reached =
             random.chance(1, 2).then(|| (TableId(small(random) % 3), bytes(random).into()));
-        return TwoPhaseCommitMessage::PartTaken { shard, copy, reached };
+        return TwoPhaseCommitMessage::ChunkTaken { shard, copy, reached };
     }
     // The last table is that of the writes of transactions without an outcome.
     let table =
@@ -87,7 +89,8 @@ fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
         SnapshotWrite { transaction, write: StreamWrite { table, key, value } }
     };
     let writes = (0..random.below(2)).map(|_| write(random)).collect();
-    TwoPhaseCommitMessage::Part(SnapshotPart { shard, copy, cut, from, until, rows, writes })
+    let contents = ChunkContents { rows, writes };
+    TwoPhaseCommitMessage::Chunk(SnapshotChunk { shard, copy, cut, from, until, contents })
 }
 
 impl Forge for TwoPhaseCommit {
@@ -121,7 +124,7 @@ impl Forge for TwoPhaseCommit {
                 let (home, shard) = (shard(random), shard(random));
                 TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard }
             }
-            TwoPhaseCommitMessage::Part(_) | TwoPhaseCommitMessage::PartTaken { .. } => {
+            TwoPhaseCommitMessage::Chunk(_) | TwoPhaseCommitMessage::ChunkTaken { .. } => {
                 copy(random)
             }
         }
@@ -139,9 +142,9 @@ impl Forge for TwoPhaseCommit {
             shoal_two_phase_commit::TwoPhaseCommitMessage::Reply { .. }
             | shoal_two_phase_commit::TwoPhaseCommitMessage::Relay(_)
             | shoal_two_phase_commit::TwoPhaseCommitMessage::Inquiry { .. }
-            | shoal_two_phase_commit::TwoPhaseCommitMessage::PartTaken { .. } => true,
+            | shoal_two_phase_commit::TwoPhaseCommitMessage::ChunkTaken { .. } => true,
             // A leader is believed what its shard has.
-            shoal_two_phase_commit::TwoPhaseCommitMessage::Part(part) => {
+            shoal_two_phase_commit::TwoPhaseCommitMessage::Chunk(part) => {
                 leaders.get(part.shard.0 as usize) != Some(&from)
             }
             // From a leader they may be true.
@@ -179,8 +182,8 @@ impl Forge for TwoPhaseCommit {
             | TwoPhaseCommitMessage::Inquiry { .. }
             | TwoPhaseCommitMessage::Decision { .. }
             | TwoPhaseCommitMessage::Acknowledgement { .. }
-            | TwoPhaseCommitMessage::Part(_)
-            | TwoPhaseCommitMessage::PartTaken { .. } => return None,
+            | TwoPhaseCommitMessage::Chunk(_)
+            | TwoPhaseCommitMessage::ChunkTaken { .. } => return None,
         }
         Some(spoilt)
     }

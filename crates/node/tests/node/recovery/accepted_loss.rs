@@ -52,7 +52,7 @@ impl Cluster {
         checked
     }
 
-    /// Two voters lose their memory, one of them the leader, and come back empty. Says who survives.
+    /// Two voters lose their memory, one of them the leader, and come back empty. Returns the survivor.
     fn lose_memory(&mut self, shard: ShardId) -> NodeId {
         let leader = self.leader(shard);
         let voters = self.voters(shard);
@@ -148,7 +148,7 @@ fn lose_while_busy(seed: u64, faults: manager::ManagerPlantedBugs) -> Clock {
     cluster.run(Time::ZERO + 250 * MS);
     let leader = cluster.leader(S);
     let behind = cluster.voters(S).into_iter().rfind(|it| *it != leader).expect("three voters");
-    // The survivor hears nothing of the last streams.
+    // The survivor receives nothing of the last streams.
     cluster.cut.insert((leader, behind));
     cluster.run(cluster.now + 50 * MS);
     cluster.cut.clear();
@@ -230,8 +230,8 @@ fn a_node_that_returns_knowing_more_begins_anew() {
     }
 }
 
-/// The former leader and one of its followers, a majority with all its memory, were away. When they are back they hear
-/// who votes: nothing that they have accepted counts.
+/// The former leader and one of its followers, a majority with all its memory, were away. When they are back they receive
+/// which replicas vote: nothing that they have accepted counts.
 #[test]
 fn former_voters_that_return_as_a_majority_are_set_aside() {
     for seed in 0..4 {
@@ -265,7 +265,7 @@ fn former_voters_that_return_as_a_majority_are_set_aside() {
     }
 }
 
-/// What a former leader has told of its watermark reaches a node after that has said what it knows.
+/// A watermark that a former leader has sent reaches a node after that node has reported what it knows.
 fn hear_late(seed: u64, faults: PlantedBugs<MakoPlantedBug>) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::with(topology, seed, |setup| setup.options.faults = faults);

@@ -42,7 +42,7 @@ pub enum Coming<E: Engine = Mako> {
     Operator(manager::ManagerEvent),
 }
 
-/// What clients were told of their notes.
+/// What clients were answered about their notes.
 #[derive(Default)]
 pub struct Ledger {
     pub next: Cell<u64>,
@@ -53,7 +53,7 @@ pub struct Ledger {
 
 /// An engine whose clusters these tests run.
 pub trait Tested: Engine {
-    /// The shard and the stamp as which a client was told something, where the engine has stamps.
+    /// The shard and the stamp of an answer to a client, where the engine has stamps.
     fn told(seen: &Self::Observation) -> Option<(ShardId, Stamp)> {
         let _ = seen;
         None
@@ -92,7 +92,7 @@ pub struct Cluster<E: Engine = Mako> {
     pub ledger: Rc<Ledger>,
     pub stop: Rc<Cell<bool>>,
     pub trace: Option<Vec<String>>,
-    /// Who lets this be seen first is to crash.
+    /// The first node of which this is observed is to crash.
     pub trap: Option<fn(&E::Observation) -> bool>,
     /// What becomes of messages between nodes.
     pub filter: Option<Filter<E::Message>>,
@@ -103,11 +103,11 @@ pub struct Cluster<E: Engine = Mako> {
     /// A worker that stands still, and what happens to it meanwhile.
     pub stalled: Option<Place>,
     pub stalled_events: Vec<(u64, Cause<E>)>,
-    /// What clients were told.
+    /// What clients received.
     pub told: Vec<(Place, ShardId, Stamp)>,
     /// Lives that had to end.
     pub ended: usize,
-    /// What clients from outside were told.
+    /// What clients from outside received.
     pub replies: Vec<(ClientId, ClientReply)>,
 }
 
@@ -516,7 +516,7 @@ impl<E: Tested> Cluster<E> {
         rows(E::store(&self.shared[&node], shard).expect("a replica"), &self.topology, &TABLES)
     }
 
-    /// Everything is healed: all that was begun ends, all replicas are equal, and no client was told what is
+    /// Everything is healed: all that was begun ends, all replicas are equal, and no client received what is
     /// not so.
     pub fn finish(&mut self) {
         self.cut.clear();

@@ -22,7 +22,7 @@ const SESSIONS: usize = 64;
 /// Clients wait so long for what they ask for.
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What transactions were told.
+/// What transactions received.
 pub(super) type Outcomes = Rc<RefCell<Vec<shoal_types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.

@@ -38,7 +38,7 @@ fn leads(cluster: &Cluster, node: NodeId, worker: WorkerId) -> bool {
 }
 
 /// What one worker of a deposed leader follows already is nothing that another may count under the old
-/// ballot, whose acknowledgements come late: it would tell clients of what is lost.
+/// ballot, whose acknowledgements come late: it would report to clients what is lost.
 #[test]
 fn one_worker_follows_before_another_has_heard() {
     (44..62).for_each(half_depose);
@@ -81,7 +81,7 @@ fn flag() -> Rc<Cell<bool>> {
 }
 
 /// Nothing of the old leader's stream `A` leaves it, and what is said of its stream `B` comes late. Then the
-/// heir is heard by its worker `A` and not by `B`.
+/// successor reaches its worker `A` and not `B`.
 fn half_deposed(
     old: NodeId,
     heir: Rc<Cell<Option<NodeId>>>,
@@ -180,7 +180,7 @@ fn a_slow_worker_recovers_under_an_old_ballot() {
     cluster.finish();
 }
 
-/// What is sent one way between two leaders is lost: the one who is heard and does not hear holds up the
+/// What is sent one way between two leaders is lost: the one that is received from, and receives nothing, holds up the
 /// other, again and again, and all others go on in between.
 #[test]
 fn a_way_between_leaders_is_cut_in_one_direction() {
@@ -198,7 +198,7 @@ fn a_way_between_leaders_is_cut_in_one_direction() {
     }
 }
 
-/// A node that waits for a watermark learns of it again, though the one who knows it has news of others all the
+/// A node that waits for a watermark learns of it again, though the node that knows it has news of others all the
 /// time.
 #[test]
 fn a_lost_watermark_is_told_again_among_news() {
@@ -258,7 +258,7 @@ fn write_here_and_there(
     cluster.send(MS, Coming::Worker((here, A), instance, WorkerEvent::Nudged));
 }
 
-/// An installation whose header speaks of another epoch than its branch belongs to none.
+/// An installation whose header has another epoch than its branch belongs to none.
 #[test]
 fn a_branch_has_one_epoch() {
     let mut cluster = nine(6);

@@ -102,7 +102,7 @@ impl Cluster {
         }
     }
 
-    /// A client comes, calls a procedure, and is heard no more; another asks twice.
+    /// A client comes, calls a procedure, and sends no more; another asks twice.
     fn call_once(&mut self, name: u64) {
         let (client, shard) = (ClientId(name), SHARDS[name as usize % 2]);
         let leader = self.leader(shard);
@@ -158,7 +158,7 @@ impl Cluster {
                         tx.add(table, &keys[1].to_be_bytes(), 1).await?;
                         tx.put(notes, &(ACCOUNTS + note).to_be_bytes(), b"moved")
                     };
-                    // What comes of it depends on who fails.
+                    // What comes of it depends on which node fails.
                     _ = db.transact(add).await;
                 }));
             }

@@ -102,7 +102,7 @@ fn a_leader_that_is_suspected_wrongly_follows() {
     }
 }
 
-/// A leader that the manager hears stays, whomever else it does not hear.
+/// A leader whose heartbeats reach the manager stays, whichever nodes it does not reach.
 #[test]
 fn a_leader_that_others_do_not_hear_stays() {
     let mut cluster = nine(6);

@@ -40,7 +40,7 @@ impl Cluster {
         streams.map(|stream| stream.start().0).collect()
     }
 
-    /// No node learns that one any more, and it hears none.
+    /// No node learns that one any more, and it receives none.
     pub fn cut_off(&mut self, node: NodeId) {
         let others = (0..=self.manager_id().0).map(NodeId).filter(|other| *other != node);
         self.cut.extend(others.flat_map(|other| [(node, other), (other, node)]));
@@ -65,7 +65,7 @@ impl Cluster {
         mut fate: impl FnMut(&shoal_mako::message::SnapshotChunk) -> Fate + 'static,
     ) {
         self.filter = Some(Box::new(move |_, _, message| match message {
-            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Part(part), .. }
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Chunk(part), .. }
                 if part.shard == S =>
             {
                 fate(part)
@@ -223,7 +223,7 @@ fn a_copy_outlives_a_change_of_ballot() {
         let (parts, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (seen, counter, open) = (Rc::clone(&copies), Rc::clone(&parts), Rc::clone(&opened));
         cluster.filter = Some(Box::new(move |_, to, message| match message {
-            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Part(part), .. }
+            WorkerMessage::Engine { message: shoal_mako::MakoMessage::Chunk(part), .. }
                 if part.shard == S && to == slow =>
             {
                 seen.borrow_mut().insert(part.copy);

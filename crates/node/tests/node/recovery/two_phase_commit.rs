@@ -113,7 +113,7 @@ fn a_leader_dies_that_takes_over() {
     }
 }
 
-/// Says what becomes of a reply or a request of this kind, and notes who has sent the first.
+/// Says what becomes of a reply or a request of this kind, and notes the sender of the first.
 fn watch(
     cluster: &mut Cluster<TwoPhaseCommit>,
     is_it: fn(&TwoPhaseCommitMessage) -> bool,
@@ -178,7 +178,7 @@ fn a_prepared_participant_and_its_coordinator_die() {
     }
 }
 
-/// It is decided, the client is told, and the participant has not learned.
+/// It is decided, the client is answered, and the participant has not learned.
 #[test]
 fn a_participant_dies_before_it_hears_the_decision() {
     for seed in 0..6 {

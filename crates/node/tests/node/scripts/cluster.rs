@@ -112,7 +112,7 @@ pub struct Cluster<E: TracedEngine> {
     transcript: Transcript,
     /// What each node said last to each other of what it says again and again.
     repeated: BTreeMap<(NodeId, NodeId), BTreeMap<Epoch, String>>,
-    /// How many entries of its streams each node has accepted, as far as the trace tells.
+    /// How many entries of its streams each node has accepted, as far as the trace shows.
     accepted: BTreeMap<(NodeId, ShardId), u64>,
     now: Time,
     shows_streams: bool,
@@ -148,8 +148,9 @@ fn topology(words: &Words<'_>) -> Topology {
     })
 }
 
-fn manager_options() -> ManagerOptions {
+fn manager_options<E: TracedEngine>() -> ManagerOptions {
     ManagerOptions {
+        membership_epochs: E::MEMBERSHIP_EPOCHS,
         lease: 60 * MS,
         heartbeat_every: 10 * MS,
         suspect_after: 25 * MS,
@@ -173,7 +174,7 @@ impl<E: TracedEngine> Cluster<E> {
         let options = E::options(words);
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let manager = words.has("managed").then(|| {
-            let machine = StateMachine::new(Arc::clone(&topology), manager_options());
+            let machine = StateMachine::new(Arc::clone(&topology), manager_options::<E>());
             let log = CarriedLog { term: Some(Term(1)), ..CarriedLog::default() };
             Manager::new(log, machine, ClusterId::new(1).expect("not 0"))
         });
@@ -221,7 +222,8 @@ impl<E: TracedEngine> Cluster<E> {
             None => WorkerOrigin::fixed(&self.topology, number),
             Some(_) => {
                 let instance = ProcessInstance(number);
-                let client = ManagerClient::new(node, instance, disk.is_none(), manager_options());
+                let client =
+                    ManagerClient::new(node, instance, disk.is_none(), manager_options::<E>());
                 let storages = disk.unwrap_or_default();
                 let membership = Membership::new(1);
                 WorkerOrigin {

@@ -1,4 +1,4 @@
-//! What nodes say to nodes, in every version that this build speaks, keeps its form (`tests/conversations/`). Frames between
+//! The messages between nodes, in every version that this build uses, keeps its form (`tests/conversations/`). Frames between
 //! nodes also say what is between managers: `server/src/envelope.rs` and `raft/src/code/` hold those forms.
 
 use super::cluster::Cluster;
@@ -126,8 +126,8 @@ fn the_conversation_of_mako_keeps_its_form() {
         "Abort",
         "Refused",
         "Gossip",
-        "Part",
-        "PartTaken",
+        "Chunk",
+        "ChunkTaken",
         "Snapshot",
         "Join",
         "Heartbeat",

@@ -84,20 +84,20 @@ impl TracedEngine for Mako {
                 };
                 format!("Gossip {}{}{floor}", show_watermark(watermark), ended.collect::<String>())
             }
-            MakoMessage::Part(chunk) => {
-                let rows = chunk.rows.iter().map(|row| {
+            MakoMessage::Chunk(chunk) => {
+                let rows = chunk.contents.rows.iter().map(|row| {
                     let (key, value) = (row.key.escape_ascii(), row.value.escape_ascii());
                     format!("{key}={value} at {}:{}", row.epoch, row.clock)
                 });
-                let undecided = chunk.undecided.iter().map(|row| {
+                let undecided = chunk.contents.undecided.iter().map(|row| {
                     format!("{} undecided at {}", row.key.escape_ascii(), show_stamp(&row.stamp))
                 });
                 let rows = rows.chain(undecided).collect::<Vec<_>>().join(", ");
                 let last = if chunk.until.is_none() { ", the last" } else { "" };
-                format!("Part {} cut={} [{rows}]{last}", chunk.shard, chunk.cut)
+                format!("Chunk {} cut={} [{rows}]{last}", chunk.shard, chunk.cut)
             }
-            MakoMessage::PartTaken { shard, reached, .. } => {
-                format!("PartTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
+            MakoMessage::ChunkTaken { shard, reached, .. } => {
+                format!("ChunkTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
             }
         }
     }
@@ -105,8 +105,10 @@ impl TracedEngine for Mako {
     fn shard(message: &MakoMessage) -> Option<ShardId> {
         match message {
             MakoMessage::Request { header, .. } => Some(header.shard),
-            MakoMessage::Reply { shard, .. } | MakoMessage::PartTaken { shard, .. } => Some(*shard),
-            MakoMessage::Part(chunk) => Some(chunk.shard),
+            MakoMessage::Reply { shard, .. } | MakoMessage::ChunkTaken { shard, .. } => {
+                Some(*shard)
+            }
+            MakoMessage::Chunk(chunk) => Some(chunk.shard),
             MakoMessage::Relay(_) | MakoMessage::Gossip { .. } => None,
         }
     }

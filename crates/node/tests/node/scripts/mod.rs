@@ -33,9 +33,10 @@ mod messages;
 mod observations;
 mod transactions;
 mod two_phase_commit;
+mod zeus;
 
 use cluster::{Cluster, Filter};
-use engines::{Mako, TracedEngine, TwoPhaseCommit};
+use engines::{Mako, TracedEngine, TwoPhaseCommit, Zeus};
 use shoal_golden::Words;
 use shoal_types::NodeId;
 use std::path::Path;
@@ -94,4 +95,9 @@ fn scripts_of_mako_make_their_traces() {
 #[test]
 fn scripts_of_two_phase_commit_make_their_traces() {
     check::<TwoPhaseCommit>("two_phase_commit", 10);
+}
+
+#[test]
+fn scripts_of_zeus_make_their_traces() {
+    check::<Zeus>("zeus", 20);
 }

@@ -92,23 +92,24 @@ impl TracedEngine for TwoPhaseCommit {
             TwoPhaseCommitMessage::Acknowledgement { transaction, home, shard } => {
                 format!("Acknowledgement {} home={home} of {shard}", show_transaction(*transaction))
             }
-            TwoPhaseCommitMessage::Part(part) => {
-                let rows = part.rows.iter().map(|row| {
+            TwoPhaseCommitMessage::Chunk(part) => {
+                let rows = part.contents.rows.iter().map(|row| {
                     let (key, clock) = (row.key.escape_ascii(), row.clock);
                     match &row.value {
                         Some(value) => format!("{key}={} at {clock}", value.escape_ascii()),
                         None => format!("{key} deleted at {clock}"),
                     }
                 });
-                let writes = part.writes.iter().map(|SnapshotWrite { transaction, write }| {
-                    format!("{write} of {}", show_transaction(*transaction))
-                });
+                let writes =
+                    part.contents.writes.iter().map(|SnapshotWrite { transaction, write }| {
+                        format!("{write} of {}", show_transaction(*transaction))
+                    });
                 let rows = rows.chain(writes).collect::<Vec<_>>().join(", ");
                 let last = if part.until.is_none() { ", the last" } else { "" };
-                format!("Part {} cut={} [{rows}]{last}", part.shard, part.cut)
+                format!("Chunk {} cut={} [{rows}]{last}", part.shard, part.cut)
             }
-            TwoPhaseCommitMessage::PartTaken { shard, reached, .. } => {
-                format!("PartTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
+            TwoPhaseCommitMessage::ChunkTaken { shard, reached, .. } => {
+                format!("ChunkTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
             }
         }
     }
@@ -120,8 +121,8 @@ impl TracedEngine for TwoPhaseCommit {
             TwoPhaseCommitMessage::Inquiry { participant, .. }
             | TwoPhaseCommitMessage::Decision { participant, .. } => Some(participant.shard),
             TwoPhaseCommitMessage::Acknowledgement { shard, .. }
-            | TwoPhaseCommitMessage::PartTaken { shard, .. } => Some(*shard),
-            TwoPhaseCommitMessage::Part(part) => Some(part.shard),
+            | TwoPhaseCommitMessage::ChunkTaken { shard, .. } => Some(*shard),
+            TwoPhaseCommitMessage::Chunk(part) => Some(part.shard),
             TwoPhaseCommitMessage::Relay(_) => None,
         }
     }

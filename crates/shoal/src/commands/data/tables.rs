@@ -6,7 +6,7 @@ use crate::literal::Literal;
 use crate::terminal;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use shoal_cluster::topology::{Partitioning, TableMap};
+use shoal_cluster::topology::{Partitioning, Table, TableDefinition, TableMap};
 use shoal_types::ShardId;
 use shoal_types::limits::RESERVED_TABLES;
 
@@ -18,6 +18,7 @@ Examples:
   shoal tables --connect 10.0.0.1:7000 --json
   shoal tables create orders --prefix-bytes 8
   shoal tables create people --range m --range t
+  shoal tables create lines --prefix-bytes 8 --granule-bytes 8 --family orders
   shoal tables drop orders
 
 Exit codes: 0 shown or done, 1 refused, 2 the command line is wrong, or there is no cluster")]
@@ -58,9 +59,23 @@ struct CreateArgs {
     /// Keep a copy of the whole table on each shard
     #[arg(long, conflicts_with = "range")]
     everywhere: bool,
+    /// Where the engine moves rows between nodes, move those together whose keys agree in so many bytes
+    #[arg(long, value_name = "BYTES")]
+    granule_bytes: Option<usize>,
+    /// Move them together with the rows of this table that have the same bytes; it is divided like this one
+    #[arg(long, value_name = "TABLE")]
+    family: Option<String>,
 }
 
 impl CreateArgs {
+    fn definition(&self, shards: u32) -> TableDefinition {
+        TableDefinition {
+            partitioning: self.partitioning(shards),
+            granule_bytes: self.granule_bytes,
+            family: self.family.clone(),
+        }
+    }
+
     fn partitioning(&self, shards: u32) -> Partitioning {
         if self.everywhere {
             return Partitioning::Everywhere;
@@ -85,6 +100,10 @@ struct JsonTable {
     prefix_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    granule_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    family: Option<String>,
 }
 
 impl DataCommand for Tables {
@@ -94,8 +113,8 @@ impl DataCommand for Tables {
         match &self.change {
             None => self.list(cluster.topology().tables()),
             Some(TablesChange::Create(create)) => {
-                let partitioning = create.partitioning(cluster.topology().shards());
-                let created = cluster.create_table(&create.name, partitioning).await;
+                let definition = create.definition(cluster.topology().shards());
+                let created = cluster.create_table(&create.name, definition).await;
                 let id = created.map_err(refused)?;
                 print(&format!("{} is there, as {id}\n", create.name))?;
                 Ok(CommandOutcome::Holds)
@@ -114,14 +133,12 @@ impl Tables {
         let listed =
             tables.iter().filter(|table| self.all || !table.name().starts_with(RESERVED_TABLES));
         if self.json {
-            let tables: Vec<JsonTable> = listed
-                .map(|table| json(table.name(), table.id().0, table.partitioning()))
-                .collect();
+            let tables: Vec<JsonTable> = listed.map(json).collect();
             print_json(&tables)?;
             return Ok(CommandOutcome::Holds);
         }
         let cells: Vec<[String; 2]> =
-            listed.map(|table| [table.name().to_owned(), words(table.partitioning())]).collect();
+            listed.map(|table| [table.name().to_owned(), words(&table.definition())]).collect();
         if cells.is_empty() {
             print("There is no table.\n")?;
             return Ok(CommandOutcome::Holds);
@@ -132,8 +149,8 @@ impl Tables {
     }
 }
 
-fn words(partitioning: &Partitioning) -> String {
-    match partitioning {
+fn words(definition: &TableDefinition) -> String {
+    let divided = match &definition.partitioning {
         Partitioning::Hash { prefix_bytes: 0 } => "by a hash of the key".to_owned(),
         Partitioning::Hash { prefix_bytes: 1 } => "by a hash of the first byte".to_owned(),
         Partitioning::Hash { prefix_bytes } => {
@@ -144,14 +161,19 @@ fn words(partitioning: &Partitioning) -> String {
             ranges => format!("in {ranges} ranges"),
         },
         Partitioning::Everywhere => "not at all: each shard has a copy".to_owned(),
-    }
+    };
+    let granules = definition.granule_bytes.map(|bytes| format!(", granules of {bytes} bytes"));
+    let family = definition.family.as_ref().map(|family| format!(", in the family of {family}"));
+    [Some(divided), granules, family].into_iter().flatten().collect()
 }
 
-fn json(name: &str, id: u32, partitioning: &Partitioning) -> JsonTable {
-    let (partitioning, prefix_bytes, ranges) = match partitioning {
+fn json(table: &Table) -> JsonTable {
+    let TableDefinition { partitioning, granule_bytes, family } = table.definition();
+    let (partitioning, prefix_bytes, ranges) = match &partitioning {
         Partitioning::Hash { prefix_bytes } => ("hash", Some(*prefix_bytes), None),
         Partitioning::Range { splits } => ("range", None, Some(splits.len())),
         Partitioning::Everywhere => ("everywhere", None, None),
     };
-    JsonTable { name: name.to_owned(), id, partitioning, prefix_bytes, ranges }
+    let (name, id) = (table.name().to_owned(), table.id().0);
+    JsonTable { name, id, partitioning, prefix_bytes, ranges, granule_bytes, family }
 }

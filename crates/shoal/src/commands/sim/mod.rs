@@ -28,7 +28,7 @@ const SEEDS: u64 = 100;
 /// Simulate whole clusters, one for each seed, and judge every rule
 ///
 /// A seed stands for a cluster, its network, its clocks, what goes wrong, its clients and what they do.
-/// It decides everything, so that all it finds can be found again. docs/simulation.md tells what is
+/// It decides everything, so that all it finds can be found again. docs/simulation.md describes what is
 /// simulated and how a failure is read.
 #[derive(Debug, Args)]
 #[command(

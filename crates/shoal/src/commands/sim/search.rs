@@ -115,7 +115,7 @@ impl SeedSearch {
         if report.failure.is_some() && !self.keep_going {
             end.fetch_min(number, Ordering::Relaxed);
         }
-        // Others may use this machine, too; where it does not tell, all time counts.
+        // Others may use this machine, too; where that is not known, all time counts.
         let used = ThreadTime::read().zip(had).map(|(has, had)| has.since(had).running);
         let took = used.unwrap_or_else(|| now() - began_seed);
         Some(Ran { number, twice, took, report })

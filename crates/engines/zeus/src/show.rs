@@ -1,7 +1,8 @@
-//! Messages in one line.
+//! Messages in one line, for traces.
 
-use shoal_zeus::message::{Inv, MessageBody, ReplicationInv};
-use shoal_zeus::{GranuleId, ZeusMessage};
+use crate::granule::GranuleId;
+use crate::message::{Inv, MessageBody, ReplicationInv, ZeusMessage};
+use std::fmt;
 
 fn name(granule: &GranuleId) -> String {
     granule.prefix.escape_ascii().to_string()
@@ -32,9 +33,8 @@ fn replication_inv(inv: &ReplicationInv) -> String {
     format!("{pipeline} {slot}{known} clock={}{writes}", clock.0)
 }
 
-/// A message in one line: its name, and what it says. Epochs after the first are named.
-pub fn show(message: &ZeusMessage) -> String {
-    let text = match &message.body {
+fn text_of(body: &MessageBody) -> String {
+    match body {
         MessageBody::Request(request) => {
             let (granule, as_of) = (name(&request.granule), request.as_of);
             format!("Request {granule} {} as of {as_of}", request.kind)
@@ -71,9 +71,16 @@ pub fn show(message: &ZeusMessage) -> String {
             format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
         }
         MessageBody::Recruit { granule } => format!("Recruit {}", name(granule)),
-    };
-    match message.epoch.0 {
-        1 => text,
-        epoch => format!("e{epoch} {text}"),
+    }
+}
+
+/// Its name, and what it says. Epochs after the first are named.
+impl fmt::Display for ZeusMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.epoch.0 {
+            1 => {}
+            epoch => write!(f, "e{epoch} ")?,
+        }
+        f.write_str(&text_of(&self.body))
     }
 }
