@@ -95,6 +95,10 @@ pub trait Engine: Sized {
     /// starts.
     const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::LearnersFirst;
 
+    /// The most workers that the engine runs on a node; `None` if there is no limit. A topology with more is refused when a
+    /// node starts.
+    const WORKERS_MAX: Option<u32> = None;
+
     /// Whether the engine receives [`EngineEvent::Accepted`]: what its node's streams have accepted as followers.
     const RECEIVES_ACCEPTED: bool = false;
 

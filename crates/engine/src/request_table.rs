@@ -64,6 +64,10 @@ pub const COMMITTED: &[u8] = &[1];
 /// What the row of a commit holds that was asked for before it came: the transaction has not committed, and never will.
 pub const NEVER_COMMITS: &[u8] = &[0];
 
+/// What the row of a call holds to whose result several shards have contributed: it has committed, and its result is kept
+/// in no row.
+pub const SPLIT_RESULT: &[u8] = b"\xff\xffsplit: the result of this call is not kept in one row";
+
 /// The call whose result a row has, and the result; `None` for a mark.
 ///
 /// # Errors

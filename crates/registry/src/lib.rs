@@ -152,6 +152,14 @@ engines! {
         accepts_losses: false,
         replicates_shards: false,
     }
+    Tiga {
+        engine: shoal_tiga::Tiga,
+        name: "tiga",
+        title: "Tiga",
+        about: "Order by synchronized clocks, commit in one wide-area round trip; experimental",
+        accepts_losses: false,
+        replicates_shards: false,
+    }
 }
 
 impl Protocol {

@@ -9,7 +9,7 @@
 //! secret = "secret"                   # a file that only its owner can read, of 16 random bytes or more
 //!
 //! client_secret = "client-secret"     # may be left out: then every client is admitted
-//! engine = "mako"                     # or "two-phase-commit", "zeus"
+//! engine = "mako"                     # or "two-phase-commit", "zeus", "tiga"
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none

@@ -33,6 +33,18 @@ pub enum ServerStartError {
     /// The topology has a learner lead, and the engine has only voters lead.
     #[error("{0}")]
     Leader(#[from] LearnerLeads),
+    /// The engine does not run as many workers on a node.
+    #[error(
+        "{engine} runs {max} worker on a node at most, and the topology has workers = {workers}"
+    )]
+    Workers {
+        /// The name of the engine.
+        engine: &'static str,
+        /// How many workers the topology gives each node.
+        workers: u32,
+        /// The most that the engine runs.
+        max: u32,
+    },
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
@@ -134,6 +146,10 @@ fn start<E: RegisteredEngine>(
 ) -> Result<Server, ServerStartError> {
     let NodeConfig { node, topology, .. } = config;
     E::LEADER_CANDIDATES.check(topology)?;
+    if let Some(max) = E::WORKERS_MAX.filter(|max| topology.workers() > *max) {
+        let (engine, workers) = (E::PROTOCOL.name(), topology.workers());
+        return Err(ServerStartError::Workers { engine, workers, max });
+    }
     let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };

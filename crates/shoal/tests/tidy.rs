@@ -16,7 +16,7 @@ mod words;
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 24] = [
+const PLAN: [(&str, &[&str]); 25] = [
     ("wire_derive", &[]),
     ("types", &["wire_derive"]),
     ("fuzz", &["types"]),
@@ -31,7 +31,8 @@ const PLAN: [(&str, &[&str]); 24] = [
     ("mako", &["replication"]),
     ("two_phase_commit", &["replication"]),
     ("zeus", &["engine"]),
-    ("registry", &["mako", "two_phase_commit", "zeus"]),
+    ("tiga", &["engine"]),
+    ("registry", &["mako", "two_phase_commit", "zeus", "tiga"]),
     ("node", &["engine"]),
     ("raft", &["cluster"]),
     ("net", &["types"]),
@@ -44,7 +45,7 @@ const PLAN: [(&str, &[&str]); 24] = [
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.
-const PURE: [&str; 12] = [
+const PURE: [&str; 13] = [
     "types",
     "store",
     "log",
@@ -55,6 +56,7 @@ const PURE: [&str; 12] = [
     "mako",
     "two_phase_commit",
     "zeus",
+    "tiga",
     "registry",
     "node",
 ];

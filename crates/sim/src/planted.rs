@@ -209,6 +209,26 @@ pub const UNCAUGHT: &[&str] = &[
     // It shows only where a shard is lost for good, a former leader has a version that another shard rejects,
     // and the key is not read: in one seed of some thousand.
     "collect-settled",
+    // Of `tiga`: seeds were not searched yet. Scripts in `engines/tiga/tests/protocol/` show `digest-without-history`,
+    // `forget-tentative` and `forget-imports`.
+    "accept-late",
+    "release-before-ready",
+    "ready-without-promise",
+    "count-mismatch",
+    "simple-quorum",
+    "digest-without-history",
+    "vote-over-unagreed",
+    "maximum-sync-point",
+    "forget-tentative",
+    "forget-imports",
+    "mix-ballots",
+    "ask-before-record",
+    "vote-before-final",
+    "export-unstable",
+    "keep-behind-synced",
+    "trust-far-clock",
+    "seal-open",
+    "read-unstable",
 ];
 
 /// Bugs that no seed has caught yet, and that a test fails with, or shows in a trace: the file of the test, below `crates/`.

@@ -39,6 +39,7 @@
 
 use super::leaderships::Leadership;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use bytes::Bytes;
 use shoal_types::{CallSession, Error, RequestId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub(super) enum CallStart {
     Waits,
     /// It has failed with this error.
     Failed(Error),
+    /// It has returned this.
+    Returned(Bytes),
     /// It is answered by its row.
     LookUp,
 }
@@ -64,6 +67,8 @@ pub(super) enum CallStart {
 pub(super) enum CallEnd {
     /// It has committed, or may have: its row has the outcome.
     SeeRow,
+    /// It has committed and returned this, which its row does not have.
+    Returned(Bytes),
     /// It has not taken effect, and never will.
     Failed(Error),
 }
@@ -181,6 +186,9 @@ impl CallSessions {
             Some(known) if id.number < known.next => match &known.last {
                 Some(CallEnd::Failed(error)) if next == known.next => {
                     return CallStart::Failed(error.clone());
+                }
+                Some(CallEnd::Returned(result)) if next == known.next => {
+                    return CallStart::Returned(result.clone());
                 }
                 Some(_) | None => return CallStart::LookUp,
             },

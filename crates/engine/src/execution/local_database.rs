@@ -96,7 +96,11 @@ impl Database for LocalDatabase {
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
         let procedure = self.worker_context.procedures.get(call.procedure)?;
         self.transact(async |tx| {
-            procedure.run(&ProcedureTransaction::new(tx), call.arguments).await
+            let executed = tx.execute_declared(call.procedure, call.arguments, None).await?;
+            match executed {
+                Some((result, _)) => Ok(result),
+                None => procedure.run(&ProcedureTransaction::new(tx), call.arguments).await,
+            }
         })
         .await
     }

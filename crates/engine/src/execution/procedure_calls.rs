@@ -11,7 +11,7 @@ use super::local_database::LocalDatabase;
 use super::request_rows::{drop_rows, look_up, resolve, unsettled};
 use super::tasks::Task;
 use super::transaction_trace::TransactionTrace;
-use super::worker_context::{LocalCommand, WorkerContext};
+use super::worker_context::{DeclaredRow, LocalCommand, WorkerContext};
 use crate::client::{
     ClientId, ClientReply, ClientRequest, Relay, ReplyToClient, RequestFromClient, worker_of,
 };
@@ -215,6 +215,11 @@ impl ProcedureCalls {
                     .local_command(from.told(ClientReply::Called { id, result: Err(error) }));
                 return None;
             }
+            CallStart::Returned(result) => {
+                self.worker_context
+                    .local_command(from.told(ClientReply::Called { id, result: Ok(result) }));
+                return None;
+            }
             CallStart::Runs => true,
             CallStart::LookUp => false,
         };
@@ -238,9 +243,10 @@ impl ProcedureCalls {
 }
 
 /// The outcome of an execution, and the reply to the client.
-fn settle(id: RequestId, result: Result<Bytes>) -> (CallEnd, Result<Bytes>) {
+fn settle(id: RequestId, result: Result<(Bytes, bool)>) -> (CallEnd, Result<Bytes>) {
     match result {
-        Ok(result) => (CallEnd::SeeRow, Ok(result)),
+        Ok((result, false)) => (CallEnd::SeeRow, Ok(result)),
+        Ok((result, true)) => (CallEnd::Returned(result.clone()), Ok(result)),
         Err(error @ (Error::Aborted(_) | Error::Rejected(_))) => {
             (CallEnd::Failed(error.clone()), Err(error))
         }
@@ -283,13 +289,14 @@ impl Caller {
     }
 }
 
-/// Runs a procedure that has not run before, in `leadership`, and keeps its result in the session's row.
+/// Runs a procedure that has not run before, in `leadership`, and keeps its result in the session's row; or says that the
+/// row does not have it, since several shards have contributed to it.
 async fn run(
     worker_context: &Rc<WorkerContext>,
     call: &ProcedureCall,
     leadership: Leadership,
     trace: &mut TransactionTrace,
-) -> Result<Bytes> {
+) -> Result<(Bytes, bool)> {
     let ProcedureCall { id, procedure: name, arguments } = call;
     let procedure = worker_context.procedures.get(name)?;
     let local = LocalDatabase::new(worker_context);
@@ -298,11 +305,20 @@ async fn run(
     local
         .run(trace, async |tx| {
             worker_context.check_leadership(id.session.home, leadership)?;
+            let request = DeclaredRow {
+                home: id.session.home,
+                table: requests,
+                key: Bytes::copy_from_slice(&key),
+                number: id.number,
+            };
+            if let Some(executed) = tx.execute_declared(name, arguments, Some(request)).await? {
+                return Ok(executed);
+            }
             let result = procedure.run(&ProcedureTransaction::new(tx), arguments).await?;
             tx.put(requests, &key, &request_row(id.number, &result))?;
             // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
             worker_context.check_leadership(id.session.home, leadership)?;
-            Ok(result)
+            Ok((result, false))
         })
         .await
 }
@@ -315,7 +331,9 @@ mod tests {
     #[test]
     fn only_what_is_definite_is_told_of_a_run() {
         let id = RequestId { number: 5, ..RequestId::default() };
-        assert_eq!(settle(id, Ok(Bytes::new())), (CallEnd::SeeRow, Ok(Bytes::new())));
+        assert_eq!(settle(id, Ok((Bytes::new(), false))), (CallEnd::SeeRow, Ok(Bytes::new())));
+        let returned = (CallEnd::Returned("a".into()), Ok("a".into()));
+        assert_eq!(settle(id, Ok(("a".into(), true))), returned);
         let aborted = Error::from(Aborted::NotServing { node: NodeId(1) });
         let failed = (CallEnd::Failed(aborted.clone()), Err(aborted.clone()));
         assert_eq!(settle(id, Err(aborted)), failed);

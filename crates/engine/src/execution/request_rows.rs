@@ -13,8 +13,8 @@ use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
 use crate::request_table::{
-    COMMITTED, NEVER_COMMITS, PREFIX_BYTES, REQUESTS_TABLE, key_prefix, mark_key, read_request_row,
-    request_key, request_row,
+    COMMITTED, NEVER_COMMITS, PREFIX_BYTES, REQUESTS_TABLE, SPLIT_RESULT, key_prefix, mark_key,
+    read_request_row, request_key, request_row,
 };
 use bytes::Bytes;
 use shoal_types::{
@@ -142,6 +142,7 @@ async fn read_row(
         && let Some((number, result)) = read_request_row(&key, row)?
     {
         return Ok(match number {
+            same if same == id.number && result == SPLIT_RESULT => RequestRow::Gone,
             same if same == id.number => RequestRow::Returned(Bytes::copy_from_slice(result)),
             later if later > id.number => RequestRow::Gone,
             _ if is_lost => RequestRow::Lost,

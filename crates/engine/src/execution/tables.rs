@@ -102,6 +102,11 @@ impl KnownTables {
         }
     }
 
+    /// The tables, as this worker knows them.
+    pub(crate) fn map(&self) -> Arc<TableMap> {
+        Arc::clone(&self.map.borrow())
+    }
+
     /// The table of this name.
     pub(crate) fn named(&self, name: &str) -> Option<TableId> {
         self.map.borrow().named(name)

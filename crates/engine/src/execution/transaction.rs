@@ -6,8 +6,8 @@ use super::remote_branches::{RemoteBranches, ReplySlot};
 use super::slot::ResultSlot;
 use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
-    BodyEnd, EngineRequest, OperationSite, StoreBranch, Submission, UnnotedReads, WorkerContext,
-    recovering,
+    BodyEnd, DeclaredCall, DeclaredRow, EngineRequest, OperationSite, StoreBranch, Submission,
+    UnnotedReads, WorkerContext, recovering,
 };
 use crate::hot_keys::KeyUse;
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
@@ -16,6 +16,7 @@ use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
 use shoal_types::limits::{check_key, check_value};
+use shoal_types::procedure::Shape;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -160,6 +161,39 @@ impl CoordinatorTransaction {
             ending,
         }));
         self.remote_branches.outcome.take().await
+    }
+
+    /// Has the engine execute a procedure by its footprint, if it does that: then nothing else is done in this transaction.
+    /// `None`: the procedure is to be run here. Also says whether several shards have contributed to the result.
+    ///
+    /// # Errors
+    /// Those of the procedure and of its commit.
+    pub(super) async fn execute_declared(
+        &self,
+        name: &str,
+        arguments: &[u8],
+        request: Option<DeclaredRow>,
+    ) -> Result<Option<(Bytes, bool)>> {
+        if !self.worker_context.takes_declared.get() {
+            return Ok(None);
+        }
+        let procedure = self.worker_context.procedures.get(name)?;
+        let footprint = procedure.footprint(arguments)?;
+        if footprint.shape == Shape::Unknown {
+            return Ok(None);
+        }
+        let call = Rc::new(DeclaredCall {
+            remote_branches: Rc::clone(&self.remote_branches),
+            procedure: name.into(),
+            arguments: Bytes::copy_from_slice(arguments),
+            footprint,
+            request,
+            results: ResultSlot::default(),
+        });
+        self.worker_context.declare(&call);
+        let Some(results) = call.results.take().await? else { return Ok(None) };
+        let is_split = results.len() > 1;
+        Ok(Some((procedure.combine(arguments, results)?, is_split)))
     }
 
     /// Returns when all that was read so far may be shown to a client.

@@ -13,13 +13,14 @@ use crate::hot_keys::HotKeys;
 use crate::latency::Latencies;
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Slows;
+use bytes::Bytes;
 use shoal_cluster::manager::{Configuration, Incarnation};
-use shoal_cluster::topology::Topology;
+use shoal_cluster::topology::{Home, Homes, TableMap, Topology};
 use shoal_store::{Size, Store};
-use shoal_types::procedure::Procedures;
+use shoal_types::procedure::{Footprint, Procedures};
 use shoal_types::{
-    Aborted, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, ShardId, TableId, Time,
-    WorkerPlace,
+    Aborted, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, Scan, ShardId, TableId,
+    Time, WorkerPlace,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -71,6 +72,9 @@ pub struct WorkerContext {
     pub epoch: Cell<Epoch>,
     /// What the engine notes of reads before they are shown.
     pub reads: Option<Rc<dyn ReadsToReveal>>,
+    /// Whether the engine executes procedures that declare what they touch, instead of the coordinator.
+    pub takes_declared: Cell<bool>,
+    declared: RefCell<VecDeque<Rc<DeclaredCall>>>,
     asks: RefCell<VecDeque<EngineRequest>>,
     local_commands: RefCell<VecDeque<LocalCommand>>,
 }
@@ -178,6 +182,37 @@ pub enum EngineRequest {
     },
 }
 
+/// A procedure that the engine is asked to execute by its footprint.
+#[derive(Debug)]
+pub struct DeclaredCall {
+    /// The transaction that waits for it, and does nothing else.
+    pub remote_branches: Rc<RemoteBranches>,
+    /// The name under which the procedure is registered.
+    pub procedure: Box<str>,
+    /// What it is called with.
+    pub arguments: Bytes,
+    /// What it declares.
+    pub footprint: Footprint,
+    /// The row in which its result is left, in the same transaction.
+    pub request: Option<DeclaredRow>,
+    /// What to fill: with the results of the shards that took part, in their order; or with nothing, where the engine does
+    /// not execute it, and nothing has happened.
+    pub results: ResultSlot<Result<Option<Vec<Bytes>>>>,
+}
+
+/// The row of a call in the table of requests.
+#[derive(Debug, Clone)]
+pub struct DeclaredRow {
+    /// The shard of the row.
+    pub home: ShardId,
+    /// The table of requests.
+    pub table: TableId,
+    /// The key of the call's session.
+    pub key: Bytes,
+    /// The number of the call in its session.
+    pub number: u64,
+}
+
 /// What a future wants that is the same for all engines.
 pub(crate) enum LocalCommand {
     /// Fill the slot at this time.
@@ -261,6 +296,8 @@ impl WorkerContext {
             keys: Cell::default(),
             epoch: Cell::new(epoch),
             reads,
+            takes_declared: Cell::new(false),
+            declared: RefCell::default(),
             asks: RefCell::default(),
             local_commands: RefCell::default(),
             tables,
@@ -283,6 +320,37 @@ impl WorkerContext {
     /// Asks the engine for something; it answers within this step, or later.
     pub fn ask(&self, ask: EngineRequest) {
         self.asks.borrow_mut().push_back(ask);
+    }
+
+    /// Asks the engine to execute a procedure.
+    pub(crate) fn declare(&self, call: &Rc<DeclaredCall>) {
+        self.declared.borrow_mut().push_back(Rc::clone(call));
+    }
+
+    /// The procedure that the engine was asked first to execute.
+    pub fn next_declared(&self) -> Option<Rc<DeclaredCall>> {
+        self.declared.borrow_mut().pop_front()
+    }
+
+    /// The shard or shards of a key.
+    ///
+    /// # Errors
+    /// Where this worker does not know the table.
+    pub fn home_of(&self, table: TableId, key: &[u8]) -> Result<Home> {
+        self.tables.home(table, key)
+    }
+
+    /// The shards that have rows of a scan.
+    ///
+    /// # Errors
+    /// Where this worker does not know the table.
+    pub fn homes_of(&self, table: TableId, scan: &Scan<'_>) -> Result<Homes> {
+        self.tables.homes(table, scan)
+    }
+
+    /// The tables that this worker knows.
+    pub fn known_tables(&self) -> Arc<TableMap> {
+        self.tables.map()
     }
 
     /// What was asked first.

@@ -9,9 +9,12 @@ use shoal_types::{NodeId, ShardId};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shard_serves_calls_by_way_of_any_node() {
-    for (protocol, workers) in
-        [(Protocol::Mako, 2), (Protocol::TwoPhaseCommit, 1), (Protocol::Zeus, 2)]
-    {
+    for (protocol, workers) in [
+        (Protocol::Mako, 2),
+        (Protocol::TwoPhaseCommit, 1),
+        (Protocol::Zeus, 2),
+        (Protocol::Tiga, 1),
+    ] {
         let cluster = Cluster::start(3, workers, protocol);
         for number in 1..=4 {
             let mut client = cluster.client(number);

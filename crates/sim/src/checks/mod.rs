@@ -17,6 +17,7 @@
 //! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
 //! | `outcomes.rs` | P8: no shard takes a transaction for aborted that another has installed |
 //! | `zeus.rs` | Z1, Z3, Z6: owners, records and validated rows, from what nodes have of granules |
+//! | `tiga.rs` | T1, T4, T6, T7, T10: votes and logs, by what replicas did and never by a coordinator's word |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was answered |
 //!
@@ -24,7 +25,7 @@
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
 //!
 //! [`Checks`] holds what all engines share: transactions, streams and what is durable of them, versions,
-//! replicas, replies, and the core of most rules. `mako.rs`, `two_phase_commit.rs` and `zeus.rs` implement
+//! replicas, replies, and the core of most rules. `mako.rs`, `two_phase_commit.rs`, `tiga.rs` and `zeus.rs` implement
 //! [`EngineRules`]: they pass the engine's observations to that core and judge the rest.
 
 mod acknowledged;
@@ -44,6 +45,7 @@ mod reported;
 mod safe_clock;
 mod sealed;
 mod stamps;
+mod tiga;
 mod transactions;
 mod two_phase_commit;
 mod verdict;
@@ -66,6 +68,7 @@ use shoal_engine::{TransactionId, WorkerPlace};
 use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+pub use tiga::TigaRules;
 use transactions::Transactions;
 pub use two_phase_commit::TwoPhaseCommitRules;
 use verdict::RuleVerdict;
@@ -153,6 +156,8 @@ pub struct Checks<R> {
     /// The replicas of each shard in the last configuration.
     holders: BTreeMap<ShardId, BTreeSet<NodeId>>,
     shards: u32,
+    /// How many voters each shard has.
+    voters: Vec<usize>,
     /// Clocks exceed their bounds, so leases need not hold.
     wild_clocks: bool,
     /// How often a former leader acted although another served already, which only wild clocks may cause.
@@ -182,6 +187,7 @@ impl<R: EngineRules> Checks<R> {
                 .map(|shard| (shard, topology.replicas(shard).collect()))
                 .collect(),
             shards: topology.shards(),
+            voters: topology.shard_ids().map(|shard| topology.voters(shard).len()).collect(),
             wild_clocks: false,
             two_leaders: 0,
             lost: None,
@@ -232,6 +238,11 @@ impl<R: EngineRules> Checks<R> {
         let verdict = self.durable.accepted(shard, moment.place, ballot, length);
         let place = Some(moment.place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// How many voters a shard has.
+    fn voters(&self, shard: ShardId) -> usize {
+        self.voters[shard.0 as usize]
     }
 
     /// Sets the lengths of a shard's streams, decided or copied, at the node of the next observation.

@@ -3,6 +3,7 @@
 //! demonstrations.
 
 mod mako;
+mod tiga;
 mod two_phase_commit;
 mod zeus;
 
@@ -33,6 +34,7 @@ impl SimulatedEngine {
                 SimulatedEngine::with::<shoal_two_phase_commit::TwoPhaseCommit>()
             }
             Protocol::Zeus => SimulatedEngine::with::<shoal_zeus::Zeus>(),
+            Protocol::Tiga => SimulatedEngine::with::<shoal_tiga::Tiga>(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! the digest, and follows recoveries. One file for each engine.
 
 mod mako;
+mod tiga;
 mod two_phase_commit;
 mod zeus;
 

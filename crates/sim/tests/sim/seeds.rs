@@ -3,6 +3,7 @@
 use shoal_mako::Mako;
 use shoal_sim::coverage::Coverage;
 use shoal_sim::{RunOptions, RunReport, SimulatedRegions, Subject, run};
+use shoal_tiga::Tiga;
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_zeus::Zeus;
 
@@ -57,6 +58,9 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 6] = [420, 2_297, 2_347, 33_554_594, 33_5
 /// Seeds that found one while `zeus` ran.
 const FOUND_IN_ZEUS: [u64; 3] = [15, 32, 45];
 
+/// Seeds that found one while `tiga` ran.
+const FOUND_IN_TIGA: [u64; 1] = [70];
+
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;
 
@@ -101,6 +105,11 @@ fn seeds_keep_the_rules_of_two_phase_commit() {
 #[test]
 fn seeds_keep_the_rules_of_zeus() {
     seeds_keep_the_rules::<Zeus>((0..8).chain(FOUND_IN_ZEUS));
+}
+
+#[test]
+fn seeds_keep_the_rules_of_tiga() {
+    seeds_keep_the_rules::<Tiga>((0..8).chain(FOUND_IN_TIGA));
 }
 
 #[test]

@@ -1,0 +1,305 @@
+//! A coordinator: it gives transactions their timestamps, sends them to all replicas of all participants, and counts votes.
+//!
+//! A shard is *fast* once as many replicas as the fast quorum takes have voted as its leader has, in timestamp, digest and
+//! ballot; it is *slow* once the leader has the transaction in decided entries. A transaction is committed when every
+//! participant is fast or slow at one timestamp, and either all are slow or the leaders name the same ballots (rule T16).
+
+use crate::delays::Delays;
+use crate::message::{LeaderVote, Message, Vote};
+use crate::metrics::CoordinatorCounters;
+use crate::observation::{Path, TigaObservation};
+use crate::planted_bugs::TigaPlantedBug;
+use crate::stamp::ArrivalTimes;
+use crate::step::Step;
+use crate::transaction::{Body, Transaction};
+use crate::view::Quorums;
+use bytes::Bytes;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, Error, NodeId, Result, ShardId, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What has become of a transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It is committed; the results of its parts, in their order.
+    Committed(Vec<Result<Bytes>>),
+    /// A participant does not take it: it has no effect, and never will have.
+    Gone(ShardId),
+    /// It may be committed or not.
+    Unknown(ShardId),
+}
+
+/// A transaction that is over.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Its name.
+    pub id: TransactionId,
+    /// What has become of it.
+    pub outcome: Outcome,
+    /// Its timestamp, if it is committed, and the path.
+    pub committed: Option<(Time, Path)>,
+}
+
+/// The votes of one shard.
+#[derive(Debug, Default)]
+struct PartVotes {
+    leader: Option<(Vote, LeaderVote)>,
+    followers: BTreeMap<NodeId, Vote>,
+    /// The timestamp and the ballots at which a majority has it.
+    stable: Option<(Time, Vec<Ballot>)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    transaction: Arc<Transaction>,
+    t: Time,
+    parts: Vec<PartVotes>,
+    repeat_at: Time,
+    give_up_at: Time,
+}
+
+/// The coordinator of a node.
+#[derive(Debug, Default)]
+pub struct Coordinator {
+    open: BTreeMap<TransactionId, Open>,
+    /// In the order in which they are to be looked at again.
+    timers: VecDeque<(Time, TransactionId)>,
+    /// Delays from this node.
+    pub delays: Delays,
+    ended: Vec<Ended>,
+    /// What it counts.
+    pub counters: CoordinatorCounters,
+    /// How far ahead the last timestamp was.
+    pub headroom: Duration,
+}
+
+impl Coordinator {
+    /// Sends a transaction, which is given up after `patience`.
+    pub fn begin(
+        &mut self,
+        step: &mut Step<'_>,
+        transaction: Arc<Transaction>,
+        patience: Duration,
+    ) {
+        let t = self.timestamp(step, &transaction);
+        let id = transaction.id;
+        let repeat_at = step.now + step.options.repeat_after;
+        let parts = transaction.parts.iter().map(|_| PartVotes::default()).collect();
+        submit(step, t, &transaction, true);
+        let give_up_at = step.now + patience;
+        self.timers.push_back((repeat_at, id));
+        self.open.insert(id, Open { transaction, t, parts, repeat_at, give_up_at });
+    }
+
+    /// A timestamp that is so late that the transaction reaches a fast quorum of each participant before.
+    fn timestamp(&mut self, step: &Step<'_>, transaction: &Transaction) -> Time {
+        let views = transaction.parts.iter().filter_map(|part| step.view.shard(part.shard));
+        let headrooms = views.map(|view| {
+            let fast = Quorums::of(view.voters.len()).fast;
+            self.delays.headroom(&view.voters, view.leader, fast)
+        });
+        let (mut most, mut to_leaders) = (i64::MIN, i64::MAX);
+        for (headroom, to_leader) in headrooms {
+            (most, to_leaders) = (most.max(headroom), to_leaders.min(to_leader));
+        }
+        let cap = to_leaders.saturating_add(step.options.headroom_max.as_nanos() as i64);
+        let margin = self.delays.margin(step.options.margin).as_nanos() as i64;
+        // Below zero where the clock of this node is ahead of all others.
+        let headroom = most.min(cap).saturating_add(margin);
+        self.headroom = Duration::from_nanos(headroom.max(0) as u64);
+        Time(step.clock.0.saturating_add_signed(headroom))
+    }
+
+    /// A replica has voted.
+    pub fn voted(&mut self, step: &mut Step<'_>, from: NodeId, vote: Vote, times: ArrivalTimes) {
+        let ArrivalTimes { sent, arrived } = times;
+        if sent != Time::ZERO {
+            self.delays.sample(step.now, from, sent, arrived);
+            self.delays.vote(arrived > vote.t, step.options.margin);
+        }
+        let id = vote.id;
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(place) = open.transaction.place(vote.shard) else { return };
+        let part = &mut open.parts[place];
+        match &vote.leader {
+            Some(leader) => {
+                let leader = leader.clone();
+                if leader.is_stable {
+                    part.stable = Some((vote.t, leader.ballots.clone()));
+                }
+                let is_newer =
+                    part.leader.as_ref().is_none_or(|(known, _)| known.ballot <= vote.ballot);
+                if is_newer {
+                    part.leader = Some((vote, leader));
+                }
+            }
+            None => drop(part.followers.insert(from, vote)),
+        }
+        self.decide(step, id);
+    }
+
+    /// Ends the transaction if its votes decide it.
+    fn decide(&mut self, step: &mut Step<'_>, id: TransactionId) {
+        let open = &self.open[&id];
+        let bugs = step.options.bugs;
+        let mut decided: Vec<(Time, &[Ballot], bool)> = Vec::with_capacity(open.parts.len());
+        for (part, votes) in open.transaction.parts.iter().zip(&open.parts) {
+            let Some(view) = step.view.shard(part.shard) else { return };
+            let quorums = Quorums::of(view.voters.len());
+            let Some((own, leader)) = &votes.leader else { return };
+            let quorum = match bugs.has(TigaPlantedBug::SimpleQuorum) {
+                true => quorums.majority,
+                false => quorums.fast,
+            };
+            let equal = votes.followers.iter().filter(|(node, vote)| {
+                let is_equal =
+                    (vote.t, vote.digest, vote.ballot) == (own.t, own.digest, own.ballot);
+                view.voters.contains(node) && (is_equal || bugs.has(TigaPlantedBug::CountMismatch))
+            });
+            let is_fast = equal.count() + 1 >= quorum;
+            match &votes.stable {
+                Some((t, ballots)) => decided.push((*t, ballots, true)),
+                None if is_fast => decided.push((own.t, &leader.ballots, false)),
+                None => return,
+            }
+        }
+        let (t, ballots, _) = decided[0];
+        let all_slow = decided.iter().all(|(_, _, is_slow)| *is_slow);
+        let one_t = decided.iter().all(|(other, _, _)| *other == t);
+        let one_ballots = decided.iter().all(|(_, other, _)| *other == ballots);
+        if !one_t || !(all_slow || one_ballots || bugs.has(TigaPlantedBug::MixBallots)) {
+            return;
+        }
+        let is_fast = decided.iter().all(|(_, _, is_slow)| !is_slow);
+        let results = open.parts.iter().filter_map(|part| part.leader.as_ref());
+        let results = results.map(|(_, leader)| leader.outcome.clone()).collect();
+        self.count(step, id, is_fast);
+        let path = if is_fast { Path::Fast } else { Path::Slow };
+        let committed = Some((t, path));
+        let shards = self.open[&id].transaction.parts.iter().map(|part| part.shard).collect();
+        step.observe(|| TigaObservation::Committed { id, t, path, shards });
+        self.end(Ended { id, outcome: Outcome::Committed(results), committed });
+    }
+
+    fn count(&mut self, step: &Step<'_>, id: TransactionId, is_fast: bool) {
+        if is_fast {
+            self.counters.fast += 1;
+            return;
+        }
+        self.counters.slow += 1;
+        let open = &self.open[&id];
+        let counters = &mut self.counters;
+        for (part, votes) in open.transaction.parts.iter().zip(&open.parts) {
+            let (Some((own, _)), Some(view)) = (&votes.leader, step.view.shard(part.shard)) else {
+                continue;
+            };
+            let mut followers = votes.followers.values();
+            if followers.clone().any(|vote| vote.t != own.t) {
+                counters.slow_raised += 1;
+                return;
+            }
+            if followers.any(|vote| vote.digest != own.digest) {
+                counters.slow_mismatch += 1;
+                return;
+            }
+            if votes.followers.len() + 1 < Quorums::of(view.voters.len()).fast {
+                counters.slow_missing += 1;
+                return;
+            }
+        }
+    }
+
+    /// A participant does not have the transaction, and never will.
+    pub fn gone(
+        &mut self,
+        step: &Step<'_>,
+        from: NodeId,
+        id: TransactionId,
+        shard: ShardId,
+        times: ArrivalTimes,
+    ) {
+        let ArrivalTimes { sent, arrived } = times;
+        if sent != Time::ZERO {
+            self.delays.sample(step.now, from, sent, arrived);
+        }
+        let Some(open) = self.open.get_mut(&id) else { return };
+        if open.transaction.place(shard).is_some() {
+            self.counters.gone += 1;
+            self.end(Ended { id, outcome: Outcome::Gone(shard), committed: None });
+        }
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.open.remove(&ended.id);
+        self.ended.push(ended);
+    }
+
+    /// The transactions that have ended since this was asked last.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Sends again what is not decided, and gives up what was not for too long.
+    pub fn tick(&mut self, step: &mut Step<'_>) {
+        while let Some((at, id)) = self.timers.front().copied().filter(|(at, _)| *at <= step.now) {
+            self.timers.pop_front();
+            let Some(open) = self.open.get_mut(&id).filter(|open| open.repeat_at == at) else {
+                continue;
+            };
+            if open.give_up_at <= step.now {
+                let undecided = open.parts.iter().position(|part| part.stable.is_none());
+                let shard = open.transaction.parts[undecided.unwrap_or(0)].shard;
+                self.counters.unknown += 1;
+                self.end(Ended { id, outcome: Outcome::Unknown(shard), committed: None });
+                continue;
+            }
+            self.counters.repeated += 1;
+            submit(step, open.t, &open.transaction, false);
+            open.repeat_at = step.now + step.options.repeat_after;
+            self.timers.push_back((open.repeat_at, id));
+        }
+    }
+
+    /// When there will be something to do, on the local clock.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        self.timers.front().map(|(at, _)| *at)
+    }
+
+    /// How many transactions are not decided.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// Sends a transaction to the replicas of its participants; again, to their leaders alone.
+fn submit(step: &mut Step<'_>, t: Time, transaction: &Arc<Transaction>, is_first: bool) {
+    let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+    for part in &transaction.parts {
+        let leader = step.view.leader(part.shard);
+        nodes.extend(leader);
+        if let Some(view) = step.view.shard(part.shard).filter(|_| is_first) {
+            nodes.extend(&view.voters);
+        }
+    }
+    let sent = if is_first { step.clock } else { Time::ZERO };
+    for node in nodes {
+        let transaction = Arc::clone(transaction);
+        step.send(node, Message::Submit { t, sent, transaction });
+    }
+}
+
+/// The error of the first part that has one, or the results of all.
+///
+/// # Errors
+/// That of the first part that has one.
+pub fn joined(body: &Body, results: Vec<Result<Bytes>>) -> Result<Vec<Bytes>, Error> {
+    let all: Result<Vec<Bytes>> = results.into_iter().collect();
+    match body {
+        Body::Pieces { .. } => all,
+        Body::Certify => all.map(|_| Vec::new()),
+    }
+}

@@ -1,0 +1,372 @@
+//! The engine: a worker that runs clients' transactions on the protocol.
+//!
+//! ```text
+//!   procedure with a footprint, in pieces ──► one transaction of the protocol, executed by the leaders
+//!   body ── reads ──► leaders, decided rows ── writes buffered ──► `certify`: one transaction of the protocol
+//! ```
+//! A node has one worker. Any node coordinates. Rows are in the ledgers of the protocol, not in stores; votes and tentative
+//! lists are in memory, so a process that has ended has lost them, and comes back as a replica without memory.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options.rs`, `message.rs`, `metrics.rs` | configuration, messages, what is measured |
+//! | `transaction.rs` | operations of an interactive transaction, and its certificate |
+//! | `coordinator.rs` | a transaction from its first operation until its outcome is reported |
+//! | `declared.rs` | procedures that are executed by their footprints |
+//! | `membership.rs` | configurations, ends of epochs |
+
+mod coordinator;
+mod declared;
+mod membership;
+mod message;
+mod metrics;
+mod options;
+mod transaction;
+
+pub use message::TigaEngineMessage;
+pub use metrics::TigaCounters;
+pub use options::TigaEngineOptions;
+
+use crate::execute::Library;
+use crate::message::Envelope;
+use crate::node::{Now, TigaNode};
+use crate::observation::TigaObservation;
+use metrics::{SHARD_METRICS, STAGES};
+use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
+use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::execution::LocalDatabase;
+use shoal_engine::execution::runtime::Runtime;
+use shoal_engine::execution::task_driver::TaskDriver;
+use shoal_engine::execution::worker_context::{
+    EngineRequest, OperationSite, WorkerContext, WorkerSetup,
+};
+use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
+use shoal_engine::slow::Slow;
+use shoal_store::Store;
+use shoal_types::transaction_clock::{EventTimes, TransactionTime};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use transaction::{OpenCall, OpenTransaction, PendingRead};
+
+type TigaEffects = EngineEffects<TigaEngineMessage, TigaObservation>;
+
+/// The epoch in which a cluster begins.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// What the workers of a node share: its configuration, as there is one worker.
+#[derive(Debug)]
+pub struct TigaShared {
+    node: NodeId,
+    setup: Setup<TigaEngineOptions>,
+}
+
+/// The worker of a node.
+pub struct Tiga {
+    shared: Arc<TigaShared>,
+    node: TigaNode,
+    runtime: Runtime<TigaEngineMessage>,
+    /// The transactions of this worker that have asked for something and whose outcomes are not reported, by their numbers.
+    transactions: BTreeMap<u64, OpenTransaction>,
+    /// The procedures that are executed by their footprints.
+    calls: BTreeMap<u64, OpenCall>,
+    /// The reads that are not answered.
+    reads: BTreeMap<u64, PendingRead>,
+    next_read: u64,
+    /// When reads are looked at that are not answered.
+    reads_due: Time,
+    configuration: Option<Arc<Configuration>>,
+    lease_end: Time,
+    times: EventTimes,
+    /// The shards whose streams this worker leads.
+    led: BTreeMap<ShardId, Ballot>,
+    /// The shards that were said to be served.
+    serving: BTreeMap<ShardId, Ballot>,
+    /// What was reported to the manager of epochs that are closed and not settled.
+    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+}
+
+impl Engine for Tiga {
+    type Message = TigaEngineMessage;
+    type Options = TigaEngineOptions;
+    type Shared = TigaShared;
+    type Observation = TigaObservation;
+    type PlantedBug = crate::TigaPlantedBug;
+    type Counters = TigaCounters;
+
+    const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::VotersOnly;
+    const WORKERS_MAX: Option<u32> = Some(1);
+    const RECEIVES_ACCEPTED: bool = true;
+    const USES_TRANSACTION_CLOCK: bool = true;
+    const STAGES: &'static [CommitStage] = STAGES;
+    const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
+
+    fn share(setup: &Setup<TigaEngineOptions>, node: NodeId) -> Arc<TigaShared> {
+        let workers = setup.topology.workers();
+        assert!(workers == 1, "tiga runs one worker on a node, and the topology has {workers}");
+        setup.options.limits.check();
+        setup.options.protocol.check();
+        Arc::new(TigaShared { node, setup: setup.clone() })
+    }
+
+    /// Rows are in no store.
+    fn store(_: &TigaShared, _: ShardId) -> Option<&Arc<Store>> {
+        None
+    }
+
+    fn new(worker: WorkerId, shared: Arc<TigaShared>, seed: u64) -> Tiga {
+        let worker_context = WorkerContext::new(WorkerSetup {
+            place: WorkerPlace { node: shared.node, worker },
+            topology: Arc::clone(&shared.setup.topology),
+            stores: Vec::new(),
+            operations_at: OperationSite::Engine,
+            epoch: FIRST_EPOCH,
+            limits: shared.setup.options.limits.clone(),
+            seed,
+            // What is read is decided, and so may be shown.
+            reads: None,
+            procedures: Arc::clone(&shared.setup.procedures),
+        });
+        worker_context.takes_declared.set(true);
+        let mut node = TigaNode::new(shared.node, shared.setup.options.protocol);
+        node.observe(false);
+        let time = TransactionTime { time: Time::ZERO, error_bound: None };
+        Tiga {
+            node,
+            runtime: Runtime::new(worker_context),
+            transactions: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            next_read: 0,
+            reads_due: Time::ZERO,
+            configuration: None,
+            lease_end: Time::ZERO,
+            times: EventTimes { now: time, arrived: time },
+            led: BTreeMap::new(),
+            serving: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            shared,
+        }
+    }
+
+    fn step(
+        &mut self,
+        now: Time,
+        event: EngineEvent<TigaEngineMessage>,
+        effects: &mut TigaEffects,
+    ) {
+        self.runtime.begin_step(now, &event);
+        if effects.observations.is_some() {
+            self.node.observe(true);
+        }
+        match event {
+            EngineEvent::Received { from, message: TigaEngineMessage::Protocol(message) } => {
+                self.with_node(effects, |node, now, library| {
+                    node.receive(now, library, from.node, message);
+                });
+            }
+            EngineEvent::Received { from, message: TigaEngineMessage::Relay(relay) } => {
+                match self.runtime.is_peer(from) && self.holds_lease(now) {
+                    true => self.runtime.relayed(from.node, relay),
+                    false => self.runtime.counters.dropped += 1,
+                }
+            }
+            EngineEvent::Client(request) if self.holds_lease(now) => self.runtime.request(request),
+            // The client asks again, here or elsewhere.
+            EngineEvent::Client(_) => self.runtime.counters.dropped += 1,
+            EngineEvent::Configured { configuration, incarnation } => {
+                self.configured(configuration, incarnation, effects);
+            }
+            event => self.log_event(&event, effects),
+        }
+        let is_due = self.node.next_due(self.now()).is_some_and(|at| at <= now);
+        if is_due {
+            self.with_node(effects, |node, now, library| node.tick(now, library));
+        }
+        self.look_at_reads(effects);
+        if self.holds_lease(now) {
+            self.run(now, effects);
+        }
+        self.set_timer(now, effects);
+    }
+
+    fn set_times(&mut self, times: EventTimes) {
+        self.times = times;
+    }
+
+    fn local(&self) -> LocalDatabase {
+        LocalDatabase::new(&self.runtime.worker_context)
+    }
+
+    fn spawn(&mut self, task: Task) {
+        self.runtime.tasks.spawn(task);
+    }
+
+    fn renew(&mut self, lease_end: Time) {
+        self.lease_end = lease_end;
+    }
+
+    fn pending(&self) -> usize {
+        self.held() + self.node.replicas().map(|replica| replica.waiting().0).sum::<usize>()
+    }
+
+    fn held(&self) -> usize {
+        self.runtime.pending() + self.transactions.len() + self.calls.len()
+    }
+
+    fn counters(&self) -> EngineCounters<TigaCounters> {
+        self.runtime.counted(TigaCounters::of_node(&self.node))
+    }
+
+    fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {
+        metrics::shard_values(&self.node, shard)
+    }
+
+    fn known_epochs(&self, _: Epoch) -> KnownEpochs {
+        let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        KnownEpochs { open, ..KnownEpochs::default() }
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.runtime.worker_context.slows.take()
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let own = [
+            ("transactions", self.transactions.len()),
+            ("procedures in pieces", self.calls.len()),
+            ("reads without an answer", self.reads.len()),
+            ("reports of epochs", self.reported.len()),
+            ("transactions that are voted for", self.node.coordinator().open()),
+        ];
+        self.runtime.sizes().into_iter().chain(own).chain(self.node.sizes()).collect()
+    }
+}
+
+impl TaskDriver for Tiga {
+    type Message = TigaEngineMessage;
+    type Observation = TigaObservation;
+
+    fn runtime(&mut self) -> &mut Runtime<TigaEngineMessage> {
+        &mut self.runtime
+    }
+
+    fn answer(&mut self, ask: EngineRequest, effects: &mut TigaEffects) {
+        match ask {
+            EngineRequest::Send(remote_branches) => self.perform(&remote_branches, effects),
+            EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::Abandon(remote_branches) => self.forget(remote_branches.id.sequence),
+            // Only decided rows are read (rule T11).
+            EngineRequest::Reveal { remote_branches: _, slot } => slot.fill(Ok(())),
+        }
+    }
+
+    fn release(&mut self, effects: &mut TigaEffects) {
+        while let Some(call) = self.runtime.worker_context.next_declared() {
+            self.begin_call(&call, effects);
+        }
+        self.tell_ended();
+    }
+}
+
+impl Tiga {
+    fn now(&self) -> Now {
+        let local = self.runtime.worker_context.now.get();
+        let EventTimes { now, arrived } = self.times;
+        let has_lease = self.holds_lease(local);
+        Now { local, clock: now.time, arrived: arrived.time, has_lease }
+    }
+
+    /// Clients and other shards are answered only under a lease.
+    fn holds_lease(&self, now: Time) -> bool {
+        now < self.lease_end
+    }
+
+    /// What the logs of shards say.
+    fn log_event(&mut self, event: &EngineEvent<TigaEngineMessage>, effects: &mut TigaEffects) {
+        self.with_node(effects, |node, now, library| match event {
+            EngineEvent::Leading { shard, ballot, length } => {
+                node.prepared(now, library, *shard, *ballot, *length);
+            }
+            EngineEvent::Deposed { shard, by } => node.promised(now, library, *shard, *by),
+            EngineEvent::Promised { shard, ballot } => {
+                node.promised(now, library, *shard, *ballot);
+            }
+            EngineEvent::Accepted { shard, ballot, length, entries } => {
+                node.accepted(now, library, *shard, *ballot, *length, entries);
+            }
+            EngineEvent::Durable { shard, length } => {
+                node.durable(now, library, *shard, *length);
+            }
+            EngineEvent::Decided { shard, index, entry } => {
+                node.decided(now, library, *shard, *index, entry);
+            }
+            EngineEvent::SnapshotWanted { .. }
+            | EngineEvent::Restored { .. }
+            | EngineEvent::Settled { .. }
+            | EngineEvent::Received { .. }
+            | EngineEvent::Client(_)
+            | EngineEvent::Configured { .. }
+            | EngineEvent::Timer
+            | EngineEvent::Nudged => {}
+        });
+        match event {
+            EngineEvent::Leading { shard, ballot, .. } => {
+                self.led.insert(*shard, *ballot);
+                self.report(effects);
+            }
+            EngineEvent::Deposed { shard, .. } => drop(self.led.remove(shard)),
+            _ => {}
+        }
+    }
+
+    /// Has the node do something; what it leaves is sent and appended.
+    fn with_node<T>(
+        &mut self,
+        effects: &mut TigaEffects,
+        act: impl FnOnce(&mut TigaNode, Now, &Library<'_>) -> T,
+    ) -> T {
+        let now = self.now();
+        let tables = self.runtime.worker_context.known_tables();
+        let library = Library { procedures: &self.shared.setup.procedures, tables: &tables };
+        let result = act(&mut self.node, now, &library);
+        let output = self.node.take_output();
+        let place = self.runtime.worker_context.place;
+        for Envelope { to, message } in output.sends {
+            let to = WorkerPlace { node: to, ..place };
+            let message = TigaEngineMessage::Protocol(message);
+            effects.push(EngineEffect::Send { to, message });
+        }
+        for (shard, entry) in output.proposals {
+            self.runtime.count_batch(entry.len());
+            effects.push(EngineEffect::Propose { shard, entry });
+        }
+        if let Some(observations) = &mut effects.observations {
+            observations.extend(output.observations.into_iter().flatten());
+        }
+        self.show_served(effects);
+        self.take_answers(effects);
+        result
+    }
+
+    /// Shows the shards that are served from now on.
+    fn show_served(&mut self, effects: &mut TigaEffects) {
+        for replica in self.node.replicas() {
+            let shard = replica.shard();
+            let Some(ballot) = replica.serves() else { continue };
+            if self.serving.insert(shard, ballot) != Some(ballot) {
+                effects.observe(|| TigaObservation::Serves { shard, ballot });
+            }
+        }
+    }
+
+    /// Asks to come back when there will be something to do.
+    fn set_timer(&mut self, now: Time, effects: &mut TigaEffects) {
+        let runs = self.holds_lease(now);
+        let reads = (!self.reads.is_empty()).then_some(self.reads_due);
+        let due = [self.node.next_due(self.now()), reads, self.runtime.next_due().filter(|_| runs)];
+        if let Some(at) = due.into_iter().flatten().min() {
+            effects.push(EngineEffect::Timer { at: at.max(now) });
+        }
+    }
+}

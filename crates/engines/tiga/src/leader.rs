@@ -1,0 +1,574 @@
+//! A leader: it accepts transactions, agrees with the leaders of other participants, executes, and appends to the log.
+//!
+//! ```text
+//!   Submit ──► accepted, raised where it is late ──► Propose(t) to the other participants
+//!      due, nothing before it, all have proposed at most t ──► conflict tables set ──► Ready(t)
+//!      Ready(t) of all ──► executed, appended, voted for
+//! ```
+//! Each `Ready` names the current ballots of all participants, and counts only while they are current (rule T20).
+
+use crate::execute::{run_piece, verdict};
+use crate::leading::{DeferredReads, Phase};
+use crate::message::{LeaderVote, Message, Vote};
+use crate::observation::TigaObservation;
+use crate::planted_bugs::TigaPlantedBug;
+use crate::queue::{Origin, Readiness, Waiting};
+use crate::record::{Entry, Record, Write, others};
+use crate::replica::Replica;
+use crate::stamp::{ArrivalTimes, Stamp};
+use crate::step::Step;
+use crate::tentative::history;
+use crate::transaction::{Body, Transaction, Work};
+use bytes::Bytes;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, Error, NodeId, Result, ShardId, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// With so many entries on their way, what is released gathers until one is decided.
+const UNDECIDED_MAX: usize = 64;
+
+/// What another participant has proposed.
+#[derive(Debug, Clone, Copy)]
+struct Proposal {
+    shard: ShardId,
+    ballot: Ballot,
+    t: Time,
+    /// The ballot of this shard that the transaction names.
+    named: Ballot,
+    /// It asks for an answer.
+    again: bool,
+}
+
+impl Replica {
+    /// The ballot of the leader, while it serves.
+    #[must_use]
+    pub fn serves(&self) -> Option<Ballot> {
+        let leading = self.leading.as_ref()?;
+        matches!(leading.phase, Phase::Serving).then_some(leading.ballot)
+    }
+
+    /// A transaction comes to the leader.
+    pub(crate) fn submit_to_leader(
+        &mut self,
+        step: &mut Step<'_>,
+        from: NodeId,
+        t: Time,
+        sent: Time,
+        transaction: &Arc<Transaction>,
+    ) {
+        let (Some(work), Some(ballot)) = (Work::new(transaction, self.shard), self.serves()) else {
+            return;
+        };
+        let id = transaction.id;
+        if let Some(record) = self.ledger.record(id).cloned() {
+            // The coordinator asks again.
+            if from == id.node {
+                let is_stable = !self.ledger.is_undecided(id);
+                self.vote(step, &record, is_stable, ArrivalTimes::default());
+            }
+            return;
+        }
+        if self.queue.get(id).is_some() || self.ledger.is_over(id) {
+            return;
+        }
+        if work.part().ballot > ballot {
+            return; // The configuration that names it is on its way.
+        }
+        for part in &transaction.parts {
+            step.view.hear(part.shard, part.ballot);
+        }
+        let is_old = |part: &crate::transaction::Part| part.ballot < step.view.known(part.shard);
+        let is_far = t > step.clock + step.options.ahead_max
+            && !step.options.bugs.has(TigaPlantedBug::TrustFarClock);
+        let leading = self.leading.as_mut().expect("serves");
+        if is_far || leading.refused.contains(&id) || transaction.parts.iter().any(is_old) {
+            leading.refused.insert(id);
+            let (shard, arrived) = (self.shard, step.arrived);
+            step.send(id.node, Message::Gone { id, shard, ballot, sent, arrived });
+            return;
+        }
+        let t = self.raised(step, t, &work);
+        let waiting =
+            Waiting::new(work, Origin::Accepted, ArrivalTimes { sent, arrived: step.arrived });
+        self.enqueue(step, t, waiting);
+    }
+
+    /// The timestamp at which a transaction is accepted that asks for `t`: above all that conflicts (rule T1).
+    fn raised(&mut self, step: &Step<'_>, t: Time, work: &Work) -> Time {
+        let greatest = self.conflicts.greatest(&work.locks);
+        if t > greatest || step.options.bugs.has(TigaPlantedBug::AcceptLate) {
+            return t;
+        }
+        self.counters.raised += 1;
+        Time(greatest.0 + 1)
+    }
+
+    /// Puts an accepted transaction into the queue, and proposes it where others take part.
+    pub(crate) fn enqueue(&mut self, step: &mut Step<'_>, t: Time, mut waiting: Waiting) {
+        let (id, needs_agreement) = (waiting.work.id(), waiting.needs_agreement());
+        if needs_agreement {
+            waiting.repeat_at = step.now + step.options.repeat_after;
+        }
+        let transaction = Arc::clone(&waiting.work.transaction);
+        self.queue.insert(step.now + step.options.hold_max, t, waiting);
+        if needs_agreement {
+            self.send_proposals(step, t, &transaction, false);
+            for message in self.early.take(id) {
+                self.receive_agreement(step, message);
+            }
+        }
+    }
+
+    fn send_proposals(&self, step: &mut Step<'_>, t: Time, transaction: &Transaction, again: bool) {
+        let Some(ballot) = self.serves() else { return };
+        for part in transaction.parts.iter().filter(|part| part.shard != self.shard) {
+            let (to, named) = (part.shard, part.ballot);
+            let (id, shard) = (transaction.id, self.shard);
+            let message = Message::Propose { id, to, shard, ballot, t, named, again };
+            step.send_to_leader(to, message);
+        }
+    }
+
+    /// A `Propose`, a `Ready` or a `Gone` of another participant.
+    pub fn receive_agreement(&mut self, step: &mut Step<'_>, message: Message) {
+        match message {
+            Message::Propose { id, shard, ballot, t, named, again, to: _ } => {
+                let is_current = step.view.hear(shard, ballot);
+                if is_current && self.serves().is_some() {
+                    let proposal = Proposal { shard, ballot, t, named, again };
+                    self.proposed(step, id, proposal);
+                }
+            }
+            Message::Ready { id, shard, t, ref ballots, ref verdict, to: _ } => {
+                if self.serves().is_none() {
+                    return;
+                }
+                let (ballots, verdict) = (ballots.clone(), verdict.clone());
+                let Some((_, waiting)) = self.queue.get_mut(id) else {
+                    if self.ledger.record(id).is_none() && !self.ledger.is_over(id) {
+                        self.early.keep(step.now, id, message);
+                    }
+                    return;
+                };
+                for (part, ballot) in waiting.work.transaction.parts.iter().zip(&ballots) {
+                    step.view.hear(part.shard, *ballot);
+                }
+                let transaction = Arc::clone(&waiting.work.transaction);
+                waiting.readies.insert(shard, Readiness { t, ballots: ballots.clone(), verdict });
+                let is_current = self.current_ballots(step, &transaction) == ballots;
+                let Some((stamp, waiting)) = self.queue.get(id) else { return };
+                if is_current && t > stamp.t && waiting.needs_agreement() {
+                    // Its proposal is on its way, or lost.
+                    self.queue.reposition(step.now + step.options.hold_max, id, t);
+                }
+                self.queue.look_at(id);
+            }
+            Message::Gone { id, shard, ballot, .. } => self.gone(step, id, shard, ballot),
+            _ => {}
+        }
+    }
+
+    /// Another participant does not have it and never will: it is released nowhere.
+    fn gone(&mut self, step: &mut Step<'_>, id: TransactionId, shard: ShardId, ballot: Ballot) {
+        let Some(own) = self.serves().filter(|_| step.view.hear(shard, ballot)) else { return };
+        let Some((_, waiting)) = self.queue.get(id) else { return };
+        if !waiting.needs_agreement() {
+            return;
+        }
+        self.queue.remove(id);
+        let leading = self.leading.as_mut().expect("serves");
+        leading.refused.insert(id);
+        leading.settled_early.remove(&id);
+        leading.unstable.remove(&id);
+        step.send(id.node, gone_at(id, self.shard, own));
+    }
+
+    fn proposed(&mut self, step: &mut Step<'_>, id: TransactionId, proposal: Proposal) {
+        let Proposal { shard, ballot, t, named, again } = proposal;
+        let own = self.serves().expect("serves");
+        if let Some((stamp, waiting)) = self.queue.get_mut(id) {
+            waiting.proposals.insert(shard, (ballot, t));
+            let (is_imported, own) =
+                (matches!(waiting.origin, Origin::Imported(_)), waiting.own.clone());
+            let transaction = Arc::clone(&waiting.work.transaction);
+            if t > stamp.t && !is_imported {
+                self.queue.reposition(step.now + step.options.hold_max, id, t);
+            }
+            self.queue.look_at(id);
+            if again {
+                // It lacks what was said here.
+                let t = t.max(stamp.t);
+                self.answer_proposal(step, shard, &transaction, t, own);
+            }
+            return;
+        }
+        if let Some(record) = self.ledger.record(id).cloned() {
+            let ballots = self.current_ballots(step, &record.transaction);
+            let verdict = record.outcome.clone().map(drop);
+            let ready = Readiness { t: record.t, ballots, verdict };
+            return self.send_ready(step, id, shard, ready);
+        }
+        let is_refused = self.leading.as_ref().is_some_and(|it| it.refused.contains(&id));
+        if named < own || is_refused || self.ledger.is_over(id) {
+            return step.send_to_leader(shard, gone_at(id, self.shard, own));
+        }
+        if again {
+            step.send_to_leader(shard, Message::Want { id, to: shard });
+        }
+        let to = self.shard;
+        let message = Message::Propose { id, to, shard, ballot, t, named, again: false };
+        self.early.keep(step.now, id, message);
+    }
+
+    fn answer_proposal(
+        &self,
+        step: &mut Step<'_>,
+        to: ShardId,
+        transaction: &Transaction,
+        t: Time,
+        own: Option<Readiness>,
+    ) {
+        let (Some(ballot), id, shard) = (self.serves(), transaction.id, self.shard) else { return };
+        let named = transaction.place(to).map(|at| transaction.parts[at].ballot);
+        let named = named.unwrap_or_default();
+        let message = Message::Propose { id, to, shard, ballot, t, named, again: false };
+        step.send_to_leader(to, message);
+        if let Some(ready) = own {
+            self.send_ready(step, id, to, ready);
+        }
+    }
+
+    fn send_ready(&self, step: &mut Step<'_>, id: TransactionId, to: ShardId, ready: Readiness) {
+        let Readiness { t, ballots, verdict } = ready;
+        let message = Message::Ready { id, to, shard: self.shard, t, ballots, verdict };
+        step.send_to_leader(to, message);
+    }
+
+    /// A leader that has proposed a transaction is asked for it.
+    pub fn wanted(&mut self, step: &mut Step<'_>, from: NodeId, id: TransactionId) {
+        if let Some((stamp, waiting)) = self.queue.get(id) {
+            let transaction = Arc::clone(&waiting.work.transaction);
+            step.send(from, Message::Submit { t: stamp.t, sent: Time::ZERO, transaction });
+        }
+    }
+
+    fn current_ballots(&self, step: &Step<'_>, transaction: &Transaction) -> Vec<Ballot> {
+        let own = self.leading.as_ref().map(|leading| leading.ballot).unwrap_or_default();
+        let of = |shard| if shard == self.shard { own } else { step.view.known(shard) };
+        transaction.parts.iter().map(|part| of(part.shard)).collect()
+    }
+
+    /// Goes on with the transaction at the head of its queue.
+    pub(crate) fn lead(&mut self, step: &mut Step<'_>, stamp: Stamp) {
+        if self.serves().is_none() {
+            return;
+        }
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
+        if !waiting.needs_agreement() {
+            return self.release(step, stamp, None);
+        }
+        let transaction = Arc::clone(&waiting.work.transaction);
+        let ballots = self.current_ballots(step, &transaction);
+        let has_proposed = |shard: ShardId| {
+            let proposal = waiting.proposals.get(&shard);
+            let is_ready = waiting.readies.get(&shard).is_some_and(|it| it.t == stamp.t);
+            let current = step.view.known(shard);
+            is_ready || proposal.is_some_and(|(ballot, t)| *ballot == current && *t <= stamp.t)
+        };
+        if !others(&transaction, self.shard).all(has_proposed) {
+            return;
+        }
+        let is_said = |own: &Readiness| own.t == stamp.t && own.ballots == ballots;
+        if !waiting.own.as_ref().is_some_and(is_said)
+            && !self.get_ready(step, stamp, &transaction, ballots.clone())
+        {
+            return;
+        }
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
+        let is_ready = |shard: ShardId| {
+            let ready = waiting.readies.get(&shard);
+            ready.is_some_and(|it| it.t == stamp.t && it.ballots == ballots)
+        };
+        let hurries = step.options.bugs.has(TigaPlantedBug::ReleaseBeforeReady);
+        if hurries || others(&transaction, self.shard).all(is_ready) {
+            self.release(step, stamp, Some(ballots));
+        }
+    }
+
+    /// Promises that nothing conflicting comes below, and says so. Says whether it could: what is certified may rest on what
+    /// is not decided.
+    fn get_ready(
+        &mut self,
+        step: &mut Step<'_>,
+        stamp: Stamp,
+        transaction: &Transaction,
+        ballots: Vec<Ballot>,
+    ) -> bool {
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
+        let exports_unstable = step.options.bugs.has(TigaPlantedBug::ExportUnstable);
+        let verdict = match transaction.exchanges() {
+            false => Ok(()),
+            true => match verdict(&waiting.work, &self.ledger.rows, exports_unstable) {
+                Some(verdict) => verdict,
+                None => {
+                    self.leading.as_mut().expect("serves").unstable.insert(stamp.id);
+                    return false;
+                }
+            },
+        };
+        if !step.options.bugs.has(TigaPlantedBug::ReadyWithoutPromise) {
+            self.conflicts.note(&waiting.work.locks, stamp.t);
+        }
+        let ready = Readiness { t: stamp.t, ballots, verdict };
+        if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
+            waiting.own = Some(ready.clone());
+            waiting.repeat_at = step.now + step.options.repeat_after;
+        }
+        for shard in others(transaction, self.shard) {
+            self.send_ready(step, stamp.id, shard, ready.clone());
+        }
+        true
+    }
+
+    /// Executes a transaction, appends it and votes.
+    fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
+        let Some(waiting) = self.queue.remove(stamp.id) else { return };
+        let (outcome, procedure_writes) = self.execute(step, &waiting);
+        let Waiting { work, origin, times, .. } = waiting;
+        let ballots = match (&origin, ballots) {
+            (Origin::Imported(record), _) => record.ballots.clone(),
+            (_, Some(ballots)) => ballots,
+            (_, None) => self.current_ballots(step, &work.transaction),
+        };
+        let mut digest = history(&self.ledger, &self.tentative, stamp, &work).digest;
+        if step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {
+            digest = work.digester(stamp.t).finish();
+        }
+        self.conflicts.note(&work.locks, stamp.t);
+        let record = Arc::new(Record {
+            t: stamp.t,
+            digest,
+            ballots,
+            outcome,
+            procedure_writes,
+            transaction: Arc::clone(&work.transaction),
+        });
+        let index = self.ledger.length();
+        self.ledger.append_record(&record, index);
+        let leading = self.leading.as_mut().expect("releases as a leader");
+        leading.batch.push(Arc::clone(&record));
+        leading.unstable.remove(&stamp.id);
+        self.counters.released += 1;
+        let (shard, ballot) = (self.shard, leading.ballot);
+        step.observe(|| TigaObservation::Released { shard, ballot, record: Arc::clone(&record) });
+        self.vote(step, &record, false, times);
+    }
+
+    fn execute(&self, step: &Step<'_>, waiting: &Waiting) -> (Result<Bytes, Error>, Vec<Write>) {
+        let (work, rows) = (&waiting.work, &self.ledger.rows);
+        match (&work.transaction.body, &waiting.origin) {
+            (Body::Pieces { .. }, _) => run_piece(work, rows, step.library),
+            (Body::Certify, Origin::Imported(record)) => (record.outcome.clone(), Vec::new()),
+            (Body::Certify, Origin::Accepted | Origin::Kept) => {
+                let own = match &waiting.own {
+                    Some(own) => own.verdict.clone(),
+                    None => verdict(work, rows, true).unwrap_or(Ok(())),
+                };
+                let theirs = waiting.readies.values().map(|ready| ready.verdict.clone());
+                let all: Result<(), Error> = [own].into_iter().chain(theirs).collect();
+                (all.map(|()| Bytes::new()), Vec::new())
+            }
+        }
+    }
+
+    /// The leader votes, or says that a transaction is stable.
+    fn vote(&self, step: &mut Step<'_>, record: &Record, is_stable: bool, times: ArrivalTimes) {
+        let Some(leading) = &self.leading else { return };
+        let is_stable = is_stable || step.options.bugs.has(TigaPlantedBug::MaximumSyncPoint);
+        let (ballots, outcome) = (record.ballots.clone(), record.outcome.clone());
+        let vote = Vote {
+            id: record.id(),
+            shard: self.shard,
+            t: record.t,
+            digest: record.digest,
+            ballot: leading.ballot,
+            leader: Some(LeaderVote { ballots, outcome, is_stable }),
+        };
+        let ArrivalTimes { sent, arrived } = times;
+        step.send(record.id().node, Message::Vote { vote, sent, arrived });
+    }
+
+    /// Makes an entry of what was released, and of a seal that is due. Unless it hurries, it waits while many are on their
+    /// way.
+    pub(crate) fn flush(&mut self, step: &mut Step<'_>, hurries: bool) {
+        if self.serves().is_none() {
+            return;
+        }
+        let waits_for_seal = !self.ledger.recent.is_empty();
+        let undecided = self.ledger.undecided_entries();
+        let leading = self.leading.as_mut().expect("serves");
+        let has_batch = !leading.batch.is_empty();
+        if undecided >= UNDECIDED_MAX && !hurries {
+            return;
+        }
+        let is_due = leading.seal_at <= step.now
+            && undecided == 0
+            && (leading.needs_seal || waits_for_seal || !leading.settled.is_empty());
+        if !has_batch && !is_due {
+            return;
+        }
+        let behind = Time(step.clock.0.saturating_sub(step.options.seal_lag.as_nanos() as u64));
+        let least = self.queue.least().map_or(Time::MAX, |t| Time(t.0.saturating_sub(1)));
+        let bound = if step.options.bugs.has(TigaPlantedBug::SealOpen) { Time::MAX } else { least };
+        let seal = behind.min(bound).max(leading.seal).max(self.ledger.seal);
+        (leading.seal, leading.seal_at) = (seal, step.now + step.options.seal_every);
+        leading.needs_seal = has_batch;
+        let records = std::mem::take(&mut leading.batch);
+        let settled = std::mem::take(&mut leading.settled);
+        let entry = Entry::Batch { records, seal, settled };
+        step.propose(self.shard, &entry);
+        self.ledger.append(entry);
+        self.conflicts.forget(seal);
+    }
+
+    /// A majority has more of what this leader has appended.
+    pub fn durable(&mut self, step: &mut Step<'_>, length: u64) {
+        while self.ledger.applied < length.min(self.ledger.length()) {
+            self.apply_next(step);
+        }
+        if let Some(leading) = &mut self.leading {
+            std::mem::take(&mut leading.unstable).into_iter().for_each(|id| self.queue.look_at(id));
+            let reads = std::mem::take(&mut leading.reads);
+            for DeferredReads { from, number, reads } in reads {
+                self.read(step, from, number, reads);
+            }
+        }
+    }
+
+    /// Records of this leadership, or that it has adopted, are decided.
+    pub(crate) fn decided_as_leader(&mut self, step: &mut Step<'_>, records: &[Arc<Record>]) {
+        if self.serves().is_none() {
+            return;
+        }
+        let mut decided: BTreeMap<ShardId, Vec<TransactionId>> = BTreeMap::new();
+        for record in records {
+            self.vote(step, record, true, ArrivalTimes::default());
+            for shard in others(&record.transaction, self.shard) {
+                decided.entry(shard).or_default().push(record.id());
+            }
+            let leading = self.leading.as_mut().expect("serves");
+            for shard in leading.settled_early.remove(&record.id()).unwrap_or_default() {
+                self.settle(record.id(), shard);
+            }
+        }
+        for (to, ids) in decided {
+            let message = Message::Settled { ids, to, shard: self.shard, again: false };
+            step.send_to_leader(to, message);
+        }
+    }
+
+    fn settle(&mut self, id: TransactionId, shard: ShardId) {
+        let Some(unsettled) = self.ledger.unsettled.get_mut(&id) else { return };
+        unsettled.waits_for.remove(&shard);
+        if let Some(leading) = self.leading.as_mut().filter(|_| unsettled.waits_for.is_empty()) {
+            leading.settled.push(id);
+        }
+    }
+
+    /// Another participant has decided these.
+    pub fn settled(
+        &mut self,
+        step: &mut Step<'_>,
+        ids: &[TransactionId],
+        shard: ShardId,
+        again: bool,
+    ) {
+        if self.serves().is_none() {
+            return;
+        }
+        let mut known = Vec::new();
+        for id in ids {
+            if self.ledger.unsettled.contains_key(id) {
+                self.settle(*id, shard);
+            } else if self.ledger.is_undecided(*id) || self.queue.get(*id).is_some() {
+                let leading = self.leading.as_mut().expect("serves");
+                leading.settled_early.entry(*id).or_default().insert(shard);
+            } else {
+                // It is decided and forgotten here.
+                known.push(*id);
+            }
+        }
+        if again && !known.is_empty() {
+            let message =
+                Message::Settled { ids: known, to: shard, shard: self.shard, again: false };
+            step.send_to_leader(shard, message);
+        }
+    }
+
+    /// Sends again what was not answered in time, while this node leads.
+    pub(crate) fn repeat(&mut self, step: &mut Step<'_>) {
+        let repeat_after = step.options.repeat_after;
+        let Some(leading) = self.leading.as_mut().filter(|it| it.repeat_at <= step.now) else {
+            return;
+        };
+        leading.repeat_at = step.now + repeat_after;
+        self.early
+            .expire(Time((step.now.0).saturating_sub(step.options.early_max.as_nanos() as u64)));
+        if self.serves().is_none() {
+            return;
+        }
+        let due = self.queue.iter().filter(|(_, it)| it.needs_agreement());
+        let due = due.filter(|(_, it)| it.repeat_at <= step.now);
+        let due: Vec<_> = due
+            .map(|(stamp, it)| (stamp, Arc::clone(&it.work.transaction), it.own.clone()))
+            .collect();
+        for (stamp, transaction, own) in due {
+            self.send_proposals(step, stamp.t, &transaction, true);
+            let current = self.current_ballots(step, &transaction);
+            if let Some(own) = own.filter(|own| own.ballots == current) {
+                for shard in others(&transaction, self.shard) {
+                    self.send_ready(step, stamp.id, shard, own.clone());
+                }
+            }
+            if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
+                waiting.repeat_at = step.now + repeat_after;
+            }
+            self.queue.look_at(stamp.id);
+        }
+        self.repeat_settled(step);
+        let ledger = &self.ledger;
+        let leading = self.leading.as_mut().expect("serves");
+        leading.refused.retain(|id| !ledger.is_over(*id));
+    }
+
+    fn repeat_settled(&mut self, step: &mut Step<'_>) {
+        let mut open: BTreeMap<ShardId, Vec<TransactionId>> = BTreeMap::new();
+        let old =
+            Time(step.clock.0.saturating_sub(4 * step.options.repeat_after.as_nanos() as u64));
+        for (id, unsettled) in &self.ledger.unsettled {
+            for shard in unsettled.waits_for.iter().filter(|_| unsettled.record.t < old) {
+                open.entry(*shard).or_default().push(*id);
+            }
+        }
+        for (to, ids) in open {
+            let message = Message::Settled { ids, to, shard: self.shard, again: true };
+            step.send_to_leader(to, message);
+        }
+    }
+
+    /// When there will be something to do that no event brings, on the local clock.
+    #[must_use]
+    pub fn next_repeat(&self) -> Option<Time> {
+        let leading = self.leading.as_ref()?;
+        let needs_seal = leading.needs_seal || !self.ledger.recent.is_empty();
+        let may_seal = needs_seal && self.ledger.undecided_entries() == 0;
+        let seal = Some(leading.seal_at).filter(|_| self.serves().is_some() && may_seal);
+        [Some(leading.repeat_at), seal].into_iter().flatten().min()
+    }
+}
+
+/// The shard does not have the transaction, and never will.
+fn gone_at(id: TransactionId, shard: ShardId, ballot: Ballot) -> Message {
+    Message::Gone { id, shard, ballot, sent: Time::ZERO, arrived: Time::ZERO }
+}

@@ -1,0 +1,94 @@
+//! What only a leader has: what it has released, promised and received, and how far its recovery is.
+
+use crate::message::Read;
+use crate::record::{Item, Record, TentativeList};
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How far a leader is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Adopts the log, and collects lists.
+    Preparing {
+        /// The length of the log, once it is prepared.
+        length: Option<u64>,
+        /// What voters have voted for.
+        lists: BTreeMap<NodeId, TentativeList>,
+        /// When those that are missing are asked for, on the local clock.
+        ask_at: Time,
+    },
+    /// Has a start record, and asks the other shards once that is decided.
+    Asking {
+        /// The place of the start record.
+        start: u64,
+        /// What other shards have answered, and under which ballots.
+        answers: BTreeMap<ShardId, (Ballot, Vec<Item>)>,
+        /// When those that are missing are asked again, on the local clock.
+        ask_at: Time,
+    },
+    /// Has a final record.
+    Serving,
+}
+
+impl Phase {
+    pub(crate) fn preparing(now: Time) -> Phase {
+        Phase::Preparing { length: None, lists: BTreeMap::new(), ask_at: now }
+    }
+}
+
+/// Reads of a coordinator that wait until what they read is decided.
+#[derive(Debug)]
+pub(crate) struct DeferredReads {
+    pub(crate) from: NodeId,
+    pub(crate) number: u64,
+    pub(crate) reads: Vec<Read>,
+}
+
+/// What only a leader has.
+#[derive(Debug)]
+pub struct Leading {
+    pub(crate) ballot: Ballot,
+    /// The epoch in which its leadership began, over all appointments.
+    pub(crate) since: Epoch,
+    pub(crate) phase: Phase,
+    /// Released in this step, and not yet in an entry.
+    pub(crate) batch: Vec<Arc<Record>>,
+    /// The last seal that was announced, and when the next is due on the local clock.
+    pub(crate) seal: Time,
+    pub(crate) seal_at: Time,
+    /// Something was appended since the last seal.
+    pub(crate) needs_seal: bool,
+    /// Transactions that all participants have decided, for the next entry.
+    pub(crate) settled: Vec<TransactionId>,
+    /// What other shards have said of transactions that are not decided here.
+    pub(crate) settled_early: BTreeMap<TransactionId, BTreeSet<ShardId>>,
+    /// Their certificates rest on what is not decided.
+    pub(crate) unstable: BTreeSet<TransactionId>,
+    pub(crate) reads: Vec<DeferredReads>,
+    /// Transactions that were refused, and never are accepted.
+    pub(crate) refused: BTreeSet<TransactionId>,
+    /// When what is not answered is sent again, on the local clock.
+    pub(crate) repeat_at: Time,
+}
+
+impl Leading {
+    pub(crate) fn new(ballot: Ballot, since: Epoch, now: Time) -> Leading {
+        Leading {
+            ballot,
+            since,
+            phase: Phase::preparing(now),
+            batch: Vec::new(),
+            seal: Time::ZERO,
+            seal_at: now,
+            needs_seal: true,
+            settled: Vec::new(),
+            settled_early: BTreeMap::new(),
+            unstable: BTreeSet::new(),
+            reads: Vec::new(),
+            refused: BTreeSet::new(),
+            repeat_at: now,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A replica's copy of the log's state: what is decided, and what is accepted and not decided.
+//!
+//! The state follows from the entries alone, so that every replica that has applied the same entries has the same.
+
+use crate::record::{Base, Candidate, Entry, Record, others};
+use crate::rows::Rows;
+use crate::stamp::Stamp;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The records of one coordinator that are kept for its questions.
+#[derive(Debug, Default)]
+struct Coordinated {
+    oldest: u64,
+    records: BTreeMap<u64, Arc<Record>>,
+}
+
+/// A decided transaction of several shards that some participant may not have yet.
+#[derive(Debug, Clone)]
+pub struct Unsettled {
+    /// The transaction's record on this shard.
+    pub record: Arc<Record>,
+    /// Participants that have not said that they have it decided.
+    pub waits_for: BTreeSet<ShardId>,
+}
+
+/// A replica's copy of a shard.
+#[derive(Debug)]
+pub struct Ledger {
+    shard: ShardId,
+    /// What the entries have written, decided or not.
+    pub rows: Rows,
+    /// How many entries are decided and applied.
+    pub applied: u64,
+    /// Nothing at or below it comes any more.
+    pub seal: Time,
+    /// The last record of a recovery.
+    pub base: Base,
+    /// Candidates of that record that were not released since.
+    pub recorded: BTreeMap<TransactionId, Candidate>,
+    /// Decided records above the seal.
+    pub recent: BTreeMap<Stamp, Arc<Record>>,
+    recent_ids: BTreeMap<TransactionId, Time>,
+    /// Decided transactions of several shards that some participant may not have.
+    pub unsettled: BTreeMap<TransactionId, Unsettled>,
+    coordinated: BTreeMap<(NodeId, WorkerId), Coordinated>,
+    /// Entries that are accepted and not decided, the first with the index `applied`.
+    undecided: VecDeque<Entry>,
+    undecided_records: BTreeMap<TransactionId, Arc<Record>>,
+}
+
+impl Ledger {
+    /// The ledger of a replica that has nothing.
+    #[must_use]
+    pub fn new(shard: ShardId) -> Ledger {
+        Ledger {
+            shard,
+            rows: Rows::default(),
+            applied: 0,
+            seal: Time::ZERO,
+            base: Base::default(),
+            recorded: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            recent_ids: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            coordinated: BTreeMap::new(),
+            undecided: VecDeque::new(),
+            undecided_records: BTreeMap::new(),
+        }
+    }
+
+    /// How many entries are accepted and not decided.
+    #[must_use]
+    pub fn undecided_entries(&self) -> usize {
+        self.undecided.len()
+    }
+
+    /// How many entries are accepted, decided or not.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.applied + self.undecided.len() as u64
+    }
+
+    /// An entry is accepted behind all others. Its records may have been appended before, by
+    /// [`append_record`](Ledger::append_record).
+    pub fn append(&mut self, entry: Entry) {
+        let index = self.length();
+        if let Entry::Batch { records, .. } = &entry {
+            for record in records {
+                if !self.undecided_records.contains_key(&record.id()) {
+                    self.append_record(record, index);
+                }
+            }
+        }
+        self.undecided.push_back(entry);
+    }
+
+    /// A leader has released a transaction, whose entry will have this index.
+    pub fn append_record(&mut self, record: &Arc<Record>, index: u64) {
+        let Some(place) = record.transaction.place(self.shard) else { return };
+        self.rows.append(&record.transaction.parts[place], record, index);
+        self.undecided_records.insert(record.id(), Arc::clone(record));
+    }
+
+    /// The first entry that is not decided now is. Returns it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn decide(&mut self) -> Entry {
+        let entry = self.undecided.pop_front().expect("what is decided was accepted");
+        match &entry {
+            Entry::Batch { records, seal, settled } => {
+                for record in records {
+                    self.decide_record(record);
+                }
+                settled.iter().for_each(|id| drop(self.unsettled.remove(id)));
+                self.advance_seal(*seal);
+            }
+            Entry::Start { ballot, candidates } => self.record_base(*ballot, false, candidates),
+            Entry::Final { ballot, kept } => self.record_base(*ballot, true, kept),
+        }
+        self.applied += 1;
+        entry
+    }
+
+    fn record_base(&mut self, ballot: Ballot, is_final: bool, candidates: &[Candidate]) {
+        self.base = Base { ballot, is_final };
+        let all = candidates.iter().map(|it| (it.transaction.id, it.clone()));
+        self.recorded = all.collect();
+    }
+
+    fn decide_record(&mut self, record: &Arc<Record>) {
+        let id = record.id();
+        let Some(place) = record.transaction.place(self.shard) else { return };
+        self.rows.decide(&record.transaction.parts[place], record, self.applied);
+        self.undecided_records.remove(&id);
+        self.recorded.remove(&id);
+        self.recent.insert(record.stamp(), Arc::clone(record));
+        self.recent_ids.insert(id, record.t);
+        if record.transaction.is_multi() {
+            let waits_for = others(&record.transaction, self.shard).collect();
+            self.unsettled.insert(id, Unsettled { record: Arc::clone(record), waits_for });
+        }
+        let of = self.coordinated.entry((id.node, id.worker)).or_default();
+        if record.transaction.oldest > of.oldest {
+            of.oldest = record.transaction.oldest;
+            of.records = of.records.split_off(&of.oldest);
+        }
+        if id.sequence >= of.oldest {
+            of.records.insert(id.sequence, Arc::clone(record));
+        }
+    }
+
+    fn advance_seal(&mut self, seal: Time) {
+        if seal <= self.seal {
+            return;
+        }
+        self.seal = seal;
+        while let Some((stamp, _)) = self.recent.first_key_value().filter(|it| it.0.t <= seal) {
+            let stamp = *stamp;
+            self.recent.remove(&stamp);
+            self.recent_ids.remove(&stamp.id);
+        }
+        self.rows.decided.drop_deleted(seal);
+    }
+
+    /// What is not decided is void. Returns the records among it, in their order.
+    pub fn forget_undecided(&mut self) -> Vec<Arc<Record>> {
+        let undecided = std::mem::take(&mut self.undecided);
+        let records = undecided.into_iter().flat_map(|entry| match entry {
+            Entry::Batch { records, .. } => records,
+            Entry::Start { .. } | Entry::Final { .. } => Vec::new(),
+        });
+        let records: Vec<_> = records.collect();
+        self.undecided_records.clear();
+        self.rows.forget_undecided();
+        records
+    }
+
+    /// The record of a transaction, if the log has it and it is not forgotten.
+    #[must_use]
+    pub fn record(&self, id: TransactionId) -> Option<&Arc<Record>> {
+        let unsettled = || self.unsettled.get(&id).map(|it| &it.record);
+        let recent = || {
+            let t = *self.recent_ids.get(&id)?;
+            self.recent.get(&Stamp { t, id })
+        };
+        let coordinated = || {
+            let of = self.coordinated.get(&(id.node, id.worker))?;
+            of.records.get(&id.sequence)
+        };
+        self.undecided_records.get(&id).or_else(unsettled).or_else(recent).or_else(coordinated)
+    }
+
+    /// Whether the record of a transaction is accepted and not decided.
+    #[must_use]
+    pub fn is_undecided(&self, id: TransactionId) -> bool {
+        self.undecided_records.contains_key(&id)
+    }
+
+    /// Whether the log has a transaction that stands above the seal, or that is not decided.
+    #[must_use]
+    pub fn has_recent(&self, id: TransactionId) -> bool {
+        self.recent_ids.contains_key(&id) || self.is_undecided(id)
+    }
+
+    /// Records that are accepted and not decided, in their order.
+    pub fn undecided(&self) -> impl Iterator<Item = &Arc<Record>> {
+        self.undecided.iter().flat_map(|entry| match entry {
+            Entry::Batch { records, .. } => &records[..],
+            Entry::Start { .. } | Entry::Final { .. } => &[],
+        })
+    }
+
+    /// Whether the coordinator has said that this transaction is over.
+    #[must_use]
+    pub fn is_over(&self, id: TransactionId) -> bool {
+        let of = self.coordinated.get(&(id.node, id.worker));
+        of.is_some_and(|of| id.sequence < of.oldest)
+    }
+
+    /// How many records are kept, for each reason.
+    #[must_use]
+    pub fn sizes(&self) -> [usize; 4] {
+        let coordinated = self.coordinated.values().map(|of| of.records.len()).sum();
+        [self.undecided.len(), self.recent.len(), self.unsettled.len(), coordinated]
+    }
+}

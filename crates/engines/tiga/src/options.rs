@@ -1,0 +1,65 @@
+//! How the protocol behaves.
+
+use crate::planted_bugs::TigaPlantedBug;
+use shoal_engine::PlantedBugs;
+use shoal_engine::execution::limits::not_zero;
+use std::time::Duration;
+
+/// How the protocol behaves, the same on all nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct TigaOptions {
+    /// What is added to the delays for the timestamp of a transaction, at least. More lets fewer messages be late, and delays
+    /// each transaction. Default 0.2 ms.
+    pub margin: Duration,
+    /// By how much a timestamp may be further ahead than the nearest leader's delay. Default 20 ms.
+    pub headroom_max: Duration,
+    /// A timestamp that is further ahead of a replica's clock is refused. Default 1 s.
+    pub ahead_max: Duration,
+    /// A replica whose clock is behind waits no longer than this for a timestamp. More keeps the order that timestamps ask for
+    /// over longer distances; less lets a wrong clock cost less time. Default 500 ms.
+    pub hold_max: Duration,
+    /// How far behind the clock the seals are. Less bounds memory more tightly, and spoils the fast path of transactions that
+    /// are late. Default 100 ms.
+    pub seal_lag: Duration,
+    /// How often a leader announces seals. Default 100 ms.
+    pub seal_every: Duration,
+    /// What is not answered is sent again after this. Default 250 ms.
+    pub repeat_after: Duration,
+    /// Messages about a transaction that has not come are kept for so long. Default 5 s.
+    pub early_max: Duration,
+    /// Bugs planted in the protocol. Default: none.
+    pub bugs: PlantedBugs<TigaPlantedBug>,
+}
+
+impl Default for TigaOptions {
+    fn default() -> TigaOptions {
+        TigaOptions {
+            margin: Duration::from_micros(200),
+            headroom_max: Duration::from_millis(20),
+            ahead_max: Duration::from_secs(1),
+            hold_max: Duration::from_millis(500),
+            seal_lag: Duration::from_millis(100),
+            seal_every: Duration::from_millis(100),
+            repeat_after: Duration::from_millis(250),
+            early_max: Duration::from_secs(5),
+            bugs: PlantedBugs::NONE,
+        }
+    }
+}
+
+impl TigaOptions {
+    /// Checks them.
+    ///
+    /// # Panics
+    /// If one is out of its range; says which.
+    pub fn check(&self) {
+        not_zero([
+            ("headroom_max", self.headroom_max),
+            ("ahead_max", self.ahead_max),
+            ("hold_max", self.hold_max),
+            ("seal_every", self.seal_every),
+            ("repeat_after", self.repeat_after),
+            ("early_max", self.early_max),
+        ]);
+    }
+}

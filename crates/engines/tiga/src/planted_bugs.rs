@@ -1,0 +1,50 @@
+//! Bugs that can be planted in the protocol: each disarms one rule.
+
+use shoal_engine::planted_bugs::Plantable;
+
+/// Each disarms the rule in brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TigaPlantedBug {
+    /// Transactions are accepted below conflicting ones that are released (T1).
+    AcceptLate,
+    /// A leader releases once all have proposed (T2).
+    ReleaseBeforeReady,
+    /// A `Ready` sets no conflict tables (T2).
+    ReadyWithoutPromise,
+    /// Votes count that differ from the leader's (T4).
+    CountMismatch,
+    /// A simple majority of votes commits (T4).
+    SimpleQuorum,
+    /// Digests cover no predecessors (T4).
+    DigestWithoutHistory,
+    /// A follower votes over transactions of several shards that are not synced (T5).
+    VoteOverUnagreed,
+    /// A leader calls stable what only it has (T6).
+    MaximumSyncPoint,
+    /// Voters forget what they voted for (T7).
+    ForgetTentative,
+    /// A new leader imports nothing (T8).
+    ForgetImports,
+    /// Votes under different ballots are joined across shards (T16).
+    MixBallots,
+    /// A leader asks others before its start record is decided (T17).
+    AskBeforeRecord,
+    /// Voters vote before they have accepted a final record (T17).
+    VoteBeforeFinal,
+    /// What is certified may rest on rows that are not decided (T18).
+    ExportUnstable,
+    /// Tentative entries stay behind synced ones that conflict (T19).
+    KeepBehindSynced,
+    /// Timestamps far ahead are accepted (T14).
+    TrustFarClock,
+    /// A seal covers what still waits (T15).
+    SealOpen,
+    /// Reads are shown that are not decided (T11).
+    ReadUnstable,
+}
+
+impl Plantable for TigaPlantedBug {
+    fn number(self) -> u32 {
+        self as u32
+    }
+}

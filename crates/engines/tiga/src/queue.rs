@@ -1,0 +1,272 @@
+//! The transactions that wait at a replica, by their stamps: a follower releases what is due and has nothing conflicting in
+//! front of it; a leader agrees with others first.
+
+use crate::locks::LockIndex;
+use crate::message::Message;
+use crate::record::Record;
+use crate::stamp::{ArrivalTimes, Stamp};
+use crate::transaction::Work;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, Error, ShardId, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How a transaction came into a queue.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// From its coordinator, or from a leader that has accepted it.
+    Accepted,
+    /// A candidate that a recovery kept.
+    Kept,
+    /// Agreed by other shards: this is the record of one of them.
+    Imported(Arc<Record>),
+}
+
+/// The content of a `Ready`, of this leader or of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readiness {
+    /// The timestamp on which all agree.
+    pub t: Time,
+    /// The ballots of all participants.
+    pub ballots: Vec<Ballot>,
+    /// Whether what is certified on that shard is so.
+    pub verdict: Result<(), Error>,
+}
+
+/// A transaction that waits.
+#[derive(Debug)]
+pub struct Waiting {
+    /// What it does.
+    pub work: Work,
+    /// How it came here.
+    pub origin: Origin,
+    /// When it was sent, and when it arrived, for its vote.
+    pub times: ArrivalTimes,
+    /// The proposals of other participants, with the ballots under which they were made.
+    pub proposals: BTreeMap<ShardId, (Ballot, Time)>,
+    /// What other participants have said of readiness.
+    pub readies: BTreeMap<ShardId, Readiness>,
+    /// What was said of readiness here.
+    pub own: Option<Readiness>,
+    /// When to ask again, on the local clock.
+    pub repeat_at: Time,
+    is_due: bool,
+}
+
+impl Waiting {
+    /// A transaction that has just come.
+    #[must_use]
+    pub fn new(work: Work, origin: Origin, times: ArrivalTimes) -> Waiting {
+        Waiting {
+            work,
+            origin,
+            times,
+            proposals: BTreeMap::new(),
+            readies: BTreeMap::new(),
+            own: None,
+            repeat_at: Time::MAX,
+            is_due: false,
+        }
+    }
+
+    /// Whether the participants have to agree before it is released here.
+    #[must_use]
+    pub fn needs_agreement(&self) -> bool {
+        self.work.transaction.is_multi() && !matches!(self.origin, Origin::Imported(_))
+    }
+}
+
+/// The transactions that wait at a replica.
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: BTreeMap<Stamp, Waiting>,
+    stamps: BTreeMap<TransactionId, Stamp>,
+    locks: LockIndex,
+    not_due: BTreeSet<Stamp>,
+    /// In the order in which they came, and until when each waits at most on the local clock.
+    held: VecDeque<(Time, Stamp)>,
+    /// To be looked at: something has changed for them.
+    changed: VecDeque<TransactionId>,
+}
+
+impl Queue {
+    /// Adds a transaction at a timestamp. It is due at that time on the transaction clock, or at `until` on the local one: a
+    /// clock that is far behind holds up nothing for longer.
+    ///
+    /// # Panics
+    /// If it is there.
+    pub fn insert(&mut self, until: Time, t: Time, waiting: Waiting) {
+        let stamp = Stamp { t, id: waiting.work.id() };
+        assert!(self.stamps.insert(stamp.id, stamp).is_none(), "{stamp:?} waits twice");
+        self.locks.add(stamp, &waiting.work.locks);
+        self.not_due.insert(stamp);
+        self.held.push_back((until, stamp));
+        self.entries.insert(stamp, Waiting { is_due: false, ..waiting });
+    }
+
+    /// Takes a transaction out. What waited for it is to be looked at.
+    pub fn remove(&mut self, id: TransactionId) -> Option<Waiting> {
+        let stamp = self.stamps.remove(&id)?;
+        let waiting = self.entries.remove(&stamp).expect("has a stamp");
+        self.locks.remove(stamp, &waiting.work.locks);
+        self.not_due.remove(&stamp);
+        let heads = self.locks.heads(&waiting.work.locks);
+        self.changed.extend(heads.into_iter().map(|stamp| stamp.id));
+        Some(waiting)
+    }
+
+    /// Moves a transaction to a later timestamp.
+    pub fn reposition(&mut self, until: Time, id: TransactionId, t: Time) {
+        if let Some(waiting) = self.remove(id) {
+            self.insert(until, t, waiting);
+        }
+    }
+
+    /// The transaction of this name.
+    #[must_use]
+    pub fn get(&self, id: TransactionId) -> Option<(Stamp, &Waiting)> {
+        let stamp = *self.stamps.get(&id)?;
+        Some((stamp, &self.entries[&stamp]))
+    }
+
+    /// The transaction of this name, to change it.
+    pub fn get_mut(&mut self, id: TransactionId) -> Option<(Stamp, &mut Waiting)> {
+        let stamp = *self.stamps.get(&id)?;
+        Some((stamp, self.entries.get_mut(&stamp)?))
+    }
+
+    /// It is to be looked at again.
+    pub fn look_at(&mut self, id: TransactionId) {
+        self.changed.push_back(id);
+    }
+
+    /// The transaction clock has come to `clock`, and the local one to `now`: what is due is to be looked at.
+    pub fn advance(&mut self, clock: Time, now: Time) {
+        while let Some(stamp) = self.not_due.first().copied().filter(|stamp| stamp.t <= clock) {
+            self.become_due(stamp);
+        }
+        while let Some((_, stamp)) = self
+            .held
+            .front()
+            .copied()
+            .filter(|(at, stamp)| *at <= now || !self.not_due.contains(stamp))
+        {
+            self.held.pop_front();
+            self.become_due(stamp);
+        }
+    }
+
+    fn become_due(&mut self, stamp: Stamp) {
+        if self.not_due.remove(&stamp) {
+            self.entries.get_mut(&stamp).expect("is not due yet").is_due = true;
+            self.changed.push_back(stamp.id);
+        }
+    }
+
+    /// The next one that is to be looked at.
+    pub fn next_changed(&mut self) -> Option<TransactionId> {
+        self.changed.pop_front()
+    }
+
+    /// Where a transaction stands, if it is due and nothing that conflicts stands in front of it.
+    #[must_use]
+    pub fn is_head(&self, id: TransactionId) -> Option<Stamp> {
+        let (stamp, waiting) = self.get(id)?;
+        let is_head = waiting.is_due && !self.locks.has_before(stamp, &waiting.work.locks);
+        is_head.then_some(stamp)
+    }
+
+    /// Conflicting ones with smaller stamps.
+    #[must_use]
+    pub fn before(&self, stamp: Stamp, work: &Work) -> Vec<Stamp> {
+        self.locks.before(stamp, &work.locks).collect()
+    }
+
+    /// When the next one is due, on the transaction clock.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        self.not_due.first().map(|stamp| stamp.t)
+    }
+
+    /// When the next one is due for having waited, on the local clock.
+    #[must_use]
+    pub fn next_held(&self) -> Option<Time> {
+        self.held.front().map(|(at, _)| *at)
+    }
+
+    /// The least timestamp that waits.
+    #[must_use]
+    pub fn least(&self) -> Option<Time> {
+        self.entries.first_key_value().map(|(stamp, _)| stamp.t)
+    }
+
+    /// All that wait, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (Stamp, &Waiting)> {
+        self.entries.iter().map(|(stamp, waiting)| (*stamp, waiting))
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        *self = Queue::default();
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Messages about transactions that have not come yet.
+#[derive(Debug, Default)]
+pub struct Early {
+    messages: BTreeMap<TransactionId, (Time, Vec<Message>)>,
+}
+
+/// So many messages about one transaction are kept.
+const EARLY_EACH: usize = 16;
+
+/// About so many transactions messages are kept.
+const EARLY_ALL: usize = 1 << 14;
+
+impl Early {
+    /// Keeps a message until its transaction comes. Too many are dropped: they are repeated.
+    pub fn keep(&mut self, now: Time, id: TransactionId, message: Message) {
+        let is_full = self.messages.len() >= EARLY_ALL;
+        if is_full && !self.messages.contains_key(&id) {
+            return;
+        }
+        let (_, messages) = self.messages.entry(id).or_insert((now, Vec::new()));
+        if messages.len() < EARLY_EACH {
+            messages.push(message);
+        }
+    }
+
+    /// Takes what was kept about a transaction.
+    pub fn take(&mut self, id: TransactionId) -> Vec<Message> {
+        self.messages.remove(&id).map(|(_, messages)| messages).unwrap_or_default()
+    }
+
+    /// Drops what came before this time, on the local clock.
+    pub fn expire(&mut self, before: Time) {
+        self.messages.retain(|_, (since, _)| *since >= before);
+    }
+
+    /// How many transactions it has messages about.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+}

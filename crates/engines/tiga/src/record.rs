@@ -1,0 +1,163 @@
+//! Entries of a shard's log: released transactions, and the records of recoveries.
+
+use crate::digest::Digest;
+use crate::stamp::Stamp;
+use crate::transaction::{Body, KeyAccess, Part, Predecessor, Transaction};
+use bytes::Bytes;
+use shoal_engine::TransactionId;
+use shoal_types::wire::Coded;
+use shoal_types::{Ballot, Error, ShardId, TableId, Time};
+use std::sync::Arc;
+
+/// A row that is written.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Write {
+    /// The table of the key.
+    #[coded(short)]
+    pub table: TableId,
+    /// The key that is written.
+    pub key: Bytes,
+    /// Its value; `None` deletes.
+    pub value: Option<Bytes>,
+}
+
+/// A released transaction.
+#[derive(Debug, Clone, PartialEq, Coded)]
+pub struct Record {
+    /// Its timestamp, on which all participants agree.
+    pub t: Time,
+    /// What it rests on in this log.
+    pub digest: Digest,
+    /// The ballots of all participants under which it was released, in the order of its parts (rule T16).
+    pub ballots: Vec<Ballot>,
+    /// What it returned on this shard, or why it had no effect.
+    pub outcome: Result<Bytes, Error>,
+    /// What a procedure wrote on this shard. What is certified stands in the transaction.
+    pub procedure_writes: Vec<Write>,
+    /// The transaction, whole, so that another participant can import it from here.
+    pub transaction: Arc<Transaction>,
+}
+
+impl Record {
+    /// Where it stands in the order of conflicting ones.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { t: self.t, id: self.id() }
+    }
+
+    /// The name of the transaction.
+    #[must_use]
+    pub fn id(&self) -> TransactionId {
+        self.transaction.id
+    }
+
+    /// What it wrote on the shard of this part.
+    #[must_use]
+    pub fn writes(&self, part: &Part) -> Vec<Write> {
+        match (&self.transaction.body, &self.outcome) {
+            (Body::Pieces { .. }, _) => self.procedure_writes.clone(),
+            (Body::Certify, Err(_)) => Vec::new(),
+            (Body::Certify, Ok(_)) => {
+                let written = part.writes.iter().zip(&part.certificate.values);
+                let write = |(access, value): (&KeyAccess, &Option<Bytes>)| Write {
+                    table: access.table,
+                    key: access.key.clone(),
+                    value: value.clone(),
+                };
+                written.map(write).collect()
+            }
+        }
+    }
+}
+
+/// A transaction that may have been committed by votes, and is not in the log.
+#[derive(Debug, Clone, PartialEq, Coded)]
+pub struct Candidate {
+    /// The timestamp at which it was voted for.
+    pub t: Time,
+    /// What those votes said that it rests on.
+    pub digest: Digest,
+    /// What of that was not decided where it was voted for.
+    pub predecessors: Vec<Predecessor>,
+    /// What was voted for.
+    pub transaction: Arc<Transaction>,
+}
+
+impl Candidate {
+    /// Where it stands in the order of conflicting ones.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { t: self.t, id: self.transaction.id }
+    }
+}
+
+/// An entry of a shard's log.
+#[derive(Debug, Clone, PartialEq, Coded)]
+pub enum Entry {
+    /// Transactions that the leader has released, in this order.
+    #[coded(tag = 0)]
+    Batch {
+        /// The transactions.
+        records: Vec<Arc<Record>>,
+        /// All that the leader will ever release at or below this is in the log up to here (rule T15).
+        seal: Time,
+        /// Transactions of several shards that all participants have in decided entries.
+        settled: Vec<TransactionId>,
+    },
+    /// A leader has adopted the log up to here; these candidates it has collected (rule T17).
+    #[coded(tag = 1)]
+    Start {
+        /// The ballot of the leader.
+        ballot: Ballot,
+        /// What may have been committed.
+        candidates: Vec<Candidate>,
+    },
+    /// A leader has ended its recovery: votes may be given under its ballot (rule T17).
+    #[coded(tag = 2)]
+    Final {
+        /// The ballot of the leader.
+        ballot: Ballot,
+        /// What it releases at these timestamps.
+        kept: Vec<Candidate>,
+    },
+}
+
+/// What another shard knows of a transaction, for a recovery.
+#[derive(Debug, Clone, PartialEq, Coded)]
+pub enum Item {
+    /// It is released there, or was imported: its timestamp is agreed.
+    #[coded(tag = 0)]
+    Agreed {
+        /// The record of the shard that answers; outcome and writes are that shard's.
+        record: Arc<Record>,
+    },
+    /// It waits there, at this timestamp.
+    #[coded(tag = 1)]
+    Waiting {
+        /// Where it stands.
+        stamp: Stamp,
+    },
+}
+
+/// How far the recovery of a ballot is, by the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Coded)]
+pub struct Base {
+    /// The ballot of the last start or final record.
+    pub ballot: Ballot,
+    /// Whether it is a final one.
+    pub is_final: bool,
+}
+
+/// What a voter gives to a new leader: what it has voted for and does not know decided.
+#[derive(Debug, Clone, PartialEq, Default, Coded)]
+pub struct TentativeList {
+    /// The ballot under which it has voted.
+    pub base: Ballot,
+    /// What it has voted for, or accepted under that ballot.
+    pub entries: Vec<Candidate>,
+}
+
+/// The shards that take part in a transaction beside one.
+pub fn others(transaction: &Transaction, shard: ShardId) -> impl Iterator<Item = ShardId> + '_ {
+    transaction.parts.iter().map(|part| part.shard).filter(move |other| *other != shard)
+}

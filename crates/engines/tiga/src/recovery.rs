@@ -1,0 +1,338 @@
+//! Recovery of a shard by a new leader.
+//!
+//! ```text
+//!   appointed ──► log prepared and adopted, lists of a majority ──► start record ── decided ──►
+//!   other shards asked ── all have answered ──► final record: what is imported and kept ──► serves
+//! ```
+//! A list counts if its votes were given under the base that the adopted log names; if that is a start record, its candidates
+//! alone count. A candidate stands in as many of the lists as a fast commit leaves in any majority.
+
+use crate::leading::{Leading, Phase};
+use crate::locks::LockIndex;
+use crate::message::Message;
+use crate::planted_bugs::TigaPlantedBug;
+use crate::queue::{Origin, Waiting};
+use crate::record::{Candidate, Entry, Item, Record, TentativeList};
+use crate::replica::Replica;
+use crate::stamp::{ArrivalTimes, Stamp};
+use crate::step::Step;
+use crate::transaction::Work;
+use crate::view::Quorums;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, Epoch, NodeId, ShardId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Replica {
+    /// This node is appointed to lead the shard, or again.
+    pub fn appoint(&mut self, step: &mut Step<'_>, ballot: Ballot, since: Epoch) {
+        let continues = self.leading.as_ref().is_some_and(|leading| leading.since == since);
+        if self.leading.as_ref().is_some_and(|leading| leading.ballot == ballot) {
+            return;
+        }
+        match continues {
+            // What it has appended is still on its way into the log.
+            true => {
+                self.flush(step, true);
+                self.queue.clear();
+            }
+            false => self.step_down(),
+        }
+        self.promised = ballot.max(self.promised);
+        self.leading = Some(Leading::new(ballot, since, step.now));
+    }
+
+    /// The log is prepared under the ballot of this node: it has `length` entries, or more that this node has proposed.
+    pub fn prepared(&mut self, ballot: Ballot, length: u64) {
+        let own = self.ledger.length();
+        let Some(leading) = self.leading.as_mut().filter(|it| it.ballot == ballot) else { return };
+        if let Phase::Preparing { length: known, .. } = &mut leading.phase {
+            *known = Some(length.max(own));
+        }
+    }
+
+    /// A voter gives its tentative list.
+    pub fn listed(&mut self, from: NodeId, ballot: Ballot, list: TentativeList) {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.ballot == ballot) else { return };
+        if let Phase::Preparing { lists, .. } = &mut leading.phase {
+            lists.insert(from, list);
+        }
+    }
+
+    /// Goes on with a recovery as far as it can.
+    pub fn recover(&mut self, step: &mut Step<'_>) {
+        match self.leading.as_ref().map(|leading| &leading.phase) {
+            Some(Phase::Preparing { .. }) => self.collect(step),
+            Some(Phase::Asking { .. }) => self.ask(step),
+            Some(Phase::Serving) | None => {}
+        }
+    }
+
+    /// Step 1: the log is adopted, and candidates are collected.
+    fn collect(&mut self, step: &mut Step<'_>) {
+        let applied = self.ledger.applied;
+        let is_whole = self.ledger.length() == applied;
+        let Some(view) = step.view.shard(self.shard).cloned() else { return };
+        let quorums = Quorums::of(view.voters.len());
+        let Some(leading) = &mut self.leading else { return };
+        let ballot = leading.ballot;
+        let Phase::Preparing { length, lists, ask_at } = &mut leading.phase else { return };
+        lists.retain(|node, _| view.full.contains(node));
+        let missing = (quorums.majority - 1).saturating_sub(lists.len());
+        if missing > 0 && *ask_at <= step.now {
+            *ask_at = step.now + step.options.repeat_after;
+            let me = step.view.me;
+            for voter in view.full.iter().filter(|it| **it != me) {
+                step.send(*voter, Message::ListWanted { shard: self.shard, ballot });
+            }
+        }
+        let is_adopted = length.is_some_and(|length| applied >= length) && is_whole;
+        if missing > 0 || !is_adopted || !view.full.contains(&step.view.me) {
+            return;
+        }
+        let lists: Vec<_> =
+            std::mem::take(lists).into_values().take(quorums.majority - 1).collect();
+        let candidates = self.candidates(step, lists, quorums);
+        let entry = Entry::Start { ballot, candidates };
+        step.propose(self.shard, &entry);
+        let start = self.ledger.length();
+        self.ledger.append(entry);
+        let leading = self.leading.as_mut().expect("recovers");
+        leading.phase = Phase::Asking { start, answers: BTreeMap::new(), ask_at: step.now };
+    }
+
+    /// What may have been committed by votes and is not in the adopted log.
+    fn candidates(
+        &self,
+        step: &Step<'_>,
+        mut lists: Vec<TentativeList>,
+        quorums: Quorums,
+    ) -> Vec<Candidate> {
+        lists.push(self.own_list(step));
+        let base = self.ledger.base;
+        let counts = |list: &&TentativeList| base.is_final && list.base == base.ballot;
+        let of_base: Vec<&TentativeList> = lists.iter().filter(counts).collect();
+        let mut counted: BTreeMap<(Stamp, u128), (usize, &Candidate)> = BTreeMap::new();
+        for candidate in of_base.iter().flat_map(|list| &list.entries) {
+            let key = (candidate.stamp(), candidate.digest.0);
+            counted.entry(key).or_insert((0, candidate)).0 += 1;
+        }
+        let found = counted.into_values().filter(|(count, _)| *count >= quorums.candidate);
+        let found = found.map(|(_, candidate)| candidate.clone());
+        let recorded = self.ledger.recorded.values().cloned();
+        let mut candidates: BTreeMap<TransactionId, Candidate> = BTreeMap::new();
+        for candidate in recorded.chain(found) {
+            let id = candidate.transaction.id;
+            let is_known = self.ledger.has_recent(id) || candidate.t <= self.ledger.seal;
+            if !is_known
+                && (!self.is_behind(&candidate)
+                    || step.options.bugs.has(TigaPlantedBug::KeepBehindSynced))
+            {
+                candidates.entry(id).or_insert(candidate);
+            }
+        }
+        let mut candidates: Vec<Candidate> = candidates.into_values().collect();
+        candidates.sort_by_key(Candidate::stamp);
+        candidates
+    }
+
+    /// Whether the adopted log has something that conflicts with a greater stamp (E1).
+    fn is_behind(&self, candidate: &Candidate) -> bool {
+        let Some(work) = Work::new(&candidate.transaction, self.shard) else { return true };
+        let mut index = LockIndex::default();
+        index.add(candidate.stamp(), &work.locks);
+        let mut after = self.ledger.recent.range(candidate.stamp()..).map(|(_, record)| record);
+        after.any(|record| {
+            let other = Work::new(&record.transaction, self.shard);
+            other.is_some_and(|other| index.rivals(&other.locks).next().is_some())
+        })
+    }
+
+    /// Step 3: the other shards are asked.
+    fn ask(&mut self, step: &mut Step<'_>) {
+        let applied = self.ledger.applied;
+        let asks_early = step.options.bugs.has(TigaPlantedBug::AskBeforeRecord);
+        let Some(leading) = &mut self.leading else { return };
+        let ballot = leading.ballot;
+        let Phase::Asking { start, answers, ask_at } = &mut leading.phase else { return };
+        if applied <= *start && !asks_early {
+            return;
+        }
+        answers.retain(|shard, (ballot, _)| *ballot >= step.view.known(*shard));
+        let all = (0..step.view.shards.len() as u32).map(ShardId);
+        let missing: Vec<ShardId> =
+            all.filter(|shard| *shard != self.shard && !answers.contains_key(shard)).collect();
+        if missing.is_empty() {
+            return self.finish(step);
+        }
+        if *ask_at <= step.now {
+            *ask_at = step.now + step.options.repeat_after;
+            for to in missing {
+                step.send_to_leader(to, Message::Query { to, shard: self.shard, ballot });
+            }
+        }
+    }
+
+    /// Another shard recovers under `ballot`, and asks what it shares with this one.
+    pub fn query(&mut self, step: &mut Step<'_>, shard: ShardId, asked: Ballot) {
+        let Some(leading) = self.leading.as_ref().filter(|_| step.has_lease) else { return };
+        let may_answer = match &leading.phase {
+            Phase::Preparing { .. } => false,
+            Phase::Asking { start, .. } => self.ledger.applied > *start,
+            Phase::Serving => true,
+        };
+        let ballot = leading.ballot;
+        if !may_answer || ballot != step.view.known(self.shard) || !step.view.hear(shard, asked) {
+            return;
+        }
+        let unsettled = self.ledger.unsettled.values().map(|it| &it.record);
+        let undecided = self.ledger.undecided();
+        let agreed = unsettled.chain(undecided).chain(leading.batch.iter());
+        let agreed = agreed.map(|record| Item::Agreed { record: Arc::clone(record) });
+        let queued = self.queue.iter().map(|(stamp, waiting)| match &waiting.origin {
+            Origin::Imported(record) => Item::Agreed { record: Arc::clone(record) },
+            Origin::Accepted | Origin::Kept => Item::Waiting { stamp },
+        });
+        let recorded = self.ledger.recorded.values();
+        let recorded = recorded.map(|it| Item::Waiting { stamp: it.stamp() });
+        let concerns = |item: &Item| self.concerns(item, shard);
+        let items: Vec<Item> = agreed.chain(queued).chain(recorded).filter(concerns).collect();
+        let message = Message::Answer { to: shard, asked, shard: self.shard, ballot, items };
+        step.send(asked.node, message);
+    }
+
+    fn concerns(&self, item: &Item, shard: ShardId) -> bool {
+        let transaction = match item {
+            Item::Agreed { record } => &record.transaction,
+            Item::Waiting { stamp } => {
+                let waiting = self.queue.get(stamp.id).map(|(_, it)| &it.work.transaction);
+                let recorded = self.ledger.recorded.get(&stamp.id).map(|it| &it.transaction);
+                match waiting.or(recorded) {
+                    Some(transaction) => transaction,
+                    None => return false,
+                }
+            }
+        };
+        transaction.place(shard).is_some()
+    }
+
+    /// Another shard has answered.
+    pub fn answered(
+        &mut self,
+        step: &mut Step<'_>,
+        asked: Ballot,
+        shard: ShardId,
+        ballot: Ballot,
+        items: Vec<Item>,
+    ) {
+        let is_current = step.view.hear(shard, ballot);
+        let Some(leading) = self.leading.as_mut().filter(|it| it.ballot == asked) else { return };
+        if let Phase::Asking { answers, .. } = &mut leading.phase
+            && is_current
+        {
+            answers.insert(shard, (ballot, items));
+        }
+    }
+
+    /// Steps 3 and 4: decides what is imported and what is kept, and says so in the final record.
+    fn finish(&mut self, step: &mut Step<'_>) {
+        let Some(leading) = &mut self.leading else { return };
+        let ballot = leading.ballot;
+        let Phase::Asking { answers, .. } = &mut leading.phase else { return };
+        let answers = std::mem::take(answers);
+        leading.phase = Phase::Serving;
+        let imports = match step.options.bugs.has(TigaPlantedBug::ForgetImports) {
+            true => BTreeMap::new(),
+            false => self.imports(&answers),
+        };
+        let kept = self.kept(&answers, &imports);
+        let entry = Entry::Final { ballot, kept: kept.clone() };
+        step.propose(self.shard, &entry);
+        self.ledger.append(entry);
+        self.tentative.clear();
+        self.base = ballot;
+        let times = ArrivalTimes::default();
+        for record in imports.into_values() {
+            let Some(work) = Work::new(&record.transaction, self.shard) else { continue };
+            self.conflicts.note(&work.locks, record.t);
+            self.enqueue(step, record.t, Waiting::new(work, Origin::Imported(record), times));
+        }
+        for Candidate { t, transaction, .. } in kept {
+            let Some(work) = Work::new(&transaction, self.shard) else { continue };
+            self.conflicts.note(&work.locks, t);
+            self.enqueue(step, t, Waiting::new(work, Origin::Kept, times));
+        }
+    }
+
+    /// What is agreed elsewhere, and missing here.
+    fn imports(
+        &self,
+        answers: &BTreeMap<ShardId, (Ballot, Vec<Item>)>,
+    ) -> BTreeMap<TransactionId, Arc<Record>> {
+        let items = answers.values().flat_map(|(_, items)| items);
+        let agreed = items.filter_map(|item| match item {
+            Item::Agreed { record } => Some(record),
+            Item::Waiting { .. } => None,
+        });
+        // What waited here for its release when it was sealed is in the log, or was not agreed.
+        let is_missing = |record: &&Arc<Record>| {
+            record.t > self.ledger.seal && !self.ledger.has_recent(record.id())
+        };
+        agreed.filter(is_missing).map(|record| (record.id(), Arc::clone(record))).collect()
+    }
+
+    /// The candidates that are kept at their timestamps.
+    fn kept(
+        &self,
+        answers: &BTreeMap<ShardId, (Ballot, Vec<Item>)>,
+        imports: &BTreeMap<TransactionId, Arc<Record>>,
+    ) -> Vec<Candidate> {
+        let has = |shard: ShardId, stamp: Stamp| {
+            let items = answers.get(&shard).into_iter().flat_map(|(_, items)| items);
+            items.into_iter().any(|item| match item {
+                Item::Agreed { record } => record.stamp() == stamp,
+                Item::Waiting { stamp: other } => *other == stamp,
+            })
+        };
+        let mut kept: Vec<Candidate> = Vec::new();
+        let mut kept_ids: BTreeSet<TransactionId> = BTreeSet::new();
+        let mut candidates: Vec<&Candidate> = self.ledger.recorded.values().collect();
+        candidates.sort_by_key(|candidate| candidate.stamp());
+        for candidate in candidates {
+            let id = candidate.transaction.id;
+            let is_safe = |before: &crate::transaction::Predecessor| {
+                let Stamp { t, id } = before.stamp;
+                t <= self.ledger.seal
+                    || self.ledger.has_recent(id)
+                    || (!before.is_multi && kept_ids.contains(&id))
+            };
+            let mut others = crate::record::others(&candidate.transaction, self.shard);
+            if !imports.contains_key(&id)
+                && candidate.predecessors.iter().all(is_safe)
+                && others.all(|shard| has(shard, candidate.stamp()))
+                && !self.hides_reads(candidate, imports)
+            {
+                kept_ids.insert(id);
+                kept.push(candidate.clone());
+            }
+        }
+        kept
+    }
+
+    /// Whether it would write, in front of an imported transaction, what that one has read (E3).
+    fn hides_reads(
+        &self,
+        candidate: &Candidate,
+        imports: &BTreeMap<TransactionId, Arc<Record>>,
+    ) -> bool {
+        let Some(work) = Work::new(&candidate.transaction, self.shard) else { return true };
+        let mut index = LockIndex::default();
+        index.add(candidate.stamp(), &work.locks);
+        imports.values().any(|record| {
+            let other = Work::new(&record.transaction, self.shard);
+            record.transaction.exchanges()
+                && record.stamp() > candidate.stamp()
+                && other.is_some_and(|other| index.rivals(&other.locks).next().is_some())
+        })
+    }
+}

@@ -1,0 +1,323 @@
+//! The rows of a shard at a replica: what is decided, and over it what is in the log and not decided.
+//!
+//! ```text
+//!   undecided   a: 7 (entry 12)   c: deleted (entry 13)       dropped when another ballot takes over
+//!   decided     a: 5              b: 1              c: 3
+//! ```
+//! A leader executes on both together, and so does what computes a digest. Only the decided rows are in a snapshot.
+//!
+//! Each row has the digest of the transaction that declared it last as written, and the version that its value has: a
+//! transaction that changes nothing in the end leaves the version, and not the digest.
+
+use crate::digest::{Digest, Resource, granule_resource, table_resource};
+use crate::record::{Record, Write};
+use crate::transaction::{KeyAccess, Part, Predecessor};
+use bytes::Bytes;
+use shoal_types::wire::Coded;
+use shoal_types::{TableId, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+/// A row, or what is left of one.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Row {
+    /// `None`: there is none, or no more.
+    pub value: Option<Bytes>,
+    /// Of the last transaction that declared it as written.
+    pub digest: Digest,
+    /// Of the value; 0 where it was never written.
+    pub version: u64,
+}
+
+impl Row {
+    /// A row that was never written.
+    pub const ABSENT: Row = Row { value: None, digest: Digest::NONE, version: 0 };
+}
+
+/// What was written within a granule, or a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Coded)]
+pub struct RangeState {
+    /// The sum of the digests of all that wrote in it.
+    pub writers: Digest,
+    /// The sum of the digests of those that wrote it as a range.
+    pub range_writers: Digest,
+    /// Changes with each value that is written in it.
+    pub version: u64,
+}
+
+impl RangeState {
+    fn add(&mut self, other: &RangeState) {
+        self.writers = self.writers.plus(other.writers);
+        self.range_writers = self.range_writers.plus(other.range_writers);
+        self.version = self.version.wrapping_add(other.version);
+    }
+
+    fn subtract(&mut self, other: &RangeState) {
+        self.writers = self.writers.minus(other.writers);
+        self.range_writers = self.range_writers.minus(other.range_writers);
+        self.version = self.version.wrapping_sub(other.version);
+    }
+}
+
+/// Rows and ranges by tables.
+type Tables = BTreeMap<TableId, BTreeMap<Bytes, Row>>;
+
+/// What decided entries have written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DecidedRows {
+    pub(crate) tables: Tables,
+    pub(crate) ranges: BTreeMap<Resource, RangeState>,
+    /// Deleted rows, which are dropped once nothing at their timestamps can come any more.
+    pub(crate) deleted: VecDeque<(Time, TableId, Bytes)>,
+}
+
+#[derive(Debug, Clone)]
+struct UndecidedRow {
+    row: Row,
+    /// The entry that wrote it last.
+    index: u64,
+    writer: Predecessor,
+}
+
+/// The rows of a shard at a replica.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub(crate) decided: DecidedRows,
+    undecided: BTreeMap<TableId, BTreeMap<Bytes, UndecidedRow>>,
+    undecided_ranges: BTreeMap<Resource, (u32, RangeState)>,
+    /// Some range was written as a whole, ever.
+    pub(crate) has_range_writers: bool,
+}
+
+/// What a record changes.
+struct Changes {
+    rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)>,
+    ranges: Vec<(Resource, RangeState)>,
+}
+
+/// What a record of this shard changes: the rows that it declares or writes, with new values where it writes them.
+fn changes_of(part: &Part, record: &Record) -> Changes {
+    let mut rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)> = Vec::new();
+    let mut ranges: Vec<(Resource, RangeState)> = Vec::new();
+    let digest = record.digest;
+    let writes = record.writes(part);
+    let written = |key: &KeyAccess| {
+        let mut all = writes.iter();
+        all.find(|write| write.table == key.table && write.key == key.key)
+    };
+    for key in &part.writes {
+        let value = written(key).map(|write| write.value.clone());
+        let version = if value.is_some() { digest.version() } else { 0 };
+        let state = RangeState { writers: digest, range_writers: Digest::NONE, version };
+        let granule = key.granule().map(|prefix| granule_resource(key.table, prefix));
+        ranges.extend(granule.into_iter().chain([table_resource(key.table)]).map(|it| (it, state)));
+        rows.push((key.table, key.key.clone(), value));
+    }
+    for range in part.ranges.iter().filter(|range| range.writes) {
+        let state =
+            RangeState { writers: digest, range_writers: digest, version: digest.version() };
+        let granule = range.granule.as_ref().map(|it| granule_resource(range.table, it));
+        let table = table_resource(range.table);
+        let within = RangeState { range_writers: Digest::NONE, ..state };
+        match granule {
+            Some(granule) => ranges.extend([(granule, state), (table, within)]),
+            None => ranges.push((table, state)),
+        }
+    }
+    for Write { table, key, value } in &writes {
+        if !part.writes.iter().any(|other| other.table == *table && other.key == *key) {
+            rows.push((*table, key.clone(), Some(value.clone())));
+        }
+    }
+    Changes { rows, ranges }
+}
+
+impl Rows {
+    /// The row of a key, decided or not.
+    #[must_use]
+    pub fn get(&self, table: TableId, key: &[u8]) -> Option<&Row> {
+        let undecided = self.undecided.get(&table).and_then(|rows| rows.get(key));
+        match undecided {
+            Some(undecided) => Some(&undecided.row),
+            None => self.decided.tables.get(&table)?.get(key),
+        }
+    }
+
+    /// Whether the last change of the row is decided.
+    #[must_use]
+    pub fn is_decided(&self, table: TableId, key: &[u8]) -> bool {
+        !self.undecided.get(&table).is_some_and(|rows| rows.contains_key(key))
+    }
+
+    /// The transaction that declared the row last as written, if that is not decided.
+    #[must_use]
+    pub fn undecided_writer(&self, table: TableId, key: &[u8]) -> Option<&Predecessor> {
+        self.undecided.get(&table)?.get(key).map(|it| &it.writer)
+    }
+
+    /// What was written within a granule or a table, decided or not.
+    #[must_use]
+    pub fn range(&self, resource: Resource) -> RangeState {
+        let mut state = self.decided.ranges.get(&resource).copied().unwrap_or_default();
+        if let Some((_, undecided)) = self.undecided_ranges.get(&resource) {
+            state.add(undecided);
+        }
+        state
+    }
+
+    /// Whether all that was written in a granule or a table is decided.
+    #[must_use]
+    pub fn is_range_decided(&self, resource: Resource) -> bool {
+        !self.undecided_ranges.contains_key(&resource)
+    }
+
+    /// The rows of a table within bounds that are present, ascending.
+    pub fn scan<'a>(
+        &'a self,
+        table: TableId,
+        bounds: &(Bound<Bytes>, Bound<Bytes>),
+        reverse: bool,
+    ) -> Box<dyn Iterator<Item = (&'a Bytes, &'a Bytes)> + 'a> {
+        if is_empty_range(bounds) {
+            return Box::new(std::iter::empty());
+        }
+        let decided = self.decided.tables.get(&table);
+        let decided = decided.into_iter().flat_map({
+            let bounds = bounds.clone();
+            move |rows| rows.range(bounds.clone())
+        });
+        let undecided = self.undecided.get(&table);
+        let Some(undecided) = undecided.filter(|rows| rows.range(bounds.clone()).next().is_some())
+        else {
+            let present = decided.filter_map(|(key, row)| Some((key, row.value.as_ref()?)));
+            if !reverse {
+                return Box::new(present);
+            }
+            let rows = self.decided.tables.get(&table).into_iter().flat_map({
+                let bounds = bounds.clone();
+                move |rows| rows.range(bounds.clone()).rev()
+            });
+            return Box::new(rows.filter_map(|(key, row)| Some((key, row.value.as_ref()?))));
+        };
+        let mut merged: BTreeMap<&Bytes, &Row> = decided.collect();
+        merged.extend(undecided.range(bounds.clone()).map(|(key, it)| (key, &it.row)));
+        let present = merged.into_iter().filter_map(|(key, row)| Some((key, row.value.as_ref()?)));
+        if reverse {
+            let mut present: Vec<_> = present.collect();
+            present.reverse();
+            return Box::new(present.into_iter());
+        }
+        Box::new(present)
+    }
+
+    /// A record of the entry `index` is in the log now, behind all before it.
+    pub fn append(&mut self, part: &Part, record: &Record, index: u64) {
+        let Changes { rows, ranges } = changes_of(part, record);
+        for (table, key, value) in rows {
+            let before = self.get(table, &key).cloned().unwrap_or(Row::ABSENT);
+            let row = after(before, record.digest, value);
+            let is_multi = record.transaction.is_multi();
+            let writer = Predecessor { stamp: record.stamp(), is_multi };
+            let rows = self.undecided.entry(table).or_default();
+            rows.insert(key, UndecidedRow { row, index, writer });
+        }
+        for (resource, state) in ranges {
+            self.has_range_writers |= state.range_writers != Digest::NONE;
+            let (count, sum) = self.undecided_ranges.entry(resource).or_default();
+            *count += 1;
+            sum.add(&state);
+        }
+    }
+
+    /// A record of the entry `index`, which was appended, is decided.
+    pub fn decide(&mut self, part: &Part, record: &Record, index: u64) {
+        let Changes { rows, ranges } = changes_of(part, record);
+        for (table, key, _) in &rows {
+            let Some(undecided) = self.undecided.get_mut(table) else { continue };
+            if undecided.get(key).is_some_and(|row| row.index == index) {
+                undecided.remove(key);
+            }
+        }
+        for (resource, state) in &ranges {
+            if let Some((count, sum)) = self.undecided_ranges.get_mut(resource) {
+                *count -= 1;
+                sum.subtract(state);
+                if *count == 0 {
+                    self.undecided_ranges.remove(resource);
+                }
+            }
+        }
+        self.decided.apply(record, rows, ranges);
+    }
+
+    /// What is not decided is void.
+    pub fn forget_undecided(&mut self) {
+        self.undecided.clear();
+        self.undecided_ranges.clear();
+    }
+}
+
+/// The row after a transaction that declares it as written, and perhaps writes it.
+fn after(before: Row, digest: Digest, value: Option<Option<Bytes>>) -> Row {
+    match value {
+        Some(value) => {
+            let value = value.map(|value| Bytes::copy_from_slice(&value));
+            Row { value, digest, version: digest.version() }
+        }
+        None => Row { digest, ..before },
+    }
+}
+
+/// Bounds between which no key can be.
+fn is_empty_range((start, end): &(Bound<Bytes>, Bound<Bytes>)) -> bool {
+    match (start, end) {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
+        | (Bound::Excluded(start), Bound::Included(end)) => start >= end,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+    }
+}
+
+impl DecidedRows {
+    fn apply(
+        &mut self,
+        record: &Record,
+        rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)>,
+        ranges: Vec<(Resource, RangeState)>,
+    ) {
+        for (table, key, value) in rows {
+            let of_table = self.tables.entry(table).or_default();
+            match of_table.get_mut(&key) {
+                Some(row) => {
+                    let before = std::mem::replace(row, Row::ABSENT);
+                    *row = after(before, record.digest, value);
+                    if row.value.is_none() {
+                        self.deleted.push_back((record.t, table, key));
+                    }
+                }
+                None => {
+                    let key = Bytes::copy_from_slice(&key);
+                    let row = after(Row::ABSENT, record.digest, value);
+                    if row.value.is_none() {
+                        self.deleted.push_back((record.t, table, key.clone()));
+                    }
+                    of_table.insert(key, row);
+                }
+            }
+        }
+        for (resource, state) in ranges {
+            self.ranges.entry(resource).or_default().add(&state);
+        }
+    }
+
+    /// Drops deleted rows that were deleted at or below `seal`.
+    pub fn drop_deleted(&mut self, seal: Time) {
+        while self.deleted.front().is_some_and(|(t, _, _)| *t <= seal) {
+            let Some((_, table, key)) = self.deleted.pop_front() else { break };
+            let Some(rows) = self.tables.get_mut(&table) else { continue };
+            if rows.get(&key).is_some_and(|row| row.value.is_none()) {
+                rows.remove(&key);
+            }
+        }
+    }
+}

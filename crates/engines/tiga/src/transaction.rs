@@ -1,0 +1,299 @@
+//! A transaction as the protocol knows it: what it touches on each shard, what it does there, and when.
+//!
+//! A transaction names the ballots under which its coordinator knows the participants. A leader accepts it under that ballot
+//! and no other, so once a participant has recovered, what it did not keep of an earlier ballot can never be released.
+
+use crate::digest::{Digest, Digester, granule_resource, key_resource, table_resource};
+use crate::locks::{Lock, Mode, joined};
+use crate::stamp::Stamp;
+use bytes::Bytes;
+use shoal_engine::TransactionId;
+use shoal_types::wire::Coded;
+use shoal_types::{Ballot, ShardId, TableId, Time};
+use std::sync::Arc;
+
+/// A key that is read or written.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct KeyAccess {
+    /// The table of the key.
+    #[coded(short)]
+    pub table: TableId,
+    /// The key that is accessed.
+    pub key: Bytes,
+    /// How many of its first bytes name its granule; 0 where the table has no granules.
+    pub granule_bytes: u16,
+}
+
+/// A range of a table's rows on a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct RangeAccess {
+    /// The table of the range.
+    #[coded(short)]
+    pub table: TableId,
+    /// The granule that holds it; `None`: the whole table is locked.
+    pub granule: Option<Bytes>,
+    /// Rows of it are written.
+    pub writes: bool,
+}
+
+/// What `certify` compares and installs on a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
+pub struct Certificate {
+    /// The versions that were read, of the keys that are read, in their order.
+    pub versions: Vec<u64>,
+    /// The versions of the ranges that were scanned, in their order.
+    pub ranges: Vec<u64>,
+    /// The new values of the keys that are written, in their order; `None` deletes.
+    pub values: Vec<Option<Bytes>>,
+}
+
+/// What a transaction has to do with one shard.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Part {
+    /// The participant.
+    #[coded(short)]
+    pub shard: ShardId,
+    /// The ballot of its leader, as the coordinator knows it.
+    pub ballot: Ballot,
+    /// Keys that are read, whether they are present or not.
+    pub reads: Vec<KeyAccess>,
+    /// Keys that are written, inserted or deleted.
+    pub writes: Vec<KeyAccess>,
+    /// Ranges that are read or written.
+    pub ranges: Vec<RangeAccess>,
+    /// What it certifies there; empty for procedures.
+    pub certificate: Certificate,
+}
+
+/// The row of a call, which its home shard writes together with the result.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct RequestRow {
+    /// The home shard.
+    #[coded(short)]
+    pub home: ShardId,
+    /// The table of requests.
+    #[coded(short)]
+    pub table: TableId,
+    /// The key of the call's session.
+    pub key: Bytes,
+    /// The number of the call in its session.
+    pub number: u64,
+}
+
+/// What a transaction does.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub enum Body {
+    /// A procedure runs on each participant, on the rows of that shard alone.
+    #[coded(tag = 0)]
+    Pieces {
+        /// The name under which it is registered.
+        procedure: Box<str>,
+        /// What it is called with.
+        arguments: Bytes,
+        /// Where the call leaves its result, if it has an id.
+        request: Option<RequestRow>,
+    },
+    /// All participants install their writes, if what was read on all of them is still so; else none.
+    #[coded(tag = 1)]
+    Certify,
+}
+
+/// A transaction, the same at every participant.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Transaction {
+    /// Its name, and so its coordinator.
+    pub id: TransactionId,
+    /// Older ones of its coordinator are over: nothing is said of them any more.
+    #[coded(short)]
+    pub oldest: u64,
+    /// What it does.
+    pub body: Body,
+    /// What it touches, in the order of the shards.
+    pub parts: Vec<Part>,
+}
+
+impl Transaction {
+    /// Whether several shards take part.
+    #[must_use]
+    pub fn is_multi(&self) -> bool {
+        self.parts.len() > 1
+    }
+
+    /// Whether its participants have to know of each other whether it takes effect.
+    #[must_use]
+    pub fn exchanges(&self) -> bool {
+        self.is_multi() && self.body == Body::Certify
+    }
+
+    /// Its place among those of a shard, if that takes part.
+    #[must_use]
+    pub fn place(&self, shard: ShardId) -> Option<usize> {
+        self.parts.iter().position(|part| part.shard == shard)
+    }
+
+    /// The ballots that it names, in the order of its parts.
+    #[must_use]
+    pub fn ballots(&self) -> Vec<Ballot> {
+        self.parts.iter().map(|part| part.ballot).collect()
+    }
+
+    /// Whether it is what a coordinator sends: parts in order and not without one, certificates that fit.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let in_order = self.parts.windows(2).all(|pair| pair[0].shard < pair[1].shard);
+        let fits = |part: &Part| {
+            let Certificate { versions, ranges, values } = &part.certificate;
+            match self.body {
+                Body::Certify => {
+                    let read = part.ranges.iter().filter(|range| !range.writes).count();
+                    (versions.len(), ranges.len(), values.len())
+                        == (part.reads.len(), read, part.writes.len())
+                }
+                Body::Pieces { .. } => part.certificate == Certificate::default(),
+            }
+        };
+        !self.parts.is_empty() && in_order && self.parts.iter().all(fits)
+    }
+}
+
+impl Part {
+    /// All that it locks.
+    #[must_use]
+    pub fn locks(&self) -> Vec<Lock> {
+        let mut locks = Vec::with_capacity(3 * (self.reads.len() + self.writes.len()));
+        for key in &self.reads {
+            key.lock(Mode::Read, Mode::IntendRead, &mut locks);
+        }
+        for key in &self.writes {
+            key.lock(Mode::Write, Mode::IntendWrite, &mut locks);
+        }
+        for range in &self.ranges {
+            let (mode, intention) = match range.writes {
+                true => (Mode::Write, Mode::IntendWrite),
+                false => (Mode::Read, Mode::IntendRead),
+            };
+            let table = table_resource(range.table);
+            match &range.granule {
+                None => locks.push(Lock { resource: table, mode }),
+                Some(prefix) => {
+                    let resource = granule_resource(range.table, prefix);
+                    locks.push(Lock { resource, mode });
+                    locks.push(Lock { resource: table, mode: intention });
+                }
+            }
+        }
+        joined(locks)
+    }
+
+    /// Whether the key may be read.
+    #[must_use]
+    pub fn allows_read(&self, table: TableId, key: &[u8]) -> bool {
+        let is_key = |access: &KeyAccess| access.table == table && access.key == key;
+        self.reads.iter().any(is_key) || self.is_in_range(table, key, false)
+    }
+
+    /// Whether the key may be written.
+    #[must_use]
+    pub fn allows_write(&self, table: TableId, key: &[u8]) -> bool {
+        let is_key = |access: &KeyAccess| access.table == table && access.key == key;
+        self.writes.iter().any(is_key) || self.is_in_range(table, key, true)
+    }
+
+    fn is_in_range(&self, table: TableId, key: &[u8], writes: bool) -> bool {
+        self.ranges.iter().any(|range| {
+            let is_within = range.granule.as_ref().is_none_or(|prefix| key.starts_with(prefix));
+            range.table == table && is_within && (range.writes || !writes)
+        })
+    }
+}
+
+impl KeyAccess {
+    /// The first bytes of the key, which name its granule; `None` where it is in none.
+    #[must_use]
+    pub fn granule(&self) -> Option<&[u8]> {
+        match self.granule_bytes {
+            0 => None,
+            bytes => self.key.get(..bytes.into()),
+        }
+    }
+
+    fn lock(&self, mode: Mode, intention: Mode, locks: &mut Vec<Lock>) {
+        locks.push(Lock { resource: key_resource(self.table, &self.key), mode });
+        if let Some(prefix) = self.granule() {
+            let resource = granule_resource(self.table, prefix);
+            locks.push(Lock { resource, mode: intention });
+        }
+        locks.push(Lock { resource: table_resource(self.table), mode: intention });
+    }
+}
+
+/// A transaction at one of its participants, with what that derives from it.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// The transaction, whole.
+    pub transaction: Arc<Transaction>,
+    /// Its place among the parts.
+    pub place: usize,
+    /// What it locks here.
+    pub locks: Vec<Lock>,
+}
+
+impl Work {
+    /// The work of `shard`, if it takes part.
+    #[must_use]
+    pub fn new(transaction: &Arc<Transaction>, shard: ShardId) -> Option<Work> {
+        let place = transaction.place(shard)?;
+        let locks = transaction.parts[place].locks();
+        Some(Work { transaction: Arc::clone(transaction), place, locks })
+    }
+
+    /// What it touches here.
+    #[must_use]
+    pub fn part(&self) -> &Part {
+        &self.transaction.parts[self.place]
+    }
+
+    /// The name of the transaction.
+    #[must_use]
+    pub fn id(&self) -> TransactionId {
+        self.transaction.id
+    }
+
+    /// Begins its digest at this timestamp, with what does not depend on other transactions.
+    #[must_use]
+    pub fn digester(&self, t: Time) -> Digester {
+        let TransactionId { node, worker, sequence } = self.id();
+        let mut digester = Digester::new(t.0);
+        for word in [node.0.into(), worker.0.into(), sequence] {
+            digester.word(word);
+        }
+        match &self.transaction.body {
+            Body::Pieces { procedure, arguments, .. } => {
+                digester.bytes(procedure.as_bytes());
+                digester.bytes(arguments);
+            }
+            Body::Certify => {
+                self.part().certificate.versions.iter().for_each(|it| digester.word(*it));
+            }
+        }
+        digester
+    }
+}
+
+/// A transaction that another rests on directly.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Predecessor {
+    /// The transaction that something read was written by.
+    pub stamp: Stamp,
+    /// Several shards take part in it.
+    pub is_multi: bool,
+}
+
+/// What a transaction rests on at a replica.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct History {
+    /// Covers all of it.
+    pub digest: Digest,
+    /// Those that it rests on directly and that are not decided there, each once, by stamps.
+    pub predecessors: Vec<Predecessor>,
+}

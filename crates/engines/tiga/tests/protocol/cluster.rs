@@ -1,0 +1,352 @@
+//! A cluster of nodes with two shards of three voters, whose messages and logs a test drives.
+
+use bytes::Bytes;
+use shoal_cluster::topology::{Partitioning, Topology};
+use shoal_engine::TransactionId;
+use shoal_tiga::coordinator::{Ended, Outcome};
+use shoal_tiga::execute::Library;
+use shoal_tiga::message::Message;
+use shoal_tiga::transaction::{Body, Certificate, KeyAccess, Part, Transaction};
+use shoal_tiga::view::ShardView;
+use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
+use shoal_types::procedure::{ProcedureTransaction, Procedures};
+use shoal_types::{
+    Ballot, Epoch, NodeId, Result, ShardId, TableId, Time, Transaction as _, WorkerId,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const TABLE: TableId = TableId(0);
+pub const MS: u64 = 1_000_000;
+const VOTERS: u32 = 3;
+/// The node that coordinates, without replicas.
+pub const CLIENT: NodeId = NodeId(6);
+
+/// Adds one to each key that is covered, and returns the sums.
+async fn increment(tx: &ProcedureTransaction<'_>, keys: &[u8]) -> Result<Bytes> {
+    let mut sums = Vec::new();
+    for key in keys {
+        if tx.covers(TABLE, &[*key]) {
+            sums.push(tx.add(TABLE, &[*key], 1).await? as u8);
+        }
+    }
+    Ok(sums.into())
+}
+
+/// The log of a shard, as its voters have it.
+struct Log {
+    ballot: Ballot,
+    /// What the leader of the ballot has appended, with what it adopted.
+    entries: Vec<Bytes>,
+    /// How many of them each voter has accepted, and under which ballot.
+    accepted: BTreeMap<NodeId, (Ballot, Vec<Bytes>)>,
+    decided: BTreeMap<NodeId, u64>,
+}
+
+/// Nodes, their logs, and the messages between them.
+pub struct Cluster {
+    nodes: BTreeMap<NodeId, TigaNode>,
+    logs: Vec<Log>,
+    messages: VecDeque<(NodeId, NodeId, Message)>,
+    pub ended: Vec<Ended>,
+    topology: Topology,
+    procedures: Procedures,
+    time: u64,
+    sequence: u64,
+    /// Nodes that get nothing and do nothing.
+    down: BTreeSet<NodeId>,
+}
+
+/// The nodes of a shard: 0 to 2, or 3 to 5.
+pub fn voters(shard: u32) -> Vec<NodeId> {
+    (shard * VOTERS..(shard + 1) * VOTERS).map(NodeId).collect()
+}
+
+impl Cluster {
+    /// All shards are served.
+    pub fn new() -> Cluster {
+        Cluster::with(TigaOptions::default())
+    }
+
+    pub fn with(options: TigaOptions) -> Cluster {
+        let mut builder = Topology::builder().workers(1).datacenter("d");
+        for node in 0..7 {
+            builder = builder.node(format!("n{node}"), "d");
+        }
+        for shard in 0..2 {
+            let names: Vec<String> =
+                voters(shard).iter().map(|node| format!("n{}", node.0)).collect();
+            builder = builder.shard(names[0].clone(), names, Vec::<String>::new());
+        }
+        let builder = builder.table("t", Partitioning::Hash { prefix_bytes: 0 });
+        let topology = builder.build().expect("a topology");
+        let log = |shard| Log {
+            ballot: Ballot::default(),
+            entries: Vec::new(),
+            accepted: voters(shard).into_iter().map(|it| (it, Default::default())).collect(),
+            decided: BTreeMap::new(),
+        };
+        let mut cluster = Cluster {
+            nodes: (0..7).map(|it| (NodeId(it), TigaNode::new(NodeId(it), options))).collect(),
+            logs: (0..2).map(log).collect(),
+            messages: VecDeque::new(),
+            ended: Vec::new(),
+            topology,
+            procedures: Procedures::new().with("increment", increment),
+            time: 1000 * MS,
+            sequence: 0,
+            down: BTreeSet::new(),
+        };
+        cluster.appoint(0, NodeId(0), 1);
+        cluster.appoint(1, NodeId(3), 1);
+        cluster.settle();
+        cluster
+    }
+
+    fn act(&mut self, node: NodeId, act: impl FnOnce(&mut TigaNode, Now, &Library<'_>)) {
+        let time = Time(self.time);
+        let now = Now { local: time, clock: time, arrived: time, has_lease: true };
+        let library = Library { procedures: &self.procedures, tables: self.topology.tables() };
+        let of = self.nodes.get_mut(&node).expect("a node");
+        act(of, now, &library);
+        let output = of.take_output();
+        self.ended.extend(of.take_ended());
+        for envelope in output.sends {
+            self.messages.push_back((node, envelope.to, envelope.message));
+        }
+        for (shard, entry) in output.proposals {
+            let log = &mut self.logs[shard.0 as usize];
+            if log.ballot.node == node {
+                log.entries.push(entry);
+                let entries = log.entries.clone();
+                log.accepted.insert(node, (log.ballot, entries));
+            }
+        }
+    }
+
+    /// Another leader is appointed; it adopts the log of the best of `from`.
+    pub fn appoint_from(&mut self, shard: u32, leader: NodeId, epoch: u32, from: &[NodeId]) {
+        let ballot = Ballot { epoch: Epoch(epoch), node: leader };
+        let log = &mut self.logs[shard as usize];
+        let best = from.iter().map(|node| &log.accepted[node]);
+        let best = best.max_by_key(|(ballot, entries)| (*ballot, entries.len()));
+        log.entries = best.expect("a majority").1.clone();
+        log.ballot = ballot;
+        log.accepted.insert(leader, (ballot, log.entries.clone()));
+        let length = log.entries.len() as u64;
+        let views = (0..2).map(|shard| ShardView {
+            voters: voters(shard),
+            full: voters(shard),
+            leader: self.logs[shard as usize].ballot.node,
+            ballot: self.logs[shard as usize].ballot,
+        });
+        let views: Vec<ShardView> = views.collect();
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if self.down.contains(&node) {
+                continue;
+            }
+            let held = (0..2).filter(|shard| voters(*shard).contains(&node)).map(|shard| {
+                let ballot = self.logs[shard as usize].ballot;
+                let since = ballot.epoch;
+                let leads = ballot.node == node;
+                (ShardId(shard), leads.then_some(Appointment { ballot, since }))
+            });
+            let held: BTreeMap<_, _> = held.collect();
+            let views = views.clone();
+            self.act(node, |node, now, library| node.configure(now, library, views, &held));
+        }
+        for voter in from.iter().filter(|voter| **voter != leader) {
+            self.act(*voter, |node, now, library| {
+                node.promised(now, library, ShardId(shard), ballot);
+            });
+        }
+        self.act(leader, |node, now, library| {
+            node.prepared(now, library, ShardId(shard), ballot, length);
+        });
+    }
+
+    pub fn appoint(&mut self, shard: u32, leader: NodeId, epoch: u32) {
+        let up: Vec<NodeId> =
+            voters(shard).into_iter().filter(|node| !self.down.contains(node)).collect();
+        self.appoint_from(shard, leader, epoch, &up);
+    }
+
+    /// A voter accepts all that its leader has appended.
+    pub fn sync(&mut self, shard: u32, voter: NodeId) {
+        let log = &mut self.logs[shard as usize];
+        let (ballot, before) = log.accepted[&voter].clone();
+        let known = if ballot == log.ballot { before.len() } else { 0 };
+        let decided = log.decided.get(&voter).copied().unwrap_or(0) as usize;
+        let from = known.max(decided);
+        let (ballot, entries) = (log.ballot, log.entries.clone());
+        if entries.len() == known || self.down.contains(&voter) {
+            return;
+        }
+        log.accepted.insert(voter, (ballot, entries.clone()));
+        let length = entries.len() as u64;
+        self.act(voter, |node, now, library| {
+            node.promised(now, library, ShardId(shard), ballot);
+            node.accepted(now, library, ShardId(shard), ballot, length, &entries[from..]);
+        });
+    }
+
+    /// Each voter that is up learns what a majority has accepted.
+    pub fn decide(&mut self, shard: u32) {
+        let log = &self.logs[shard as usize];
+        let current = log.accepted.values().filter(|(ballot, _)| *ballot == log.ballot);
+        let mut lengths: Vec<usize> = current.map(|(_, entries)| entries.len()).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(decided) = lengths.get(1).copied() else { return };
+        let (leader, ballot, entries) = (log.ballot.node, log.ballot, log.entries.clone());
+        let up = voters(shard).into_iter().filter(|it| !self.down.contains(it));
+        for voter in up.collect::<Vec<_>>() {
+            let log = &mut self.logs[shard as usize];
+            if log.accepted[&voter].0 != ballot {
+                continue;
+            }
+            let has = log.accepted[&voter].1.len().min(decided) as u64;
+            let before = log.decided.insert(voter, has).unwrap_or(0);
+            for index in before..has {
+                let entry = &entries[index as usize];
+                self.act(voter, |node, now, library| {
+                    let own = node.replica(ShardId(shard)).expect("has it").ledger();
+                    // What the leader has proposed itself comes as a length.
+                    if voter == leader && own.length() > index {
+                        node.durable(now, library, ShardId(shard), index + 1);
+                    } else {
+                        node.decided(now, library, ShardId(shard), index, entry);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Delivers the messages that a test lets through, and those that follow, until none is left.
+    pub fn deliver(&mut self, lets: impl Fn(NodeId, NodeId, &Message) -> bool) {
+        while let Some((from, to, message)) = self.messages.pop_front() {
+            if self.down.contains(&to) || !lets(from, to, &message) {
+                continue;
+            }
+            self.act(to, |node, now, library| node.receive(now, library, from, message));
+        }
+    }
+
+    /// Time passes, and timers fire.
+    pub fn pass(&mut self, span: Duration) {
+        self.time += span.as_nanos() as u64;
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if !self.down.contains(&node) {
+                self.act(node, |node, now, library| node.tick(now, library));
+            }
+        }
+    }
+
+    /// Everything goes on, with all messages, for two seconds.
+    pub fn settle(&mut self) {
+        for _ in 0..40 {
+            self.deliver(|_, _, _| true);
+            for shard in 0..2 {
+                voters(shard).into_iter().for_each(|voter| self.sync(shard, voter));
+                self.decide(shard);
+            }
+            self.pass(Duration::from_millis(50));
+        }
+        self.deliver(|_, _, _| true);
+    }
+
+    pub fn crash(&mut self, node: NodeId) {
+        self.down.insert(node);
+    }
+
+    /// Begins a transaction that adds one to each key; keys below 100 are on shard 0.
+    pub fn increment(&mut self, keys: &[u8]) -> TransactionId {
+        let transaction = self.incrementing(keys);
+        let id = transaction.id;
+        self.begin(transaction);
+        id
+    }
+
+    pub fn begin(&mut self, transaction: Transaction) {
+        let patience = Duration::from_secs(10);
+        self.act(CLIENT, |node, now, library| node.begin(now, library, transaction, patience));
+    }
+
+    pub fn incrementing(&mut self, keys: &[u8]) -> Transaction {
+        let body = Body::Pieces {
+            procedure: "increment".into(),
+            arguments: Bytes::copy_from_slice(keys),
+            request: None,
+        };
+        let parts = self.parts(keys);
+        Transaction { id: self.next_id(), oldest: 0, body, parts }
+    }
+
+    pub fn next_id(&mut self) -> TransactionId {
+        self.sequence += 1;
+        TransactionId { node: CLIENT, worker: WorkerId(0), sequence: self.sequence }
+    }
+
+    /// Parts that read and write these keys.
+    pub fn parts(&self, keys: &[u8]) -> Vec<Part> {
+        let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
+        for key in keys {
+            let shard = u32::from(*key >= 100);
+            let part = parts.entry(shard).or_insert_with(|| Part {
+                shard: ShardId(shard),
+                ballot: self.logs[shard as usize].ballot,
+                reads: Vec::new(),
+                writes: Vec::new(),
+                ranges: Vec::new(),
+                certificate: Certificate::default(),
+            });
+            let access =
+                KeyAccess { table: TABLE, key: Bytes::copy_from_slice(&[*key]), granule_bytes: 0 };
+            part.reads.push(access.clone());
+            part.writes.push(access);
+        }
+        parts.into_values().collect()
+    }
+
+    /// The sums that a committed transaction returned, of all shards; `None` while it is not committed.
+    pub fn sums(&self, id: TransactionId) -> Option<Vec<u8>> {
+        let ended = self.ended.iter().find(|ended| ended.id == id)?;
+        let Outcome::Committed(results) = &ended.outcome else { return None };
+        Some(results.iter().flat_map(|it| it.as_ref().expect("no error").to_vec()).collect())
+    }
+
+    pub fn ended(&self, id: TransactionId) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.id == id)
+    }
+
+    /// The value of a key in the decided rows of a node.
+    pub fn value(&self, node: NodeId, key: u8) -> Option<i64> {
+        let replica = self.nodes[&node].replica(ShardId(u32::from(key >= 100)))?;
+        let row = replica.ledger().rows.get(TABLE, &[key])?;
+        let bytes = row.value.as_deref()?;
+        Some(i64::from_le_bytes(bytes.try_into().expect("a number")))
+    }
+
+    pub fn node(&self, node: NodeId) -> &TigaNode {
+        &self.nodes[&node]
+    }
+
+    /// Messages that are on their way.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().map(|(_, _, message)| message)
+    }
+
+    /// A message is delivered once more.
+    pub fn repeat(&mut self, from: NodeId, to: NodeId, message: Message) {
+        self.messages.push_back((from, to, message));
+    }
+
+    pub fn time(&self) -> Time {
+        Time(self.time)
+    }
+}
+
+/// The transaction as it is sent.
+pub fn submit(t: Time, transaction: &Transaction) -> Message {
+    Message::Submit { t, sent: Time::ZERO, transaction: Arc::new(transaction.clone()) }
+}

@@ -1,0 +1,105 @@
+//! Leaders that are lost, and what their successors keep.
+
+use super::cluster::{Cluster, voters};
+use shoal_engine::PlantedBugs;
+use shoal_tiga::coordinator::Outcome;
+use shoal_tiga::observation::Path;
+use shoal_tiga::{TigaOptions, TigaPlantedBug};
+use shoal_types::NodeId;
+use std::time::Duration;
+
+const HEADROOM: Duration = Duration::from_millis(1);
+
+/// A transaction commits by votes, and its leader is lost before any other replica has its log. The value afterwards.
+fn fast_and_lost(options: TigaOptions) -> Option<i64> {
+    let mut cluster = Cluster::with(options);
+    let id = cluster.increment(&[1]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    let path = cluster.ended(id).and_then(|ended| ended.committed).map(|(_, path)| path);
+    assert_eq!(path, Some(Path::Fast));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    cluster.value(NodeId(2), 1)
+}
+
+/// Rule T7.
+#[test]
+fn what_votes_have_committed_is_kept() {
+    assert_eq!(fast_and_lost(TigaOptions::default()), Some(1));
+    let bugs = PlantedBugs::only(TigaPlantedBug::ForgetTentative);
+    assert_eq!(fast_and_lost(TigaOptions { bugs, ..TigaOptions::default() }), None);
+}
+
+/// A transaction is released by one shard; the leader of the other is lost before it has appended it. The other's value.
+fn released_elsewhere(options: TigaOptions) -> Option<i64> {
+    let mut cluster = Cluster::with(options);
+    let id = cluster.increment(&[1, 101]);
+    // The leader of shard 0 is ready, and receives no `Ready` of shard 1; no follower of it has the transaction.
+    cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    assert_eq!(cluster.value(NodeId(4), 101), Some(1), "it is released on shard 1");
+    let committed = cluster.sums(id).is_some();
+    let value = cluster.value(NodeId(2), 1);
+    assert_eq!(committed, value.is_some());
+    value
+}
+
+/// Rule T8.
+#[test]
+fn what_another_shard_has_released_is_imported() {
+    assert_eq!(released_elsewhere(TigaOptions::default()), Some(1));
+    let bugs = PlantedBugs::only(TigaPlantedBug::ForgetImports);
+    assert_eq!(released_elsewhere(TigaOptions { bugs, ..TigaOptions::default() }), None);
+}
+
+#[test]
+fn what_only_a_lost_leader_had_is_gone_and_said_to_be() {
+    let mut cluster = Cluster::new();
+    let id = cluster.increment(&[1, 101]);
+    cluster.deliver(|_, to, _| to == NodeId(0));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    let outcome = cluster.ended(id).map(|ended| ended.outcome.clone());
+    assert!(matches!(outcome, Some(Outcome::Gone(_))), "{outcome:?}");
+    assert_eq!([cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)], [None; 2]);
+}
+
+#[test]
+fn all_leaders_are_lost_and_the_survivors_go_on() {
+    let mut cluster = Cluster::new();
+    let first = cluster.increment(&[1, 101]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!(cluster.sums(first), Some(vec![1, 1]), "committed by votes alone");
+    cluster.crash(NodeId(0));
+    cluster.crash(NodeId(3));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.appoint(1, NodeId(4), 2);
+    cluster.settle();
+    assert_eq!([cluster.value(NodeId(2), 1), cluster.value(NodeId(5), 101)], [Some(1); 2]);
+    let second = cluster.increment(&[1, 101]);
+    cluster.settle();
+    assert_eq!(cluster.sums(second), Some(vec![2, 2]));
+}
+
+/// The same leader gets another ballot, as when a voter has lost its memory.
+#[test]
+fn a_leader_recovers_its_own_shard_under_another_ballot() {
+    let mut cluster = Cluster::new();
+    let first = cluster.increment(&[1]);
+    cluster.settle();
+    cluster.appoint(0, NodeId(0), 2);
+    let second = cluster.increment(&[1, 101]);
+    cluster.settle();
+    assert_eq!((cluster.sums(first), cluster.sums(second)), (Some(vec![1]), Some(vec![2, 1])));
+    assert!(voters(0).into_iter().all(|node| cluster.value(node, 1) == Some(2)));
+}

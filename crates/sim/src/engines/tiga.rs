@@ -1,0 +1,67 @@
+//! Engine `tiga` in the simulator: its options, drawn from the seed, the scenarios that it can take, and the bugs that can be
+//! planted in it.
+
+use crate::draw::one_of;
+use crate::scenario::Scenario;
+use crate::subject::{Subject, limits};
+#[cfg(feature = "planted")]
+use shoal_engine::PlantedBugs;
+use shoal_tiga::{Tiga, TigaEngineOptions, TigaPlantedBug};
+use shoal_types::Random;
+use std::time::Duration;
+
+impl Subject for Tiga {
+    const BUGS: &'static [(&'static str, TigaPlantedBug)] = &[
+        ("accept-late", TigaPlantedBug::AcceptLate),
+        ("release-before-ready", TigaPlantedBug::ReleaseBeforeReady),
+        ("ready-without-promise", TigaPlantedBug::ReadyWithoutPromise),
+        ("count-mismatch", TigaPlantedBug::CountMismatch),
+        ("simple-quorum", TigaPlantedBug::SimpleQuorum),
+        ("digest-without-history", TigaPlantedBug::DigestWithoutHistory),
+        ("vote-over-unagreed", TigaPlantedBug::VoteOverUnagreed),
+        ("maximum-sync-point", TigaPlantedBug::MaximumSyncPoint),
+        ("forget-tentative", TigaPlantedBug::ForgetTentative),
+        ("forget-imports", TigaPlantedBug::ForgetImports),
+        ("mix-ballots", TigaPlantedBug::MixBallots),
+        ("ask-before-record", TigaPlantedBug::AskBeforeRecord),
+        ("vote-before-final", TigaPlantedBug::VoteBeforeFinal),
+        ("export-unstable", TigaPlantedBug::ExportUnstable),
+        ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),
+        ("trust-far-clock", TigaPlantedBug::TrustFarClock),
+        ("seal-open", TigaPlantedBug::SealOpen),
+        ("read-unstable", TigaPlantedBug::ReadUnstable),
+    ];
+
+    fn draw(random: &mut Random, round_trip: Duration) -> TigaEngineOptions {
+        let mut options = TigaEngineOptions::default();
+        limits(&mut options.limits, random, round_trip);
+        let mut waits = random.fork(4);
+        let protocol = &mut options.protocol;
+        protocol.margin = Duration::from_micros(one_of(&mut waits, &[0, 200, 2000]));
+        protocol.hold_max = round_trip + Duration::from_millis(one_of(&mut waits, &[1, 20]));
+        protocol.seal_lag = Duration::from_millis(one_of(&mut waits, &[1, 10, 100]));
+        protocol.seal_every = Duration::from_millis(one_of(&mut waits, &[1, 10, 100]));
+        protocol.repeat_after =
+            (round_trip * one_of(&mut waits, &[1, 2, 8])).max(Duration::from_millis(1));
+        options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
+            .clamp(Duration::from_millis(300), Duration::from_millis(2500));
+        options
+    }
+
+    /// A node has one worker. Votes are in memory: a process that has ended has lost them, and begins without memory. A shard
+    /// that is lost holds up the recovery of others, so no majority is lost.
+    fn fit(scenario: &mut Scenario, _: &mut Random) {
+        scenario.shape.workers = 1;
+        scenario.loss = None;
+        let faults = &mut scenario.fault_schedule;
+        if scenario.failures.fails {
+            scenario.shape.voters = scenario.shape.voters.max(3);
+            faults.forgets = true;
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    fn plant(options: &mut TigaEngineOptions, faults: PlantedBugs<TigaPlantedBug>) {
+        options.protocol.bugs = faults;
+    }
+}

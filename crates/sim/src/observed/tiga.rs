@@ -1,0 +1,70 @@
+//! How a simulation uses the observations of `tiga`.
+
+use super::{Observed, Simulated};
+use crate::checks::TigaRules;
+use crate::coverage::Coverage;
+use crate::digest::Digest;
+use crate::recovery::RecoveryFact;
+use shoal_tiga::{Tiga, TigaObservation};
+use shoal_types::{ShardId, TableId};
+
+impl Simulated for Tiga {
+    type Rules = TigaRules;
+}
+
+impl Observed for TigaObservation {
+    fn cover(&self, coverage: &mut Coverage) {
+        if let TigaObservation::Restored { .. } = self {
+            coverage.restored += 1;
+        }
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        let mut words = |kind: u64, one: u64, other: u64| {
+            digest.word(kind);
+            digest.word(one);
+            digest.word(other);
+        };
+        match self {
+            TigaObservation::Serves { shard, ballot } => {
+                words(1, shard.0.into(), ballot.epoch.0.into());
+            }
+            TigaObservation::Voted { id, t, digest, .. } => {
+                words(2, id.sequence, t.0 ^ digest.version());
+            }
+            TigaObservation::Released { record, .. } => {
+                words(3, record.transaction.id.sequence, record.t.0 ^ record.digest.version());
+            }
+            TigaObservation::Applied { shard, index, records } => {
+                words(4, u64::from(shard.0) << 32 | *index, records.len() as u64);
+            }
+            TigaObservation::Restored { shard, length } => words(5, shard.0.into(), *length),
+            TigaObservation::Committed { id, t, .. } => words(6, id.sequence, t.0),
+        }
+    }
+
+    fn recovery(&self) -> Option<RecoveryFact> {
+        match self {
+            TigaObservation::Serves { shard, ballot } => {
+                Some(RecoveryFact::Serves(*shard, *ballot))
+            }
+            TigaObservation::Voted { .. }
+            | TigaObservation::Released { .. }
+            | TigaObservation::Applied { .. }
+            | TigaObservation::Restored { .. }
+            | TigaObservation::Committed { .. } => None,
+        }
+    }
+
+    fn entry(&self) -> Option<(ShardId, u64)> {
+        None
+    }
+
+    fn installed_table(&self) -> Option<TableId> {
+        None
+    }
+
+    fn copied(&self) -> Option<ShardId> {
+        None
+    }
+}
