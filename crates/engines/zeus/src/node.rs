@@ -424,7 +424,7 @@ impl ZeusNode {
         Ok(slot)
     }
 
-    /// Commits a transaction that writes nothing and has read rows which are committed locally only. It may be informed at once, or
+    /// Commits a transaction that writes nothing and has read rows which are committed locally only. It may be answered at once, or
     /// once its tag is [validated](ZeusNode::take_validated); until then nothing that it has read moves (rule Z4).
     ///
     /// # Errors

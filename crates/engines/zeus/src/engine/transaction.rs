@@ -111,7 +111,7 @@ impl ZeusTransaction {
         self.batches.push(Batch { shard, operations: operations.into(), answers: Vec::new() });
     }
 
-    /// Whether it is to be committed with what it has written, and not only informed what it has read.
+    /// Whether it is to be committed with what it has written, and not only answered with what it has read.
     pub(super) fn commits_writes(&self) -> bool {
         self.writes() && self.ending == Some(BodyEnd::Commit)
     }
