@@ -43,7 +43,7 @@ pub use wants::{Ticket, Want, Wants};
 
 use crate::granule::GranuleId;
 use crate::message::{Inv, OwnershipAck};
-use crate::record::{Level, OwnershipTs};
+use crate::record::{Level, OwnershipRecord, OwnershipTs};
 use crate::scope::Scope;
 use shoal_types::{Clock, NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,9 @@ struct Collected {
 #[derive(Debug)]
 pub struct Ownership {
     granules: BTreeMap<GranuleId, Holding>,
+    /// Records of granules that were forgotten in this epoch. An acknowledgement that comes late, or twice, is for an older
+    /// record, and without these a node would take what it has given up.
+    forgotten: BTreeMap<GranuleId, OwnershipRecord>,
     open: OpenGranules,
     collected: BTreeMap<(GranuleId, OwnershipTs), Collected>,
     wants: Wants,
@@ -110,6 +113,7 @@ impl Ownership {
     pub(crate) fn new(seed: u64) -> Ownership {
         Ownership {
             granules: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             open: OpenGranules::default(),
             collected: BTreeMap::new(),
             wants: Wants::default(),
@@ -215,8 +219,11 @@ impl Ownership {
         scope.rows.change(granule);
         self.schedule(scope, granule);
         let Some(holding) = self.granules.get(granule) else { return };
-        if holding.is_forgettable() && !scope.is_directory_node(granule) {
-            self.granules.remove(granule);
+        if holding.is_forgettable()
+            && !scope.is_directory_node(granule)
+            && let Some(holding) = self.granules.remove(granule)
+        {
+            self.forgotten.insert(granule.clone(), holding.record);
         }
     }
 
@@ -230,7 +237,10 @@ impl Ownership {
     }
 
     fn holding_mut(&mut self, granule: &GranuleId) -> &mut Holding {
-        self.granules.entry(granule.clone()).or_default()
+        self.granules.entry(granule.clone()).or_insert_with(|| {
+            let record = self.forgotten.remove(granule).unwrap_or_default();
+            Holding { record, ..Holding::default() }
+        })
     }
 
     /// Looks at what is due: holds that are over, and what has to be sent again.
@@ -275,6 +285,8 @@ impl Ownership {
         is_dead: impl Fn(NodeId) -> bool + Copy,
     ) {
         self.collected.clear();
+        // No acknowledgement of an earlier epoch is taken.
+        self.forgotten.clear();
         self.favoured.clear();
         self.recruit_at = scope.now;
         // Transactions that need a granule come first.

@@ -229,7 +229,8 @@ impl Ownership {
     /// An arbiter has acknowledged.
     pub(crate) fn on_ack(&mut self, scope: &mut Scope<'_>, from: NodeId, ack: OwnershipAck) {
         let (granule, o_ts) = (ack.inv.granule.clone(), ack.inv.record.o_ts);
-        let record = self.granules.get(&granule).map(|holding| &holding.record);
+        let held = self.granules.get(&granule).map(|holding| &holding.record);
+        let record = held.or_else(|| self.forgotten.get(&granule));
         if let Some(record) = record.filter(|record| record.o_ts >= o_ts) {
             // This node has applied it: the arbiter lacks the `Val`.
             if record.o_ts == o_ts {
