@@ -156,7 +156,7 @@ engines! {
         engine: shoal_tiga::Tiga,
         name: "tiga",
         title: "Tiga",
-        about: "Order by synchronized clocks, commit in one wide-area round trip; experimental",
+        about: "Order by synchronized clocks, commit in one wide-area round trip; experimental, not for data (docs/tiga.md)",
         accepts_losses: false,
         replicates_shards: false,
     }

@@ -51,6 +51,9 @@ pub(super) struct ShardStream {
     in_doubt: InDoubtBranches,
     in_doubt_keys: OwnInDoubtKeys,
     decisions: Decisions,
+    /// The greatest clock that the shard had drawn when this node led it last. What was on its way then may be decided since,
+    /// and is applied like entries of another leader.
+    left: Clock,
 }
 
 impl ShardStream {
@@ -62,6 +65,17 @@ impl ShardStream {
             in_doubt: InDoubtBranches::default(),
             in_doubt_keys: OwnInDoubtKeys::default(),
             decisions: Decisions::default(),
+            left: Clock::ZERO,
+        }
+    }
+
+    /// The greatest clock of what is applied now and was perhaps installed by no leader: all of it if this node is about to
+    /// lead; else what was on its way when the node laid down the lead.
+    pub(super) fn greatest_inherited(&self) -> Clock {
+        match self.leadership() {
+            Some(state) if state.has_begun() => Clock::ZERO,
+            Some(_) => Clock(u64::MAX),
+            None => self.left,
         }
     }
 
@@ -261,7 +275,8 @@ impl ShardStream {
     ///
     /// # Panics
     /// If something that is committed is not installed (P10), or a branch that is not in doubt has a clock in flight (P5).
-    pub(super) fn resign(&mut self, keys: &InDoubtKeys) -> Vec<TransactionId> {
+    pub(super) fn resign(&mut self, keys: &InDoubtKeys, drawn: Clock) -> Vec<TransactionId> {
+        self.left = drawn;
         self.replay.assert_installed();
         for branch in self.in_doubt.take_all() {
             self.log.end_in_flight(branch.clock());

@@ -160,9 +160,14 @@ impl ShardStreams {
     }
 
     /// The shard at this place is led no more: see [`ShardStream::resign`].
-    pub(super) fn resign(&mut self, at: usize, keys: &InDoubtKeys) -> Vec<TransactionId> {
+    pub(super) fn resign(
+        &mut self,
+        at: usize,
+        keys: &InDoubtKeys,
+        drawn: Clock,
+    ) -> Vec<TransactionId> {
         self.led.retain(|other| *other != at);
-        self[at].resign(keys)
+        self[at].resign(keys, drawn)
     }
 }
 

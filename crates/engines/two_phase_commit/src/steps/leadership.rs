@@ -104,7 +104,8 @@ impl TwoPhaseCommit {
             self.leave_branch(at, transaction, context, effects);
         }
         let place = self.runtime.worker_context.place;
-        for transaction in self.streams.resign(at, &self.shared.in_doubt[at]) {
+        let drawn = self.shared.replicas[at].store.clock();
+        for transaction in self.streams.resign(at, &self.shared.in_doubt[at], drawn) {
             if transaction.coordinator() == place {
                 self.runtime.forget_participants(transaction.sequence);
             }

@@ -22,13 +22,15 @@ impl TwoPhaseCommit {
             }
             let operations = &mut self.runtime.counters.operations;
             let observations = &mut effects.observations;
-            let takes_over = stream.leadership().is_some_and(|state| !state.has_begun());
+            let inherited = stream.greatest_inherited();
             let applied = stream.advance(|sessions, (transaction, clock), writes| {
                 let stamp = Stamp::local(FIRST_EPOCH, clock);
                 let before = observations.as_ref().map_or(0, Vec::len);
                 let is_done = self.budget.take(bytes_of(writes))
                     && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
-                if let (true, true, Some(observations)) = (is_done, takes_over, &mut *observations)
+                if is_done
+                    && clock <= inherited
+                    && let Some(observations) = &mut *observations
                 {
                     observe_inherited(transaction, writes, before, observations);
                 }
@@ -40,7 +42,7 @@ impl TwoPhaseCommit {
     }
 }
 
-/// A new leader has applied what its predecessor had committed, and perhaps never installed: shows it as its own.
+/// A node has applied what a leader had committed, itself or its predecessor, and perhaps never installed: shows it as its own.
 fn observe_inherited(
     transaction: TransactionId,
     writes: &[StreamWrite],
