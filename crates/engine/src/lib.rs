@@ -12,6 +12,7 @@
 pub mod client;
 pub mod declarations;
 pub mod engine;
+pub mod epoch_reports;
 pub mod events;
 pub mod execution;
 pub mod hot_keys;

@@ -24,6 +24,12 @@ impl Digest {
         self.0 ^= self.0 >> 29;
     }
 
+    /// Mixes in words, in order.
+    #[inline]
+    pub fn words<const N: usize>(&mut self, words: [u64; N]) {
+        words.into_iter().for_each(|word| self.word(word));
+    }
+
     /// Adds bytes and their number.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {

@@ -1,8 +1,7 @@
 //! The replacements of replicas in a run: how often they are asked for, and which are under way.
 
 use shoal_cluster::manager::Ask;
-use shoal_types::ShardId;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// The replacements of a run.
 #[derive(Debug, Default)]
@@ -10,7 +9,7 @@ pub(crate) struct Replacements {
     /// The mean time between two of them in nanoseconds; 0 for never.
     pub every_ns: u64,
     /// Those that were asked for and are not answered.
-    pub asked: BTreeMap<Ask, ShardId>,
+    pub asked: BTreeSet<Ask>,
     /// The number of crashes placed within replacements.
     pub crashes: u32,
 }

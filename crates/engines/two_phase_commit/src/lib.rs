@@ -159,6 +159,7 @@ use shard_streams::ShardStreams;
 use shared::FIRST_EPOCH;
 use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEvent, Setup, Task, WorkerPlace};
+use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::deferred_requests::DeferredRequests;
 use shoal_engine::execution::runtime::{RequestName, Runtime};
@@ -171,9 +172,8 @@ use shoal_engine::slow::Slow;
 use shoal_replication::replay_budget::ReplayBudget;
 use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use sliced_work::{KeyBudget, SlicedWork};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ pub struct TwoPhaseCommit {
     /// Until when this node may act as a leader.
     lease_end: Time,
     /// The reports to the manager of epochs that are closed and not settled.
-    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+    reported: EpochReports,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
     receivers: SnapshotReceivers<SnapshotChunk>,
@@ -261,7 +261,7 @@ impl Engine for TwoPhaseCommit {
             streams: ShardStreams::new(&shared.replicas, options.part()),
             configuration: None,
             lease_end: Time::ZERO,
-            reported: BTreeSet::new(),
+            reported: EpochReports::default(),
             senders: SnapshotSenders::default(),
             receivers: SnapshotReceivers::default(),
             copied_writes: CopiedWrites::default(),

@@ -107,7 +107,7 @@ pub fn handovers() -> Experiment {
         about: About {
             name: "zeus-fig7",
             title: "Zeus, figure 7: handovers of a mobile network",
-            paper: "2 M users of whom 400 K move, 1,000 base stations, 3 and 6 nodes; 2.5 and 5 % of the transactions are \
+            paper: "2 M users, 400 K of them mobile, 1,000 base stations, 3 and 6 nodes; 2.5 and 5 % of the transactions are \
                     of handovers. At most 9 % less than where every transaction is local.",
             scaled,
         },

@@ -56,11 +56,7 @@ impl Observed for MakoObservation {
     }
 
     fn digest(&self, digest: &mut Digest) {
-        let mut words = |kind: u64, one: u64, other: u64| {
-            digest.word(kind);
-            digest.word(one);
-            digest.word(other);
-        };
+        let mut words = |kind, one, other| digest.words([kind, one, other]);
         match self {
             MakoObservation::Read { transaction, stamp, .. } => {
                 words(1, transaction.sequence, stamp.clock.0);

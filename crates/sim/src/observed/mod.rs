@@ -33,11 +33,17 @@ pub trait Observed: Clone + Debug + 'static {
 
     /// The stream entry that it is about, as a shard and an index in the worker's stream: checkers are shown
     /// that entry.
-    fn entry(&self) -> Option<(ShardId, u64)>;
+    fn entry(&self) -> Option<(ShardId, u64)> {
+        None
+    }
 
     /// The table of which a leader installs a row.
-    fn installed_table(&self) -> Option<TableId>;
+    fn installed_table(&self) -> Option<TableId> {
+        None
+    }
 
     /// The shard of which it sends a copy: checkers are shown the lengths of the sender's streams.
-    fn copied(&self) -> Option<ShardId>;
+    fn copied(&self) -> Option<ShardId> {
+        None
+    }
 }

@@ -6,7 +6,6 @@ use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::RecoveryFact;
 use shoal_tiga::{Tiga, TigaObservation};
-use shoal_types::{ShardId, TableId};
 
 impl Simulated for Tiga {
     type Rules = TigaRules;
@@ -20,11 +19,7 @@ impl Observed for TigaObservation {
     }
 
     fn digest(&self, digest: &mut Digest) {
-        let mut words = |kind: u64, one: u64, other: u64| {
-            digest.word(kind);
-            digest.word(one);
-            digest.word(other);
-        };
+        let mut words = |kind, one, other| digest.words([kind, one, other]);
         match self {
             TigaObservation::Serves { shard, ballot } => {
                 words(1, shard.0.into(), ballot.epoch.0.into());
@@ -54,17 +49,5 @@ impl Observed for TigaObservation {
             | TigaObservation::Restored { .. }
             | TigaObservation::Committed { .. } => None,
         }
-    }
-
-    fn entry(&self) -> Option<(ShardId, u64)> {
-        None
-    }
-
-    fn installed_table(&self) -> Option<TableId> {
-        None
-    }
-
-    fn copied(&self) -> Option<ShardId> {
-        None
     }
 }

@@ -5,7 +5,6 @@ use crate::checks::ZeusRules;
 use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::RecoveryFact;
-use shoal_types::{ShardId, TableId};
 use shoal_zeus::{Zeus, ZeusObservation};
 
 impl Simulated for Zeus {
@@ -41,17 +40,5 @@ impl Observed for ZeusObservation {
             }
             ZeusObservation::Granule { .. } => None,
         }
-    }
-
-    fn entry(&self) -> Option<(ShardId, u64)> {
-        None
-    }
-
-    fn installed_table(&self) -> Option<TableId> {
-        None
-    }
-
-    fn copied(&self) -> Option<ShardId> {
-        None
     }
 }

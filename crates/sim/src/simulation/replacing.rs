@@ -39,8 +39,8 @@ impl<E: Simulated> Simulation<E> {
         {
             self.work.replacements += 1;
             let ask = managers.next_ask();
-            if let ClusterChange::ReplaceReplica { shard, .. } = change {
-                self.replacements.asked.insert(ask, shard);
+            if let ClusterChange::ReplaceReplica { .. } = change {
+                self.replacements.asked.insert(ask);
             }
             self.note(|now, trace| trace.note(now, format_args!("asked: {change:?}")));
             self.ask_managers(ask, &change)?;

@@ -4,7 +4,6 @@ use super::{Tiga, TigaEffects};
 use crate::node::Appointment;
 use crate::view::ShardView;
 use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
-use shoal_engine::engine::EngineEffect;
 use shoal_types::ShardId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,16 +43,8 @@ impl Tiga {
     /// protocol has no epochs.
     pub(super) fn report(&mut self, effects: &mut TigaEffects) {
         let Some(configuration) = &self.configuration else { return };
-        for (shard, ballot) in &self.led {
-            for epoch in configuration.closing() {
-                if configuration.lacks_end(epoch, *shard)
-                    && self.reported.insert((*shard, *ballot, epoch))
-                {
-                    effects.push(EngineEffect::ended_whole(*shard, epoch));
-                }
-            }
-        }
-        self.reported.retain(|(.., epoch)| configuration.closing().any(|it| it == *epoch));
+        let led = self.led.iter().map(|(shard, ballot)| (*shard, *ballot));
+        self.reported.report(configuration, led, effects);
     }
 }
 

@@ -34,6 +34,7 @@ use crate::observation::TigaObservation;
 use metrics::{SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -45,7 +46,7 @@ use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::transaction_clock::{EventTimes, TransactionTime};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use transaction::{OpenCall, OpenTransaction, PendingRead};
 
@@ -83,7 +84,7 @@ pub struct Tiga {
     /// The shards that were said to be served.
     serving: BTreeMap<ShardId, Ballot>,
     /// What was reported to the manager of epochs that are closed and not settled.
-    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+    reported: EpochReports,
 }
 
 impl Engine for Tiga {
@@ -144,7 +145,7 @@ impl Engine for Tiga {
             times: EventTimes { now: time, arrived: time },
             led: BTreeMap::new(),
             serving: BTreeMap::new(),
-            reported: BTreeSet::new(),
+            reported: EpochReports::default(),
             shared,
         }
     }

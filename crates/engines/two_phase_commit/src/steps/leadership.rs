@@ -10,7 +10,6 @@ use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use crate::shard_stream::ShardStream;
 use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_cluster::manager::{Configuration, Incarnation};
-use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::worker_context::ConfigurationNews;
 use shoal_types::{Ballot, ShardId};
 use std::sync::Arc;
@@ -217,19 +216,9 @@ impl TwoPhaseCommit {
         if self.runtime.worker_context.place.worker != REPORTER {
             return;
         }
-        for log in self.streams.led().map(ShardStream::log).filter(|log| log.serves()) {
-            let (shard, ballot) = (log.shard(), log.ballot());
-            for epoch in configuration.closing() {
-                if configuration.lacks_end(epoch, shard)
-                    && self.reported.insert((shard, ballot, epoch))
-                {
-                    effects.push(EngineEffect::ended_whole(shard, epoch));
-                }
-            }
-        }
-        if !self.reported.is_empty() {
-            self.reported.retain(|(.., epoch)| configuration.closing().any(|it| it == *epoch));
-        }
+        let serving = self.streams.led().map(ShardStream::log).filter(|log| log.serves());
+        let led = serving.map(|log| (log.shard(), log.ballot()));
+        self.reported.report(configuration, led, effects);
     }
 
     /// Asserts that this node holds its lease while it acts as the leader of a shard (rule P6).

@@ -11,7 +11,7 @@ use crate::observation::TwoPhaseCommitObservation;
 use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::sequences;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::Time;
+use shoal_types::{Clock, Time};
 
 impl TwoPhaseCommit {
     /// Whether the configuration shows that the process which coordinated the transaction is gone.
@@ -106,6 +106,17 @@ impl TwoPhaseCommit {
             | TwoPhaseCommitBranch::Committing { clock, .. } => *clock,
         };
         drop(context);
+        self.give_up_clock(at, transaction, clock, effects);
+    }
+
+    /// Nothing is installed here with the clock that was drawn for the transaction.
+    pub(crate) fn give_up_clock(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        clock: Clock,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         let shard = self.streams[at].shard();
         self.streams[at].end_in_flight(clock);
         effects.observe(|| TwoPhaseCommitObservation::Resolved {

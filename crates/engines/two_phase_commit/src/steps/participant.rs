@@ -484,18 +484,12 @@ impl TwoPhaseCommit {
         effects: &mut TwoPhaseCommitEffects,
     ) {
         drop(locked);
-        let shard = self.streams[at].shard();
         if is_prepared {
+            let shard = self.streams[at].shard();
             self.append_outcome(at, transaction, false, None);
             effects.observe(|| TwoPhaseCommitObservation::GaveUp { transaction, shard });
         }
-        self.streams[at].end_in_flight(clock);
-        effects.observe(|| TwoPhaseCommitObservation::Resolved {
-            transaction,
-            shard,
-            clock,
-            installed: false,
-        });
+        self.give_up_clock(at, transaction, clock, effects);
     }
 }
 

@@ -16,7 +16,7 @@ use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_engine::procedure::Procedures;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Clock, Database, Result, TableId, Transaction};
+use shoal_types::{Ballot, Clock, Database, Result, TableId, Transaction};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

@@ -4,7 +4,6 @@ use super::shared::placement;
 use super::{Zeus, ZeusEffects};
 use crate::view::{Directory, View};
 use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
-use shoal_engine::engine::EngineEffect;
 use shoal_types::{Aborted, Conflict, NodeId, Time};
 use std::sync::Arc;
 
@@ -56,16 +55,8 @@ impl Zeus {
     /// protocol ends its epochs itself.
     pub(super) fn report(&mut self, effects: &mut ZeusEffects) {
         let Some(configuration) = &self.configuration else { return };
-        for (shard, ballot) in &self.led {
-            for epoch in configuration.closing() {
-                if configuration.lacks_end(epoch, *shard)
-                    && self.reported.insert((*shard, *ballot, epoch))
-                {
-                    effects.push(EngineEffect::ended_whole(*shard, epoch));
-                }
-            }
-        }
-        self.reported.retain(|(.., epoch)| configuration.closing().any(|it| it == *epoch));
+        let led = self.led.iter().map(|(shard, ballot)| (*shard, *ballot));
+        self.reported.report(configuration, led, effects);
     }
 }
 

@@ -38,6 +38,7 @@ use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shared::{NodeOutput, SharedNode};
 use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::runtime::Runtime;
 use shoal_engine::execution::task_driver::TaskDriver;
@@ -72,7 +73,7 @@ pub struct Zeus {
     /// The shards whose streams this worker leads.
     led: BTreeMap<ShardId, Ballot>,
     /// What the manager received about epochs that are closed and not settled.
-    reported: BTreeSet<(ShardId, Ballot, Epoch)>,
+    reported: EpochReports,
     counters: ZeusCounters,
     /// How often granules move to the node; the first worker reports.
     move_rate: MoveRate,
@@ -125,7 +126,7 @@ impl Engine for Zeus {
             configuration: None,
             lease_end: Time::ZERO,
             led: BTreeMap::new(),
-            reported: BTreeSet::new(),
+            reported: EpochReports::default(),
             counters: ZeusCounters::default(),
             move_rate: MoveRate::NONE,
             waits_due: Time::ZERO,
