@@ -27,7 +27,7 @@
 
 use bytes::Bytes;
 use shoal_engine::events::EngineEffect;
-use shoal_store::WalkPlace;
+use shoal_store::{CopyPart, WalkPlace};
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -35,8 +35,12 @@ use std::time::Duration;
 /// The most records of its own that a receiver looks at for one part, in search of those that the sender lacks.
 pub const ERASED_MAX: usize = 1 << 14;
 
+/// How much of a store one part takes, unless the options say otherwise. Smaller parts interrupt transactions for a shorter
+/// time, and with one part each [`PAUSE`] they bound the rate of a worker's copies.
+pub const PART: CopyPart = CopyPart { records_max: 256, bytes_max: 32 << 10 };
+
 /// The most parts of a copy that are sent and not acknowledged.
-const WINDOW: usize = 16;
+const WINDOW: usize = 64;
 
 /// The most bytes of all copies of a worker that are sent and not acknowledged; one part always may be.
 const WINDOW_BYTES: usize = 8 << 20;

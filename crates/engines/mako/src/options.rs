@@ -52,7 +52,7 @@ pub struct MakoOptions {
     /// certified meanwhile may never be answered. Default 600 ms, a lease.
     pub stalled_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
-    /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
+    /// keeps the worker for a shorter time. Default 256 records, 32 KiB.
     pub snapshot_part: shoal_store::CopyPart,
     /// Planted bugs. Default: none.
     pub faults: PlantedBugs<MakoPlantedBug>,
@@ -142,7 +142,7 @@ impl Default for MakoOptions {
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
             stalled_after: Duration::from_millis(600),
-            snapshot_part: shoal_store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
+            snapshot_part: shoal_replication::snapshot_transfer::PART,
             faults: PlantedBugs::NONE,
         }
     }

@@ -41,7 +41,7 @@ pub struct TwoPhaseCommitOptions {
     /// be there: it may have given up, and the message was lost. Default 1 s.
     pub inquire_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
-    /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
+    /// keeps the worker for a shorter time. Default 256 records, 32 KiB.
     pub snapshot_part: shoal_store::CopyPart,
     /// Planted bugs. Default: none.
     pub faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
@@ -89,7 +89,7 @@ impl Default for TwoPhaseCommitOptions {
             heartbeat: Duration::from_millis(100),
             inquire_every: Duration::from_millis(100),
             inquire_after: Duration::from_secs(1),
-            snapshot_part: shoal_store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
+            snapshot_part: shoal_replication::snapshot_transfer::PART,
             faults: PlantedBugs::NONE,
         }
     }
