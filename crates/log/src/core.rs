@@ -141,9 +141,10 @@ impl<S: StreamStorage> Stream<S> {
         self.replica.persisted()
     }
 
-    /// Whether this node leads, and `peer` has accepted under its ballot all entries that it inherited.
-    pub fn has_caught_up(&self, peer: NodeId) -> bool {
-        self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))
+    /// Whether this node leads, and `node` has accepted under its ballot all entries that it inherited, and has persisted
+    /// them. The leader itself is no exception: until then another replica may be the only one that has them for good.
+    pub fn has_caught_up(&self, node: NodeId) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(&self.replica, node))
     }
 
     /// The number of entries that each other replica is known to have accepted; empty if this node does not

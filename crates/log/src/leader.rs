@@ -140,11 +140,18 @@ impl StreamLeader {
         self.voter && replica.votes
     }
 
-    /// Whether `peer` has accepted all inherited entries.
-    pub fn has_caught_up(&self, peer: NodeId) -> bool {
+    /// Whether `node` has accepted and persisted all inherited entries.
+    pub fn has_caught_up<S: StreamStorage>(
+        &self,
+        replica: &StreamReplica<S>,
+        node: NodeId,
+    ) -> bool {
         let LeaderPhase::Leading { base, .. } = self.phase else { return false };
+        if node == replica.me {
+            return replica.storage.accepted_ballot() == self.ballot && replica.persisted() >= base;
+        }
         self.peers.iter().any(|it| {
-            it.id == peer && it.greeted && (it.acked >= base || self.faults.caught_up_early)
+            it.id == node && it.greeted && (it.acked >= base || self.faults.caught_up_early)
         })
     }
 

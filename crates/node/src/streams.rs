@@ -300,9 +300,9 @@ impl<E: Engine> Worker<E> {
         let Some(Appointment { ballot, .. }) = appointment else { return };
         for CatchingUp { node: replica, .. } in assignment.catching_up() {
             let instance = known.instance_of(replica);
-            let here = held.incarnations.get(&replica) == Some(&instance);
-            let full = replica == self.node || (here && held.stream.has_caught_up(replica));
-            if full
+            let here = replica == self.node || held.incarnations.get(&replica) == Some(&instance);
+            if here
+                && held.stream.has_caught_up(replica)
                 && self.membership.caught_up(self.worker, shard, replica, ballot, instance)
                 && let Some(nudge) = self.nudge_host()
             {

@@ -5,6 +5,7 @@
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
+use super::retrying_database::RetryingDatabase;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
@@ -147,7 +148,7 @@ impl Calls {
         }
     }
 
-    async fn judge(&self, db: &LocalDatabase) -> Result<std::result::Result<(), String>> {
+    async fn judge(&self, db: &impl Database) -> Result<std::result::Result<(), String>> {
         let found = db
             .transact(async |tx| {
                 let mut found = Vec::new();
@@ -191,7 +192,7 @@ impl ScenarioClients for Calls {
 
     fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
         task(&context.clone(), NAME, async move {
-            let verdict = match self.judge(&db).await {
+            let verdict = match self.judge(&RetryingDatabase::new(db)).await {
                 Ok(verdict) => verdict,
                 Err(error) => Err(format!("the check failed: {error}")),
             };

@@ -50,7 +50,7 @@ struct LedgerState {
     /// Names of the groups of clients of which some outcome is unknown.
     uncertain: Vec<&'static str>,
     /// Names of the groups of clients whose data the database has no room for.
-    without_room: Vec<&'static str>,
+    without_data: Vec<&'static str>,
 }
 
 impl LedgerState {
@@ -84,24 +84,24 @@ impl Ledger {
         }
     }
 
-    /// A part of the data of a group of clients was not loaded. If there is no room for it, the group does
-    /// not run.
+    /// A part of the data of a group of clients was not loaded. If there is no room for it, or an outcome is unknown, the
+    /// group does not run.
     pub fn not_loaded(&self, scenario_clients: &'static str, part: usize, at: Time, error: &Error) {
         let state = &mut *self.state.borrow_mut();
         match error {
-            Error::Rejected(Rejected::MemoryFull { .. }) => {
-                state.without_room.push(scenario_clients);
+            Error::Rejected(Rejected::MemoryFull { .. }) | Error::Unknown(_) => {
+                state.without_data.push(scenario_clients);
             }
-            Error::Rejected(_) | Error::Aborted(_) | Error::Unknown(_) => {
+            Error::Rejected(_) | Error::Aborted(_) => {
                 let what = format!("{scenario_clients}: part {part} was not loaded: {error}");
                 state.errors.push((at, what));
             }
         }
     }
 
-    /// Whether there was no room for the data of this group of clients.
-    pub fn lacks_room(&self, scenario_clients: &'static str) -> bool {
-        self.state.borrow().without_room.contains(&scenario_clients)
+    /// Whether some of the data of this group of clients is missing, or may be.
+    pub fn lacks_data(&self, scenario_clients: &'static str) -> bool {
+        self.state.borrow().without_data.contains(&scenario_clients)
     }
 
     /// The number of tasks that have not ended.

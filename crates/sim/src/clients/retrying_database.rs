@@ -1,4 +1,4 @@
-//! A database that repeats aborted transactions, for loading the data with which a run begins.
+//! A database that repeats aborted transactions, for loading the data with which a run begins, and for checks at its end.
 
 use shoal_engine::LocalDatabase;
 use shoal_types::{Call, Database, Error, Result, TableId};
@@ -11,8 +11,8 @@ const REPEATS_MAX: usize = 1000;
 /// Virtual time between two repeats.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The database of a worker, for loaders. A worker gives up a transaction whose shard is being recovered, or
-/// while its own node serves none. A client would then ask another worker; a loader has no other, and a run
+/// The database of a worker, for loaders and checks. A worker gives up a transaction whose shard is being recovered, or
+/// while its own node serves none. A client would then ask another worker; loaders and checks have no other, and a run
 /// without its data judges nothing.
 #[derive(Clone)]
 pub struct RetryingDatabase {

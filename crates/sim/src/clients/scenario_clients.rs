@@ -107,7 +107,7 @@ pub(super) fn task(
 ) -> Task {
     let (ledger, work) = (context.ledger.clone(), context.ledger.begin(scenario_clients));
     Box::pin(async move {
-        if !ledger.lacks_room(scenario_clients) {
+        if !ledger.lacks_data(scenario_clients) {
             body.await;
         }
         work.done();
@@ -226,7 +226,7 @@ impl<W: Workload + 'static> ScenarioClients for W {
                 return;
             }
             let at = context.time.get();
-            match Workload::check(&*self, &db).await {
+            match Workload::check(&*self, &RetryingDatabase::new(db)).await {
                 Ok(checks) => {
                     for check in checks {
                         if let Err(what) = check.verdict {

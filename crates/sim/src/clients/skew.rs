@@ -151,6 +151,7 @@ impl ScenarioClients for Skew {
 
     fn check(self: Rc<Self>, db: LocalDatabase, context: ClientContext) -> Task {
         task(&context.clone(), NAME, async move {
+            let db = RetryingDatabase::new(db);
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {
                     Ok(found) => self.judge(pair, found, &context),

@@ -271,6 +271,15 @@ impl Mako {
         part: SnapshotChunk,
         effects: &mut MakoEffects,
     ) {
+        let worker_context = &self.runtime.worker_context;
+        let is_leader = worker_context.own(part.shard).is_some();
+        if is_leader
+            && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
+        {
+            // A leader that serves needs no copy any more: its sender may forget it.
+            self.acknowledge_part(from, part.shard, part.copy, None, effects);
+            return;
+        }
         let Some(at) = self.place_of(part.shard).filter(|_| self.may_take(from, &part)) else {
             self.runtime.counters.dropped += 1;
             return;
@@ -280,9 +289,21 @@ impl Mako {
         let retry_after = self.runtime.worker_context.limits.retry_after;
         self.snapshot_receivers.arrive(now, retry_after, key, place(&part.from), part);
         self.take_in_turn(key, effects);
-        let reached = self.snapshot_receivers.reached(key).map(form);
+        self.acknowledge_part(from, shard, copy, self.snapshot_receivers.reached(key), effects);
+    }
+
+    /// Reports to the sender of a copy the place before which this node has everything; `None` if it needs no more.
+    fn acknowledge_part(
+        &self,
+        sender: NodeId,
+        shard: ShardId,
+        copy: u64,
+        reached: Option<WalkPlace>,
+        effects: &mut MakoEffects,
+    ) {
+        let reached = reached.map(form);
         let message = MakoMessage::ChunkTaken { shard, copy, reached };
-        effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
+        effects.push(EngineEffect::Send { to: self.runtime.peer(sender), message });
     }
 
     /// Takes the parts of a copy whose turn it is.

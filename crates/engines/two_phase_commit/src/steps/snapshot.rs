@@ -231,9 +231,16 @@ impl TwoPhaseCommit {
         part: SnapshotChunk,
         effects: &mut TwoPhaseCommitEffects,
     ) {
-        let Some(at) =
-            self.streams.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
-        else {
+        let leaderships = &self.runtime.worker_context.leaderships;
+        let own = self.streams.place_of(part.shard);
+        let is_leader = own.is_some_and(|at| self.streams[at].has_begun());
+        if is_leader && leaderships.gives(part.shard, from, self.runtime.worker_context.place.node)
+        {
+            // A leader that has begun needs no copy any more: its sender may forget it.
+            self.acknowledge_part(from, part.shard, part.copy, None, effects);
+            return;
+        }
+        let Some(at) = own.filter(|at| self.may_take(*at, from, &part)) else {
             self.runtime.counters.dropped += 1;
             return;
         };
@@ -248,9 +255,21 @@ impl TwoPhaseCommit {
             self.copied_writes.take(key, &part.contents.writes);
             self.receivers.advance(key, reached);
         }
-        let reached = self.receivers.reached(key).map(place_form);
+        self.acknowledge_part(from, shard, copy, self.receivers.reached(key), effects);
+    }
+
+    /// Reports to the sender of a copy the place before which this node has everything; `None` if it needs no more.
+    fn acknowledge_part(
+        &self,
+        sender: NodeId,
+        shard: ShardId,
+        copy: u64,
+        reached: Option<WalkPlace>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let reached = reached.map(place_form);
         let message = TwoPhaseCommitMessage::ChunkTaken { shard, copy, reached };
-        effects.push(EngineEffect::Send { to: self.runtime.peer(from), message });
+        effects.push(EngineEffect::Send { to: self.runtime.peer(sender), message });
     }
 
     /// Can this be so, and is it for this node to take?
