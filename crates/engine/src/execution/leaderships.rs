@@ -207,13 +207,13 @@ impl Leaderships {
         self.shards.iter().all(|record| !record.holders.borrow().contains(&node))
     }
 
-    /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to others, and they to one that is about to
-    /// lead.
+    /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to other replicas, and they to one that is
+    /// about to lead. A node that was replaced is none: it drops what it gets.
     pub fn gives(&self, shard: ShardId, sender_node: NodeId, receiver: NodeId) -> bool {
         let record = self.record(shard);
-        let leader = record.leader.get().node;
-        let holds = || record.holders.borrow().contains(&sender_node);
-        leader == sender_node || (leader == receiver && holds())
+        let (leader, holders) = (record.leader.get().node, record.holders.borrow());
+        let is_between_replicas = holders.contains(&sender_node) && holders.contains(&receiver);
+        is_between_replicas && (leader == sender_node || leader == receiver)
     }
 
     /// Is it for this node to send `receiver` a copy of a shard now? Not while that node is dead: entries are kept for as long
@@ -295,6 +295,7 @@ mod tests {
         leaderships.follow(&configuration, Incarnation(1));
         assert!(leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));
         assert!(!leaderships.gives(own, NodeId(2), receiver), "it holds no copy");
+        assert!(!leaderships.gives(own, OWN, NodeId(2)), "nor is it sent one");
         configuration.nodes[1].alive = false;
         leaderships.follow(&configuration, Incarnation(1));
         assert!(!leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));

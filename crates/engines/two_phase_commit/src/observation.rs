@@ -71,6 +71,8 @@ pub enum TwoPhaseCommitObservation {
         key: Vec<u8>,
         /// The value; `None` for a tombstone.
         value: Option<Vec<u8>>,
+        /// Whether it comes from a replayed entry of another leader: then the table need not be known here.
+        is_inherited: bool,
     },
     /// This worker's stream of a shard is prepared under a ballot: what others had appended beyond
     /// `length` is lost.

@@ -123,3 +123,33 @@ fn survivors_that_are_prepared_by_a_majority_are_seen() {
     let _ =
         survive(StreamPlantedBugs { prepare_at_majority: true, ..StreamPlantedBugs::default() });
 }
+
+/// Until a leader that was added has persisted what it inherited, the voter that it replaces may be the only one that has it
+/// for good.
+#[test]
+fn a_leader_has_caught_up_when_it_has_persisted_what_it_inherited() -> Result<(), String> {
+    const TWO: NodeId = NodeId(2);
+    let mut cluster =
+        Cluster::new(members(&[1], &[]), &nodes(&[2]), StreamOptions::default(), true);
+    cluster.lead(ONE, 1)?;
+    cluster.persist(ONE, usize::MAX)?;
+    cluster.propose(ONE, "a")?;
+    cluster.persist(ONE, usize::MAX)?;
+    assert_eq!(cluster.decided(1), 1);
+    cluster.follow(&members(&[1, 2], &[]))?;
+    cluster.lead(TWO, 2)?;
+    // The promises.
+    cluster.persist(TWO, usize::MAX)?;
+    cluster.settle()?;
+    cluster.persist(ONE, usize::MAX)?;
+    cluster.settle()?;
+    let has_caught_up = |cluster: &Cluster| {
+        let stream = cluster.up(TWO).expect("up");
+        assert!(stream.is_leading());
+        stream.has_caught_up(TWO)
+    };
+    assert!(!has_caught_up(&cluster), "its own acceptance is not persisted");
+    cluster.persist(TWO, usize::MAX)?;
+    assert!(has_caught_up(&cluster));
+    Ok(())
+}

@@ -55,6 +55,7 @@ impl EngineRules for TwoPhaseCommitRules {
                 table,
                 key,
                 value,
+                ..
             } => {
                 checks.transactions.installed(*transaction, *shard, stamp);
                 moment.blame("P8", checks.rules.outcomes.installed(*transaction))?;

@@ -113,7 +113,7 @@ impl Observed for TwoPhaseCommitObservation {
 
     fn installed_table(&self) -> Option<TableId> {
         match self {
-            TwoPhaseCommitObservation::Installed { table, .. } => Some(*table),
+            TwoPhaseCommitObservation::Installed { table, is_inherited: false, .. } => Some(*table),
             _ => None,
         }
     }

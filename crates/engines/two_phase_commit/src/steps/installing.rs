@@ -126,6 +126,7 @@ impl TwoPhaseCommit {
                     table,
                     key: key.to_vec(),
                     value: value.map(<[u8]>::to_vec),
+                    is_inherited: false,
                 });
                 left -= 1;
                 left > 0
@@ -174,6 +175,7 @@ impl TwoPhaseCommit {
                         table,
                         key,
                         value,
+                        is_inherited: false,
                     });
                 }
             },

@@ -69,6 +69,7 @@ fn observe_inherited(
                 table: *table,
                 key: key.clone(),
                 value: write.value.as_ref().map(|value| value.to_vec()),
+                is_inherited: true,
             });
         }
     }
