@@ -239,9 +239,9 @@ mod tests {
 
     const OWN: NodeId = NodeId(0);
 
-    /// Node 0 leads shard 0 and follows shard 1 of these.
+    /// Node 0 leads shard 0, which node 1 holds as well, and node 3 leads shard 1.
     fn leaderships() -> (Leaderships, Configuration) {
-        let topology = Arc::new(Topology::symmetric(2, 2, 1, 0, 1));
+        let topology = Arc::new(Topology::symmetric(2, 2, 3, 0, 1));
         let machine = StateMachine::new(Arc::clone(&topology), ManagerOptions::default());
         let configuration = Configuration::clone(machine.configuration());
         let own: Vec<ShardId> = topology.shards_of(OWN).collect();
@@ -294,8 +294,8 @@ mod tests {
         let (own, receiver) = (ShardId(0), NodeId(1));
         leaderships.follow(&configuration, Incarnation(1));
         assert!(leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));
-        assert!(!leaderships.gives(own, NodeId(2), receiver), "it holds no copy");
-        assert!(!leaderships.gives(own, OWN, NodeId(2)), "nor is it sent one");
+        assert!(!leaderships.gives(own, NodeId(3), receiver), "it holds no copy");
+        assert!(!leaderships.gives(own, OWN, NodeId(3)), "nor is it sent one");
         configuration.nodes[1].alive = false;
         leaderships.follow(&configuration, Incarnation(1));
         assert!(!leaderships.sends(own, receiver) && leaderships.gives(own, OWN, receiver));

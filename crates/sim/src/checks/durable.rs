@@ -235,7 +235,12 @@ impl Durable {
     /// If it lacks one of those entries: it may have voted for it.
     pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> RuleVerdict {
         for worker in (0..self.workers as u32).map(WorkerId) {
-            for voter in self.stream(shard, worker).voters.iter_mut().filter(|it| it.node == node) {
+            let stream = self.stream(shard, worker);
+            let (_, electorate) = stream.electorates.last_key_value().expect("there were voters");
+            if !electorate.contains(&node) {
+                continue; // A learner, which voted once and owes nothing before it does so again (seed 67259871).
+            }
+            for voter in stream.voters.iter_mut().filter(|it| it.node == node) {
                 voter.remembers = true;
                 let Voter { holds, owes, .. } = *voter;
                 if holds < owes {

@@ -413,6 +413,11 @@ impl<R: EngineRules> Checks<R> {
         R::SPECULATES && self.durable.is_rolled_back(shard, stamp)
     }
 
+    /// Whether a leader stopped while it installed the transaction of the version with this stamp, kept by the shard.
+    pub fn is_partly_installed(&self, shard: ShardId, stamp: &Stamp) -> bool {
+        self.transactions.is_partly_installed(shard, stamp)
+    }
+
     /// Judges an observation of a worker's step.
     ///
     /// # Errors

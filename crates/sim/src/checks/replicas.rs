@@ -13,9 +13,17 @@ use std::sync::Arc;
 /// Rows read in one page of a copy.
 const PAGE_ROWS: usize = 1024;
 
+/// What the checkers of transactions know of the version of a shard with a stamp.
+#[derive(Debug, Clone, Copy)]
+pub struct VersionJudges<R, P> {
+    /// Whether it was rolled back.
+    pub rolled_back: R,
+    /// Whether its leader stopped while it installed the transaction: the model may lack it, and it is committed.
+    pub partly_installed: P,
+}
+
 /// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`.
-/// `holders` returns the replicas of a shard, the leader first, `store` a replica's store, and `rolled_back` whether the version
-/// with a stamp that a shard keeps was rolled back.
+/// `holders` returns the replicas of a shard, the leader first, and `store` a replica's store.
 pub fn check(
     topology: &Topology,
     installed: &Installed,
@@ -23,7 +31,7 @@ pub fn check(
     holders: impl Fn(ShardId) -> Vec<NodeId>,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
-    rolled_back: impl Fn(ShardId, &Stamp) -> bool,
+    judges: VersionJudges<impl Fn(ShardId, &Stamp) -> bool, impl Fn(ShardId, &Stamp) -> bool>,
 ) -> RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = holders(shard);
@@ -32,13 +40,14 @@ pub fn check(
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };
-            let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
+            let rejected = |stamp: StampRef<'_>| (judges.rolled_back)(shard, &stamp.to_stamp());
             find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader;
+            let partly = |stamp: StampRef<'_>| (judges.partly_installed)(shard, &stamp.to_stamp());
             for table in topology.tables().iter() {
                 let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
-                compare(&store, id, model, is_leader)
+                compare(&store, id, model, is_leader, partly)
                     .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;
             }
         }
@@ -69,12 +78,24 @@ fn find_rejected(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) ->
     found
 }
 
-/// Every live row of the store is that of the model, and the other way round.
-fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> RuleVerdict {
+/// Every live row of the store is that of the model, and the other way round, but for versions that are `partly` installed.
+fn compare(
+    store: &Arc<Store>,
+    table: TableId,
+    model: &Rows,
+    clocks: bool,
+    partly: impl Fn(StampRef<'_>) -> bool,
+) -> RuleVerdict {
     let held = rows(store, table)?;
+    let mut session = store.session().map_err(|error| error.to_string())?;
+    let transaction = session.begin();
+    let is_partly_installed = |key: &[u8]| {
+        let newest = transaction.get_where(table, key, |_| true).ok().flatten();
+        newest.is_some_and(|newest| partly(newest.stamp))
+    };
     for (key, versions) in model {
         let found = held.get(key);
-        if versions.may_show(found.map(Vec::as_slice)) {
+        if versions.may_show(found.map(Vec::as_slice)) || is_partly_installed(key) {
             continue;
         }
         let key = key.escape_ascii();
@@ -90,14 +111,20 @@ fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> Ru
             ),
         });
     }
-    if let Some(key) = held.keys().find(|key| !model.contains_key(*key)) {
+    let mut unknown = held.keys().filter(|key| !model.contains_key(*key));
+    if let Some(key) = unknown.find(|key| !is_partly_installed(key)) {
         return Err(format!("'{}' should be absent", key.escape_ascii()));
     }
-    if clocks { compare_clocks(store, table, model) } else { Ok(()) }
+    if clocks { compare_clocks(store, table, model, partly) } else { Ok(()) }
 }
 
 /// The leader's newest versions are those of the model by their clocks, too.
-fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> RuleVerdict {
+fn compare_clocks(
+    store: &Arc<Store>,
+    table: TableId,
+    model: &Rows,
+    partly: impl Fn(StampRef<'_>) -> bool,
+) -> RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
     for (key, versions) in model {
@@ -105,7 +132,8 @@ fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> RuleVerdi
         let found =
             transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
-        if !versions.may_have(order) {
+        let is_partly_installed = found.is_some_and(|found| partly(found.stamp));
+        if !versions.may_have(order) && !is_partly_installed {
             return Err(format!(
                 "'{}' should have the clock {}, but has {order:?}",
                 key.escape_ascii(),

@@ -100,6 +100,19 @@ impl Transactions {
         seen
     }
 
+    /// Whether the version with this stamp was certified, and the leader stopped before it had installed all versions of the
+    /// transaction on the shard: other replicas may have some that were not seen.
+    pub fn is_partly_installed(&self, shard: ShardId, stamp: &Stamp) -> bool {
+        self.seen.values().any(|seen| {
+            let has_version = |certified: &Certified| {
+                certified.stamp.epoch == stamp.epoch
+                    && certified.writes.contains(&(shard, stamp.clock))
+            };
+            seen.certified.as_ref().is_some_and(has_version)
+                && !seen.drawn.contains(&(shard, stamp.clock, true))
+        })
+    }
+
     /// The writer of the version with this stamp, as its shard keeps it, and what was seen of it.
     pub fn writer(&self, shard: ShardId, stamp: &Stamp) -> Option<(TransactionId, &SeenAttempt)> {
         let id = self.writers.get(&(shard, stamp.epoch, stamp.clock))?;
