@@ -41,10 +41,11 @@ function round(value) {
     return [1, 2, 5, 10].map((times) => times * unit).find((it) => it >= value * 0.9999);
 }
 
-// The same in the unit in which a size is written.
+// The same in the unit in which a size is written; 1024 of one are the next.
 function roundSize(bytes) {
-    const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
-    return round(bytes / unit) * unit;
+    const unit = 1024 ** Math.floor(Math.log2(Math.max(1, bytes)) / 10);
+    const top = round(bytes / unit);
+    return (top < 1000 ? top : 1024) * unit;
 }
 
 // A plot over time. Each line: a name, its colour, and its values with null for gaps.
