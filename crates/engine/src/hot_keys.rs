@@ -131,11 +131,11 @@ impl HotKeys {
         }
     }
 
-    /// The keys that were used most, each kind with the most used first.
-    pub fn report(&self, now: Time) -> [Vec<HotKey>; KeyUse::ALL.len()] {
+    /// The keys that were used most, each kind with the most used first, without those of the table `left_out`.
+    pub fn report(&self, now: Time, left_out: Option<TableId>) -> [Vec<HotKey>; KeyUse::ALL.len()] {
         let mut samples = self.samples.borrow_mut();
         samples.turn(now);
-        KeyUse::ALL.map(|of| samples.report(of))
+        KeyUse::ALL.map(|of| samples.report(of, left_out))
     }
 
     #[inline]
@@ -168,9 +168,10 @@ impl Samples {
         self.began = now;
     }
 
-    fn report(&self, of: KeyUse) -> Vec<HotKey> {
+    fn report(&self, of: KeyUse, left_out: Option<TableId>) -> Vec<HotKey> {
         let mut uses: BTreeMap<(TableId, &[u8]), HotKey> = BTreeMap::new();
-        for counted in self.before[of as usize].0.iter().chain(&self.current[of as usize].0) {
+        let counted = self.before[of as usize].0.iter().chain(&self.current[of as usize].0);
+        for counted in counted.filter(|counted| Some(counted.table) != left_out) {
             let CountedKey { table, key, .. } = *counted;
             let sum = uses.entry((table, counted.key.as_bytes())).or_insert(HotKey {
                 table,
@@ -223,7 +224,7 @@ mod tests {
     fn a_key_that_is_used_much_is_found_among_many() {
         let hot = HotKeys::new(1);
         use_keys(&hot, at(0), KeyUse::Written);
-        let [read, written, conflicted] = hot.report(at(1));
+        let [read, written, conflicted] = hot.report(at(1), None);
         assert!(read.is_empty() && conflicted.is_empty());
         assert_eq!(
             (written[0].table, written[0].key),
@@ -234,14 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn a_table_is_left_out_and_takes_no_place() {
+        let hot = HotKeys::new(1);
+        let other = TableId(TABLE.0 + 1);
+        for number in 0..20_000_u64 {
+            hot.note(at(0), KeyUse::Read, TABLE, &(number % 20).to_be_bytes());
+            hot.note(at(0), KeyUse::Read, other, b"alice");
+        }
+        let [read, ..] = hot.report(at(0), Some(TABLE));
+        assert_eq!((read.len(), read[0].table, read[0].key), (1, other, KeyExcerpt::new(b"alice")));
+    }
+
+    #[test]
     fn old_uses_are_forgotten() {
         let hot = HotKeys::new(1);
         use_keys(&hot, at(0), KeyUse::Read);
-        let first = hot.report(at(29))[0][0];
-        assert_eq!(hot.report(at(31))[0][0], first, "in the window before");
+        let first = hot.report(at(29), None)[0][0];
+        assert_eq!(hot.report(at(31), None)[0][0], first, "in the window before");
         use_keys(&hot, at(32), KeyUse::Read);
-        assert!(hot.report(at(33))[0][0].uses > first.uses * 3 / 2, "in both");
-        assert_eq!(hot.report(at(120)), [const { Vec::new() }; 3]);
+        assert!(hot.report(at(33), None)[0][0].uses > first.uses * 3 / 2, "in both");
+        assert_eq!(hot.report(at(120), None), [const { Vec::new() }; 3]);
     }
 
     #[test]
@@ -252,7 +265,7 @@ mod tests {
             hot.note_conflict(at(0), &Conflict::RangeChanged { table: TABLE });
             hot.note_conflict(at(0), &Conflict::Locked { table: TABLE, key });
         }
-        let [_, _, conflicted] = hot.report(at(0));
+        let [_, _, conflicted] = hot.report(at(0), None);
         assert_eq!((conflicted.len(), conflicted[0].key), (1, key));
         assert!((500..2000).contains(&conflicted[0].uses), "{conflicted:?}");
     }

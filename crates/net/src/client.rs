@@ -119,6 +119,9 @@ fn in_words(reason: CloseReason) -> &'static str {
         CloseReason::UnknownHost => "the name of the host cannot be resolved (DNS)",
         CloseReason::BadAddress => "this is no address, write HOST:PORT",
         CloseReason::Unreachable => "the host cannot be reached",
+        CloseReason::TlsFailed => {
+            "tls_failed: none of the authorities vouches for the node's certificate, or it does not say the name of the cluster"
+        }
         other => other.name(),
     }
 }
@@ -454,7 +457,7 @@ async fn read(
                     direct.note_received();
                 }
             }
-            Err(error) => break Closed::Ended(broken(&error)),
+            Err(error) => break Closed::Ended(broken(&error, &reader)),
         }
     };
     // If the receiver was dropped, this is not needed.

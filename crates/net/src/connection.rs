@@ -129,7 +129,7 @@ impl ConnectionTask {
                     self.reader.note_read(count, room);
                     loop_state.counters.bytes_in.add(count as u64);
                 }
-                Err(error) => return Poll::Ready(broken(&error)),
+                Err(error) => return Poll::Ready(broken(&error, &self.reader)),
             }
         }
     }

@@ -508,7 +508,7 @@ async fn expect<S: AsyncRead + Unpin>(
             break frame;
         }
         let read = stream.read_buf(reader.room()).await;
-        if read.map_err(|error| broken(&error))? == 0 {
+        if read.map_err(|error| broken(&error, reader))? == 0 {
             return Err(ended(reader).into());
         }
     };
@@ -524,10 +524,12 @@ pub(crate) fn ended(reader: &FrameReader) -> CloseReason {
 }
 
 /// The reason for an error of a stream.
-pub(crate) fn broken(error: &io::Error) -> CloseReason {
+pub(crate) fn broken(error: &io::Error, reader: &FrameReader) -> CloseReason {
     match error.kind() {
-        // TLS that ended without a close notification, or was malformed.
-        io::ErrorKind::UnexpectedEof => CloseReason::Truncated,
+        // TLS that ended without a close notification, as with a process that ends. Frames say where they end, so this is
+        // an end like that of a stream without TLS.
+        io::ErrorKind::UnexpectedEof => ended(reader),
+        // Malformed TLS.
         io::ErrorKind::InvalidData => CloseReason::TlsFailed,
         _ => CloseReason::Vanished,
     }

@@ -107,6 +107,13 @@ impl NodeStatus {
     pub fn counter(&self, name: &str) -> u64 {
         self.counters.iter().find(|(counter, _)| counter == name).map_or(0, |(_, count)| *count)
     }
+
+    /// The reasons for conflicts, in words, and how often there was a conflict for each.
+    pub fn conflicts(&self) -> impl Iterator<Item = (String, u64)> {
+        self.counters.iter().filter_map(|(name, count)| {
+            Some((name.strip_prefix("conflicts_")?.replace('_', " "), *count))
+        })
+    }
 }
 
 /// Keys that are used most in one way.

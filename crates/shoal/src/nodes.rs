@@ -65,11 +65,17 @@ impl NodeChange {
         for (shard, number) in shards.zip(self.number..) {
             let placement = Placement::of(&self.operator.report().await?);
             let incoming = match wanted {
+                Some(incoming) if placement.has_left(shard, incoming) => {
+                    let to = name(&topology, incoming);
+                    let what = "restart it first, or name another node";
+                    let why = format!("{to} held a replica of S{} before; {what}", shard.0);
+                    return Err(ChangeError::Cannot(why));
+                }
                 Some(incoming) => incoming,
                 // A command that was interrupted is given again.
                 None if let Some(added) = placement.added(shard, outgoing) => added,
                 None => placement.receiver(&topology, shard, outgoing).ok_or_else(|| {
-                    let why = "no live node is without a replica of it; add one";
+                    let why = placement.without_receiver(&topology, shard, outgoing);
                     ChangeError::Cannot(format!(
                         "S{} cannot leave {}: {why}",
                         shard.0, self.outgoing
@@ -178,6 +184,8 @@ struct Placement {
 struct ShardPlacement {
     shard: ShardId,
     holders: Vec<NodeId>,
+    /// The nodes that held it, and take no replica of it again before they have begun anew.
+    left: Vec<NodeId>,
     /// The voter that is taking the place of another one.
     added: Option<AddedVoterStatus>,
 }
@@ -188,8 +196,9 @@ impl Placement {
         let latest = answered().max_by_key(|status| status.revision);
         let holders = |shard: &ShardStatus| {
             let holders = shard.voters.iter().chain(&shard.learners).copied().map(NodeId);
+            let left = shard.left.iter().copied().map(NodeId).collect();
             let (holders, added) = (holders.collect(), shard.added);
-            ShardPlacement { shard: ShardId(shard.shard), holders, added }
+            ShardPlacement { shard: ShardId(shard.shard), holders, left, added }
         };
         let managers = answered().max_by_key(|status| status.managers_version);
         let managers = managers.into_iter().flat_map(|status| &status.managers);
@@ -212,16 +221,39 @@ impl Placement {
         (added.in_place_of == outgoing.0).then_some(NodeId(added.node))
     }
 
-    /// The live node without a replica of the shard that is to take one from another: in the same datacenter if there is
-    /// one, and of those that which holds fewest.
+    /// Whether a node held a replica of the shard, and takes none before it has begun anew.
+    fn has_left(&self, shard: ShardId, node: NodeId) -> bool {
+        self.shards.iter().any(|it| it.shard == shard && it.left.contains(&node))
+    }
+
+    /// The live nodes without a replica of the shard.
+    fn others(&self, shard: ShardId, outgoing: NodeId) -> impl Iterator<Item = NodeId> {
+        let holds = move |node: NodeId| self.shards_of(node).contains(&shard);
+        self.alive.iter().copied().filter(move |node| !holds(*node) && *node != outgoing)
+    }
+
+    /// The live node that is to take a replica of the shard from another: in the same datacenter if there is one, and of
+    /// those that which holds fewest.
     fn receiver(&self, topology: &Topology, shard: ShardId, outgoing: NodeId) -> Option<NodeId> {
-        let holds = |node: &NodeId| self.shards_of(*node).contains(&shard);
         let datacenter = |node: NodeId| topology.node(node).map(|node| node.datacenter);
-        let others = self.alive.iter().copied().filter(|node| !holds(node) && *node != outgoing);
-        others.min_by_key(|node| {
+        let able = self.others(shard, outgoing).filter(|node| !self.has_left(shard, *node));
+        able.min_by_key(|node| {
             let is_far = datacenter(*node) != datacenter(outgoing);
             (is_far, self.shards_of(*node).len(), *node)
         })
+    }
+
+    /// Why there is no such node, and what to do.
+    fn without_receiver(&self, topology: &Topology, shard: ShardId, outgoing: NodeId) -> String {
+        let former: Vec<String> =
+            self.others(shard, outgoing).map(|node| name(topology, node)).collect();
+        if former.is_empty() {
+            return "no live node is without a replica of it; add one".to_owned();
+        }
+        let former = former.join(", ");
+        format!(
+            "the live nodes without a replica of it held one before; restart one of {former}, or add a node"
+        )
     }
 
     /// The live node without a manager that is to host one in place of another: in the same datacenter if there is one.
@@ -244,6 +276,7 @@ mod tests {
         let shard = |holders: &[u32], added| ShardPlacement {
             shard: ShardId(0),
             holders: holders.iter().copied().map(NodeId).collect(),
+            left: Vec::new(),
             added,
         };
         let shards = vec![shard(&[0], None)];
@@ -260,5 +293,28 @@ mod tests {
         assert_eq!(placement.added(ShardId(0), NodeId(0)), Some(NodeId(2)));
         assert_eq!(placement.added(ShardId(0), NodeId(1)), None);
         assert_eq!(placement.shards_of(NodeId(1)), [ShardId(0)]);
+    }
+
+    #[test]
+    fn a_node_that_has_left_a_shard_takes_no_replica_of_it() {
+        let topology = Topology::symmetric(2, 1, 3, 0, 1);
+        let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
+        let placement = |left: &[u32]| Placement {
+            alive: nodes(&[0, 1, 2]),
+            managers: Vec::new(),
+            shards: vec![ShardPlacement {
+                shard: ShardId(0),
+                holders: nodes(&[0]),
+                left: nodes(left),
+                added: None,
+            }],
+        };
+        let receiver = |left: &[u32]| placement(left).receiver(&topology, ShardId(0), NodeId(0));
+        assert_eq!((receiver(&[1]), receiver(&[2])), (Some(NodeId(2)), Some(NodeId(1))));
+        assert_eq!(receiver(&[1, 2]), None);
+        let why = placement(&[1, 2]).without_receiver(&topology, ShardId(0), NodeId(0));
+        let names = [1, 2].map(|node| name(&topology, NodeId(node))).join(", ");
+        assert!(why.contains(&format!("restart one of {names}, or add a node")), "{why}");
+        assert!(placement(&[1]).has_left(ShardId(0), NodeId(1)));
     }
 }

@@ -7,6 +7,7 @@ use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, WorkerContext};
 use crate::hot_keys::{HotKey, KeyUse};
 use crate::latency::Latencies;
+use crate::request_table::REQUESTS_TABLE;
 use crate::slow::Kind;
 use bytes::Bytes;
 use shoal_types::procedure::ProcedureTransaction;
@@ -42,9 +43,11 @@ impl LocalDatabase {
         *self.worker_context.latencies.borrow()
     }
 
-    /// The keys that the transactions use most that this worker coordinates, for each [`KeyUse`] in order.
+    /// The keys that the transactions use most that this worker coordinates, for each [`KeyUse`] in order. The rows of
+    /// requests are left out: each transaction of a client uses one, and it says nothing of what programs do.
     pub fn hot_keys(&self) -> [Vec<HotKey>; KeyUse::ALL.len()] {
-        self.worker_context.hot_keys.report(self.now())
+        let requests = self.worker_context.table(REQUESTS_TABLE).ok();
+        self.worker_context.hot_keys.report(self.now(), requests)
     }
 
     /// Pauses the task, in the worker's time.

@@ -78,6 +78,9 @@ fn nodes_and_clients_talk_through_tls() {
         nodes[0].order(move |_, out| out.to_client(client, answer));
         assert_eq!(connection.receiver.receive().await, Ok(large));
     });
+    // The client has ended between two frames, without a word of TLS.
+    nodes[0].wait_count(|totals| totals.closes(CloseReason::Left) == 1);
+    assert_eq!(nodes[0].counters().closes(CloseReason::Truncated), 0);
 }
 
 #[test]

@@ -41,10 +41,17 @@ function round(value) {
     return [1, 2, 5, 10].map((times) => times * unit).find((it) => it >= value * 0.9999);
 }
 
+// The same in the unit in which a size is written; 1024 of one are the next.
+function roundSize(bytes) {
+    const unit = 1024 ** Math.floor(Math.log2(Math.max(1, bytes)) / 10);
+    const top = round(bytes / unit);
+    return (top < 1000 ? top : 1024) * unit;
+}
+
 // A plot over time. Each line: a name, its colour, and its values with null for gaps.
-function plot(title, format, end, times, lines) {
+function plot(title, format, end, times, lines, scale = round) {
     const shown = lines.filter((line) => line.always || line.values.some((value) => value > 0));
-    const top = round(Math.max(0, ...shown.flatMap((line) => line.values.map((value) => value ?? 0))));
+    const top = scale(Math.max(0, ...shown.flatMap((line) => line.values.map((value) => value ?? 0))));
     const x = (at) => LEFT + (WIDTH - LEFT) * (1 - (end - at) / SPAN_MS);
     const y = (value) => 6 + (HEIGHT - BOTTOM - 6) * (1 - value / top);
     const svg = drawing("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
@@ -119,15 +126,18 @@ function draw(view) {
     const end = times.at(-1) ?? node.time_ns / 1e6;
     const line = (label, colour, of, always = true) => ({ name: label, colour, always, values: samples.map(of) });
     const outcomes = view.outcomes.map((label, at) => line(label, at, (it) => it.per_second[at], at === 0));
+    const reasons = [...new Set(samples.flatMap((it) => Object.keys(it.conflicts_per_second)))].sort();
+    const conflicts = reasons.map((label, at) => line(label, at, (it) => it.conflicts_per_second[label] ?? 0, at === 0));
     const rate = (value) => `${number.format(value)}/s`;
     byId("plots").replaceChildren(
         plot("Transactions by outcome", rate, end, times, outcomes),
+        plot("Conflicts by reason", rate, end, times, conflicts),
         plot("Latency of commits", time, end, times, [
             line("p50", 0, (it) => it.p50_s),
             line("p99", 2, (it) => it.p99_s),
         ]),
         plot("Transactions under way", (it) => number.format(it), end, times, [line("open", 0, (it) => it.open)]),
-        plot("Memory of shards", size, end, times, [line("here", 0, (it) => it.memory_bytes)]),
+        plot("Memory of shards", size, end, times, [line("here", 0, (it) => it.memory_bytes)], roundSize),
         plot("Entries that followers lack", (it) => number.format(it), end, times, [
             line("the farthest", 0, (it) => it.behind),
         ]),

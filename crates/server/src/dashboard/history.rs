@@ -3,7 +3,7 @@
 use crate::status::{NodeStatus, StreamStatus};
 use serde::Serialize;
 use shoal_engine::latency::{Outcome, quantile_s};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The time between two samples.
@@ -22,6 +22,8 @@ pub(crate) struct Sample {
     at_ms: u64,
     /// Transactions a second of each [`Outcome`].
     per_second: [f64; Outcome::ALL.len()],
+    /// Conflicts a second, by reason.
+    conflicts_per_second: BTreeMap<String, f64>,
     /// What half of those that committed took at most, in seconds. `None` if none did.
     p50_s: Option<f64>,
     /// The same of 99 in a hundred.
@@ -65,6 +67,8 @@ struct Totals {
     leaders: Vec<u32>,
     /// How often each outcome was.
     outcomes: [u64; Outcome::ALL.len()],
+    /// How often there was a conflict, by reason.
+    conflicts: BTreeMap<String, u64>,
     /// The latencies of those that committed, by bucket.
     committed: Vec<u64>,
     rolled_back: u64,
@@ -136,6 +140,10 @@ fn totals(workers: &[&NodeStatus]) -> Totals {
                 }
             }
         }
+        for (reason, count) in status.conflicts() {
+            let sum = totals.conflicts.entry(reason).or_default();
+            *sum = sum.wrapping_add(count);
+        }
         totals.rolled_back += status.counter("rolled_back");
     }
     totals
@@ -149,6 +157,10 @@ fn sample(at_ms: u64, last: &Totals, totals: &Totals, workers: &[&NodeStatus]) -
     {
         *rate = now.wrapping_sub(*before) as f64 / seconds;
     }
+    let conflicts = totals.conflicts.iter().map(|(reason, now)| {
+        let before = last.conflicts.get(reason).copied().unwrap_or_default();
+        (reason.clone(), now.wrapping_sub(before) as f64 / seconds)
+    });
     let before = last.committed.iter().chain(std::iter::repeat(&0));
     let counts: Vec<u64> = totals
         .committed
@@ -160,6 +172,7 @@ fn sample(at_ms: u64, last: &Totals, totals: &Totals, workers: &[&NodeStatus]) -
     Sample {
         at_ms,
         per_second,
+        conflicts_per_second: conflicts.collect(),
         p50_s: quantile_s(&counts, 0.5),
         p99_s: quantile_s(&counts, 0.99),
         open: workers.iter().map(|status| status.pending).sum(),
@@ -205,7 +218,11 @@ mod tests {
             epoch,
             leaders: vec![0, leader],
             outcome_latencies: vec![LatencyStatus { name: "committed".into(), counts, sum_ns: 0 }],
-            counters: vec![("rolled_back".into(), rolled_back)],
+            counters: vec![
+                ("rolled_back".into(), rolled_back),
+                ("conflicts".into(), committed / 10),
+                ("conflicts_read_changed".into(), committed / 100),
+            ],
             ..NodeStatus::default()
         }
     }
@@ -219,6 +236,7 @@ mod tests {
         history.add(&[Some(status(14, 3000, 1, 1, 0))]);
         let sample = history.samples().next().expect("one");
         assert_eq!((sample.at_ms, sample.per_second[0]), (14_000, 500.0));
+        assert_eq!(sample.conflicts_per_second, [("read changed".to_owned(), 5.0)].into());
         let (p50, p99) = (sample.p50_s.expect("some"), sample.p99_s.expect("some"));
         assert!(0.000_5 < p50 && p50 < p99 && p99 < 0.003, "{p50} {p99}");
         history.add(&[Some(status(16, 3000, 1, 1, 0))]);

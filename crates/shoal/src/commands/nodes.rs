@@ -47,7 +47,7 @@ struct Add {
     #[arg(value_name = "NODE")]
     name: String,
     /// Where it will listen, and where other nodes and clients find it
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     at: String,
     /// Where it is; may be left out where there is one datacenter
     #[arg(long, value_name = "NAME")]
@@ -157,6 +157,18 @@ impl Nodes {
     }
 }
 
+/// An address that all nodes and clients will use. The managers keep it as it is, so what is none is refused here.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let port = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(1..)) => Ok(text.to_owned()),
+        _ => Err("HOST:PORT is expected, with a port from 1 to 65535".to_owned()),
+    }
+}
+
 /// No two operators ask within the same nanosecond.
 fn draw_number() -> u64 {
     shoal_net::SystemClock::new().now().0
@@ -209,4 +221,20 @@ async fn change(
         false => print(&end.text())?,
     }
     Ok(CommandOutcome::Holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for good in ["10.0.0.7:7000", "node.example:65535", "[::1]:1"] {
+            assert_eq!(host_and_port(good), Ok(good.to_owned()));
+        }
+        for bad in ["", "node.example", ":7000", "10.0.0.7:", "10.0.0.7:0", "10.0.0.7:65536", "a:b"]
+        {
+            assert!(host_and_port(bad).is_err(), "{bad}");
+        }
+    }
 }

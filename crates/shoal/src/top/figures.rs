@@ -124,9 +124,6 @@ fn growth(before: u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 
-/// The names of counters of conflicts begin so; the reason follows.
-const REASON_PREFIX: &str = "conflicts_";
-
 impl Change<'_> {
     /// Each worker that is in both samples.
     fn workers(&self) -> impl Iterator<Item = (NodeId, &NodeStatus, &NodeStatus)> {
@@ -167,10 +164,15 @@ impl Change<'_> {
     }
 
     fn conflicts(&self) -> BTreeMap<String, f64> {
-        let counters = self.now.workers.values().flat_map(|status| &status.counters);
-        let reasons = counters.filter_map(|(name, _)| name.strip_prefix(REASON_PREFIX));
-        let rate = |reason: &str| self.rate(|_| true, &format!("{REASON_PREFIX}{reason}"));
-        reasons.map(|reason| (reason.replace('_', " "), rate(reason))).collect()
+        let mut rates = BTreeMap::new();
+        for (_, before, now) in self.workers() {
+            let before: BTreeMap<String, u64> = before.conflicts().collect();
+            for (reason, count) in now.conflicts() {
+                let grown = growth(before.get(&reason).copied().unwrap_or_default(), count);
+                *rates.entry(reason).or_default() += grown as f64 / self.seconds;
+            }
+        }
+        rates
     }
 
     fn node(&self, id: NodeId) -> NodeFigures {

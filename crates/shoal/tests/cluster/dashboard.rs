@@ -82,9 +82,9 @@ fn the_page_of_a_node_is_drawn_on_a_screen_and_on_a_telephone() {
         let (seen, complaints) = seen(folder.path(), frames, width);
         assert_eq!(seen["title"], "s0v0 · Shoal", "{seen}");
         assert_eq!(seen["fits"], true, "{width}: {seen}");
-        assert_eq!(seen["figures"], 5, "{seen}");
-        // Each of the five has a line at least, and its key.
-        assert!(seen["lines"].as_u64().expect("a number") >= 10, "{seen}");
+        assert_eq!(seen["figures"], 6, "{seen}");
+        // Each of the six has a line at least, and its key.
+        assert!(seen["lines"].as_u64().expect("a number") >= 12, "{seen}");
         let has = |part: &str, words: &str| {
             assert!(seen[part].as_str().expect("text").contains(words), "{words}: {seen}");
         };

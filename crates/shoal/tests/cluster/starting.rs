@@ -47,7 +47,10 @@ fn what_a_secured_cluster_says_of_itself_works_and_unauthenticated_clients_are_r
     let unauthenticated = [
         (trusting.clone(), "refuses: wrong_secret: it asks for a secret"),
         (knowing.clone(), "refuses: wrong_tls: one end has TLS on"),
-        (format!("{trusting} {knowing} --cluster other"), "tls_failed"),
+        (
+            format!("{trusting} {knowing} --cluster other"),
+            "or it does not say the name of the cluster",
+        ),
     ];
     for (options, why) in unauthenticated {
         for command in ["status", "get kv alice", "managers list"] {

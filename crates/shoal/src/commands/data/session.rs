@@ -81,7 +81,7 @@ impl Session {
     pub fn table(&self, name: &str) -> Result<TableId, CommandError> {
         self.cluster.topology().table(name).ok_or_else(|| {
             CommandError::Usage(format!(
-                "there is no table {name:?}; `shoal tables` shows those there are"
+                "there is no table {name:?}; `shoal tables` shows those there are, `shoal tables create` makes one"
             ))
         })
     }
