@@ -360,7 +360,7 @@ pub struct ClusterCounters {
     pub access: Access,
 }
 
-/// They are empty if a worker does not answer.
+/// The sums are empty if a worker does not answer.
 impl MeasuredCluster for ClusterCounters {
     fn counted(&self, runtime: &Runtime) -> Counted {
         runtime.block_on(counted(&self.addresses, &self.access))
