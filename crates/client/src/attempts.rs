@@ -13,7 +13,7 @@ pub(crate) trait Place {
     /// The attempts of one transaction, which decide whether there is another.
     type Retries;
 
-    /// Those of a transaction that has not begun.
+    /// The attempts of a transaction that has not begun.
     fn retries(&self) -> Result<Self::Retries>;
 
     /// Begins an attempt.

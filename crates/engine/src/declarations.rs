@@ -20,7 +20,7 @@ pub struct Declarations {
 }
 
 impl Declarations {
-    /// Those of this engine.
+    /// The declarations of the engine `E`.
     pub fn of<E: Engine>() -> Declarations {
         Declarations { counters: declared::<E>().collect(), shards: E::SHARD_METRICS }
     }

@@ -43,7 +43,7 @@ pub struct Setup<O> {
     pub options: O,
 }
 
-/// These options of the manager, with what the engine `E` needs of it.
+/// The options of the manager, with what the engine `E` needs of it.
 #[must_use]
 pub fn manager_options<E: Engine>(mut options: ManagerOptions) -> ManagerOptions {
     options.membership_epochs = E::MEMBERSHIP_EPOCHS;

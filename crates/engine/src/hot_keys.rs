@@ -30,11 +30,11 @@ pub const WINDOW: Duration = Duration::from_secs(30);
 /// What is done to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
-    /// It is read.
+    /// The key is read.
     Read,
-    /// It is written.
+    /// The key is written.
     Written,
-    /// A transaction is aborted because of it.
+    /// A transaction is aborted because of the key.
     Conflicted,
 }
 

@@ -61,7 +61,7 @@ pub fn quantile_s(counts: &[u64], part: f64) -> Option<f64> {
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It took effect.
+    /// The transaction took effect.
     Committed,
     /// Its client wanted it to have no effect.
     Undone,
@@ -69,7 +69,7 @@ pub enum Outcome {
     Aborted,
     /// Nothing happened, and never will.
     Rejected,
-    /// It may have committed.
+    /// The transaction may have committed.
     Unknown,
 }
 

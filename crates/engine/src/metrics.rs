@@ -22,11 +22,11 @@ pub struct Metric {
 /// How a number behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows, and wraps around.
+    /// The number only grows, and wraps around.
     Counter,
     /// The greatest that there was.
     Greatest,
-    /// It is as it is now.
+    /// The number is the present one.
     Level,
 }
 
@@ -149,9 +149,9 @@ pub struct CommitStage {
 pub struct TransitTimes {
     /// The number of transactions, each counted once for every shard that it writes.
     pub replicated: u64,
-    /// They gathered in batches.
+    /// While transactions gathered in batches.
     pub batching_ns: u64,
-    /// They were in the stream, and not decided.
+    /// While transactions were in the stream, and not decided.
     pub replicating_ns: u64,
 }
 

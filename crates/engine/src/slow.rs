@@ -81,7 +81,7 @@ impl Slows {
         self.count.get()
     }
 
-    /// Those that are kept, and no longer.
+    /// Takes out the transactions that were kept.
     pub fn take(&self) -> Vec<Slow> {
         std::mem::take(&mut *self.kept.borrow_mut())
     }

@@ -208,7 +208,7 @@ pub struct ClientConnection {
 /// Why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// It is longer than the limit.
+    /// The frame is longer than the limit.
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
     /// The connection has ended; the receiver knows why.

@@ -100,7 +100,7 @@ counters! {
     admitted,
     /// Connections to peers that were established.
     connects,
-    /// Those of them that were not the first to that peer.
+    /// Connections to peers that were not the first to that peer.
     reconnects,
     /// Clients that disconnected or were closed.
     clients_gone,

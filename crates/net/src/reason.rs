@@ -48,7 +48,7 @@ reasons! {
         Left = "left",
         /// The other end reset it, or the kernel's timeout has passed without an answer.
         Vanished = "vanished",
-        /// It ended in the middle of a frame.
+        /// The connection ended in the middle of a frame.
         Truncated = "truncated",
         /// Malformed bytes: no frame, or no message of the handshake.
         Malformed = "malformed",
@@ -126,13 +126,13 @@ reasons! {
         TooLong = "too_long",
         /// The link to that peer, or from it, is cut.
         Cut = "cut",
-        /// It was queued or delayed when its connection ended.
+        /// The frame was queued or delayed when its connection ended.
         Lost = "lost",
         /// Its connection was made before this node knew the identity of its cluster.
         Unidentified = "unidentified",
         /// The queue of the worker of this node that it is for is full.
         MailboxFull = "mailbox_full",
-        /// It is for a worker that this node does not have.
+        /// The frame is for a worker that this node does not have.
         UnknownWorker = "unknown_worker",
     }
 }

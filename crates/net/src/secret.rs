@@ -30,7 +30,7 @@ pub struct Secret(Vec<u8>);
 /// Why a file is not taken for a secret: to be read after the name of the key, or the option, that names it.
 #[derive(Debug, Error)]
 pub enum SecretError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("names {file}, which cannot be read: {error}")]
     Unreadable {
         /// The path of the file.
@@ -38,7 +38,7 @@ pub enum SecretError {
         /// The error that was met.
         error: io::Error,
     },
-    /// Others than its owner can read or write it.
+    /// Others than its owner can read or write the file.
     #[error(
         "names {file}, which others than its owner can read or write (mode {mode:o}); run `chmod 600` on it, and draw a \
          new secret if they may have read it"
@@ -49,7 +49,7 @@ pub enum SecretError {
         /// What its mode says of permissions.
         mode: u32,
     },
-    /// It could be guessed.
+    /// The secret could be guessed.
     #[error(
         "names {file}, which holds {bytes} bytes with at most {bits} bits that cannot be guessed; write {SECRET_BYTES_MIN} \
          random bytes or more into it, as `openssl rand -hex 32` prints them"

@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 pub struct RaftReplica {
     node: NodeId,
     store: LogStore,
-    /// Those of the manager's machine.
+    /// The options of the manager's state machine.
     options: manager::ManagerOptions,
     /// The first entry that was not delivered yet.
     next: u64,

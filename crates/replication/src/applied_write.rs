@@ -13,6 +13,6 @@ pub struct AppliedWrite {
     pub table: TableId,
     /// The key that is written.
     pub key: Vec<u8>,
-    /// It is the newest version now; otherwise a newer one was there.
+    /// The version is the newest one now; otherwise a newer one was there.
     pub won: bool,
 }

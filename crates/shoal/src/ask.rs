@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Why a node does not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
-    /// It does not let us in.
+    /// The node does not let this client in.
     #[error("{address}: {}", ConnectError::Refused(*.why))]
     Refused {
         /// Where it is.

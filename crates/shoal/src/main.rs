@@ -5,7 +5,6 @@ mod chaos;
 mod clock;
 mod commands;
 mod duration;
-mod inside;
 mod literal;
 mod local;
 mod loss_sentence;
@@ -17,7 +16,6 @@ mod operator;
 mod procedures;
 mod progress;
 mod recovery;
-mod remote;
 mod report;
 mod reproduce;
 mod size;
@@ -27,11 +25,6 @@ mod trial;
 
 use clap::Parser;
 use std::process::ExitCode;
-
-// Every write allocates a version, from any worker.
-#[cfg(feature = "mimalloc")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     commands::run(&commands::Shoal::parse())

@@ -21,9 +21,9 @@ enum ManagerRole {
     Votes,
     /// Its manager is on its way to a vote, or waits for one.
     Learns,
-    /// It is to have a manager that votes, and has lost the log of that.
+    /// The node is to have a manager that votes, and has lost the log of that.
     Lost,
-    /// It is to have a manager, and does not answer.
+    /// The node is to have a manager, and does not answer.
     Silent,
 }
 

@@ -39,7 +39,7 @@ pub enum ChangeError {
     NoNode {
         /// What it was called.
         name: String,
-        /// Those there are.
+        /// The names of the nodes that there are.
         known: String,
     },
     /// The secret is not that of the nodes.
@@ -51,7 +51,7 @@ pub enum ChangeError {
     /// A node or the managers' log does not do it.
     #[error("{0}")]
     Refused(String),
-    /// It takes too long.
+    /// The request takes too long.
     #[error("it is not done after {}: {stage}; ask again to go on, or with another node", span(*.after))]
     Late {
         /// After so long.
@@ -66,7 +66,7 @@ pub enum ChangeError {
 pub enum Stage<T = ToOperator> {
     /// This is the last answer.
     Over(T),
-    /// It goes on, in this sentence.
+    /// The request goes on; a sentence says how far it is.
     GoesOn(String),
 }
 

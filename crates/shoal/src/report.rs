@@ -3,6 +3,7 @@
 use crate::terminal::tables;
 use crate::{ask, loss_sentence};
 use serde::Serialize;
+use shoal_bench::MeasuredCluster;
 use shoal_cluster::topology::{Node, Topology};
 use shoal_net::SystemClock;
 use shoal_net::client::Access;
@@ -12,6 +13,7 @@ use shoal_server::{
 use shoal_types::{Counted, CountedStage, NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::runtime::Runtime;
 
 /// The status of each node of a cluster, or why there is none.
 #[derive(Debug)]
@@ -350,8 +352,23 @@ impl StatusReport {
     }
 }
 
+/// The counters of a cluster, for a bench of it.
+pub struct ClusterCounters {
+    /// The addresses of nodes, one of which is asked for all others.
+    pub addresses: Vec<String>,
+    /// The secret and the authorities, if the cluster has them.
+    pub access: Access,
+}
+
+/// The sums are empty if a worker does not answer.
+impl MeasuredCluster for ClusterCounters {
+    fn counted(&self, runtime: &Runtime) -> Counted {
+        runtime.block_on(counted(&self.addresses, &self.access))
+    }
+}
+
 /// The sums of the counters of all workers of a cluster; empty if one does not answer.
-pub async fn counted(addresses: &[String], access: &Access) -> Counted {
+async fn counted(addresses: &[String], access: &Access) -> Counted {
     let Ok(topology) = ask::topology(addresses, access).await else { return Counted::default() };
     let mut told = Vec::new();
     for address in topology.members().filter_map(|node| node.address.as_deref()) {

@@ -234,7 +234,7 @@ fn outcome(measurement: &Measurement) -> String {
     outcome
 }
 
-/// Those that failed, and how many held.
+/// The checks that failed, and how many held.
 fn checks(measurement: &Measurement) -> String {
     let all = || measurement.runs.iter().flat_map(|run| &run.checks);
     if all().next().is_none() {

@@ -19,7 +19,6 @@
 //! | [`subject`], [`engines`], [`planted`] | an engine and its bugs to plant; the engines; how soon each bug has to be caught |
 //! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what a run reports |
 
-pub mod catalog;
 pub mod checks;
 pub mod clients;
 pub mod clock;

@@ -17,11 +17,11 @@ pub struct MajorityLoss {
 /// What happens to a majority of voters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// They restart without memory: the shard is lost for good.
+    /// The voters restart without memory: the shard is lost for good.
     Emptied,
-    /// They stay crashed until the end of the run.
+    /// The voters stay crashed until the end of the run.
     Gone,
-    /// They are cut off until all faults are healed, with their memory intact.
+    /// The voters are cut off until all faults are healed, with their memory intact.
     CutOff,
 }
 

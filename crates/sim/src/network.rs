@@ -28,9 +28,9 @@ pub struct Troubles {
     pub loss_ppm: u32,
     /// How many arrive twice.
     pub duplicate_ppm: u32,
-    /// It overtakes others, or is overtaken.
+    /// How many overtake others, or are overtaken.
     pub reorder_ppm: u32,
-    /// It takes a multiple of the usual time: twice as much or more, with half the chance four times as
+    /// How many take a multiple of the usual time: twice as much or more, with half the chance four times as
     /// much or more, and so on.
     pub tail_ppm: u32,
 }

@@ -70,7 +70,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "silence-resolves", "M3", LOST, 300),
     ("mako", "cut-unstable", "M6", COPIES, 100),
     ("mako", "copy-uncommitted", "M6", COPIES, 100),
-    ("mako", "copy-keeps-deleted", "M6", COPIES, 100),
+    ("mako", "copy-keeps-deleted", "M6", COPIES, 400),
     ("mako", "copy-by-clock", "M10", COPIES, 300),
     // It shows only where a shard loses its majority: in one seed of 26.
     ("mako", "wait-forever", "M11", &["liveness"], 450),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Replacements {
     /// The mean time between two of them in nanoseconds; 0 for never.
     pub every_ns: u64,
-    /// Those that were asked for and are not answered.
+    /// Replacements that were asked for and are not answered.
     pub asked: BTreeSet<Ask>,
     /// The number of crashes placed within replacements.
     pub crashes: u32,

@@ -7,7 +7,6 @@
 //! replicas catch up. *Judge*: replicas are equal, acknowledged transactions are there, workloads find their
 //! data consistent, and the history is strictly serializable.
 
-use crate::catalog::Catalog;
 use crate::checks::replicas::{self, VersionJudges};
 use crate::clients::outside::OutsideClient;
 use crate::clients::process::{ClientProcess, ProcessEnvironment};
@@ -29,6 +28,7 @@ use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
+use shoal_workloads::catalog::Catalog;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

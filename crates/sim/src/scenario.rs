@@ -584,7 +584,7 @@ fn first_key(random: &mut Random, table: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Catalog;
+    use shoal_workloads::catalog::Catalog;
 
     #[test]
     fn every_scenario_has_a_cluster_that_fits() {

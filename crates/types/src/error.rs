@@ -160,7 +160,7 @@ pub enum Aborted {
         #[coded(short)]
         shard: ShardId,
     },
-    /// It was certified, and its epoch ended without it, since a shard that it depends on failed.
+    /// The transaction was certified, and its epoch ended without it, since a shard that it depends on failed.
     #[error("{epoch} ended without it, since a shard failed; run it again")]
     #[coded(tag = 6)]
     RolledBack {

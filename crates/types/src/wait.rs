@@ -36,7 +36,7 @@ pub enum Awaited {
     /// A session under which procedures are called.
     #[coded(tag = 4)]
     CallSession,
-    /// That a table is created, or dropped.
+    /// A table to be created, or dropped.
     #[coded(tag = 5)]
     TableChange,
 }
@@ -50,25 +50,25 @@ pub enum Cause {
     /// There is no way to its host, or its address is not known.
     #[coded(tag = 1)]
     Unreachable,
-    /// It lets in no client that does not know a secret, or is of another cluster.
+    /// The node lets in no client that does not know a secret, or is of another cluster.
     #[coded(tag = 2)]
     Refused,
     /// The connection was established, and ended before the answer.
     #[coded(tag = 3)]
     Disconnected,
-    /// Its messages are malformed.
+    /// The messages of the node are malformed.
     #[coded(tag = 4)]
     Malformed,
-    /// It leads no shard at the moment, or another leads this one.
+    /// The node leads no shard at the moment, or another leads this one.
     #[coded(tag = 5)]
     NotServing,
     /// Whether the request took effect before could not be looked up, for want of this shard.
     #[coded(tag = 6)]
     Unsettled(#[coded(short)] ShardId),
-    /// It belongs to a cluster that was founded in the place of ours.
+    /// The node belongs to a cluster that was founded in the place of the client's.
     #[coded(tag = 7)]
     FoundedAgain,
-    /// It knows that the shard has no majority of its replicas.
+    /// The node knows that the shard has no majority of its replicas.
     #[coded(tag = 8)]
     NoMajority,
     /// Its host refuses connections: nothing listens at its port.
@@ -80,7 +80,7 @@ pub enum Cause {
     /// Its address is not `HOST:PORT`.
     #[coded(tag = 11)]
     BadAddress,
-    /// It uses no version of messages that the client uses.
+    /// The node uses no version of messages that the client uses.
     #[coded(tag = 12)]
     OtherVersion,
 }

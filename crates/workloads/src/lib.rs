@@ -2,6 +2,7 @@
 
 mod arguments;
 pub mod bench;
+pub mod catalog;
 pub mod history;
 pub mod locality;
 pub mod micro;

@@ -63,11 +63,11 @@ struct OpenSessions {
 /// Whether the worker knows the connection.
 #[derive(Debug, Clone, Copy)]
 enum Registration {
-    /// It was not requested, or the worker has dropped it.
+    /// The registration was not requested, or the worker has dropped it.
     None,
     /// The registration was requested, and not granted yet.
     Requested,
-    /// It was granted under this number.
+    /// The registration was granted under this number.
     Granted(u64),
 }
 

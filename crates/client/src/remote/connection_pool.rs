@@ -20,12 +20,12 @@ pub(super) type PoolEntry = watch::Sender<ConnectionState>;
 /// The state of the connection to one worker.
 #[derive(Debug, Clone, Default)]
 pub(super) enum ConnectionState {
-    /// It was not dialed yet.
+    /// The connection was not dialed yet.
     #[default]
     Idle,
     /// A task is dialing.
     Dialing,
-    /// It is established, or has ended since.
+    /// The connection is established, or has ended since.
     Open(Arc<NodeConnection>),
     /// Dialing failed.
     Failed(Time, Cause),

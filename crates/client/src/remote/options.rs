@@ -84,7 +84,7 @@ impl ClusterOptions {
         ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }
     }
 
-    /// Those of a client from which nodes are as far away as this, there and back.
+    /// The options of a client whose round trips to nodes take this long.
     pub(super) fn at_distance(self, round_trip: Duration) -> ClusterOptions {
         let patience = self.patience.max(2 * round_trip);
         ClusterOptions { patience, silence_max: self.silence_max.max(patience), ..self }

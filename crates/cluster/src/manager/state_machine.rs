@@ -233,7 +233,7 @@ struct JoiningProcess {
     instance: ProcessInstance,
     /// The process of the node that was admitted before it.
     after: Incarnation,
-    /// It has lost what that one had promised and accepted.
+    /// The process has lost what the one before it had promised and accepted.
     lost: bool,
     /// When the last heartbeat of the process before it arrived.
     last_heartbeat: Time,

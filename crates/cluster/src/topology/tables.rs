@@ -65,11 +65,11 @@ impl Table {
 /// What is known of an id of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableStanding {
-    /// A table has it.
+    /// A table has the id.
     Live,
-    /// A table had it that was dropped.
+    /// A table had the id, and was dropped.
     Dropped,
-    /// It has not been given yet.
+    /// The id has not been given yet.
     NotGiven,
 }
 

@@ -26,7 +26,7 @@ pub struct Admission {
     serving: Cell<bool>,
     /// Since when each waits.
     queue: RefCell<VecDeque<(Time, AdmissionGate)>>,
-    /// Those inside that are about to begin another attempt. They go first.
+    /// Transactions inside that are about to begin another attempt. They go first.
     again: RefCell<VecDeque<Rc<ResultSlot<()>>>>,
 }
 

@@ -50,26 +50,26 @@ const DROP_AGAIN: Duration = Duration::from_secs(1);
 /// How a call is handled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallStart {
-    /// It is executed now; [`CallSessions::end`] has to follow.
+    /// The call is executed now; [`CallSessions::end`] has to follow.
     Runs,
-    /// A copy of it, or an earlier call of its session, is being executed: the client sends it again.
+    /// A copy of the call, or an earlier call of its session, is being executed: the client sends it again.
     Waits,
-    /// It has failed with this error.
+    /// The call has failed with this error.
     Failed(Error),
-    /// It has returned this.
+    /// The call has returned this.
     Returned(Bytes),
-    /// It is answered by its row.
+    /// The row of the call has the answer.
     LookUp,
 }
 
 /// How a call has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// It has committed, or may have: its row has the outcome.
+    /// The call has committed, or may have: its row has the outcome.
     SeeRow,
-    /// It has committed and returned this, which its row does not have.
+    /// The call has committed and returned this, which its row does not have.
     Returned(Bytes),
-    /// It has not taken effect, and never will.
+    /// The call has not taken effect, and never will.
     Failed(Error),
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct SentRequest {
     /// The epoch of its transaction.
     pub(crate) epoch: Epoch,
     pub(crate) to: NodeId,
-    /// It may wait for so much longer than others.
+    /// How much longer than others this request may wait.
     pub(crate) extra_wait: Duration,
 }
 

@@ -28,7 +28,7 @@ const ROWS_AT_ONCE: usize = 256;
 /// What the row of a call shows.
 enum RequestRow {
     Returned(Bytes),
-    /// It has not committed.
+    /// The call has not committed.
     Nothing,
     /// Its row was dropped, or has the result of a later call.
     Gone,

@@ -16,7 +16,7 @@ pub struct SessionPool {
     store: Arc<Store>,
     #[expect(clippy::vec_box, reason = "a box is what moves in and out")]
     idle: RefCell<Vec<Box<Session>>>,
-    /// Those whose last transactions are not rolled back as a whole.
+    /// Sessions whose last transactions are not rolled back as a whole.
     ending: RefCell<VecDeque<Box<Session>>>,
     /// So many writes are rolled back at once.
     slice: usize,

@@ -27,13 +27,13 @@ pub struct StageMarks {
 /// Where the time went of a transaction that wrote. Nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageTimes {
-    /// It waited to be let in.
+    /// While the transaction waited to be let in.
     pub entering_ns: u64,
-    /// It made attempts that met conflicts, and paused.
+    /// While attempts met conflicts, and in the pauses after them.
     pub retrying_ns: u64,
-    /// It ran, for the last time.
+    /// While the body ran for the last time.
     pub executing_ns: u64,
-    /// It was in each of the engine's stages.
+    /// While the transaction was in each of the engine's stages.
     pub commit_ns: [u64; COMMIT_STAGES_MAX],
 }
 
@@ -48,22 +48,23 @@ impl StageMarks {
         }
     }
 
-    /// Its body is done.
+    /// The body of the transaction is done.
     pub fn submit(&self, now: Time) {
         self.submitted.set(now);
     }
 
-    /// It is through the engine's stage of this number. The last stage ends when it is [answered](StageMarks::answer).
+    /// The transaction is through the engine's stage of this number. The last stage ends with the [answer](StageMarks::answer).
     pub fn end_stage(&self, stage: usize, now: Time) {
         self.ended[stage].set(Some(now));
     }
 
-    /// It will commit, and has written something.
+    /// The transaction will commit, and has written something.
     pub fn write(&self) {
         self.wrote.set(true);
     }
 
-    /// It is answered that it has committed: where its time went, if it wrote. Readers wait for others, or for nothing.
+    /// The client is answered that the transaction has committed. Returns where its time went, if it wrote: readers wait for
+    /// others, or for nothing.
     pub fn answer(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let mut commit_ns = [0; COMMIT_STAGES_MAX];

@@ -18,11 +18,11 @@ pub struct StagedCertification {
 
 /// How far a branch has come.
 pub enum CertificationStage {
-    /// It has no lock.
+    /// The branch has no lock.
     Reading(StoreBranch),
-    /// It has some of its locks.
+    /// The branch has some of its locks.
     Locking(Locking<PooledSession>),
-    /// It has all of its locks.
+    /// The branch has all of its locks.
     Locked(Locked<PooledSession>),
 }
 

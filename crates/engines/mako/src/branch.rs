@@ -23,7 +23,7 @@ impl From<&BranchHeader> for EpochTransaction {
 
 /// What an open branch holds.
 pub(super) enum MakoBranch {
-    /// It executes.
+    /// The branch executes.
     Open {
         /// What it has done so far.
         branch: StoreBranch,
@@ -32,14 +32,14 @@ pub(super) enum MakoBranch {
         /// A planted bug draws it before the locks are taken.
         early: Option<Clock>,
     },
-    /// It holds its locks, and the clock is in flight.
+    /// The branch holds its locks, and the clock is in flight.
     Locked {
         /// What will be installed.
         locked: Locked<PooledSession>,
         /// What was drawn for it.
         clock: Clock,
     },
-    /// It is locked or validated in slices.
+    /// The branch is locked or validated in slices.
     Slicing(SlicedBranch),
 }
 
@@ -69,7 +69,7 @@ pub(super) struct SlicedBranch {
 pub(super) enum BranchGoal {
     /// Its locks and a clock; and to be valid, where all other locks of the transaction are held.
     Lock {
-        /// They are.
+        /// All other locks of the transaction are held.
         validate: bool,
     },
     /// To be valid.

@@ -28,7 +28,7 @@ impl Coordinator {
         self.silent_due = self.silent_due.min(at);
     }
 
-    /// They were looked for, and are to be looked for again then.
+    /// Silent leaders were looked for, and are to be looked for again at `next`.
     pub(super) fn looked_for_silence(&mut self, next: Time) {
         self.silent_due = next;
     }
@@ -75,10 +75,10 @@ pub(super) enum CommitPhase {
     Draining,
     /// The one participant does everything.
     Delegated,
-    /// It takes own locks in slices.
+    /// The transaction takes own locks in slices.
     LockingOwn,
     Locking,
-    /// It validates own reads in slices.
+    /// The transaction validates own reads in slices.
     ValidatingOwn,
     Validating,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Dependencies {
 pub(crate) struct ReadVersion<'a> {
     /// Its stamp, as the shard that was read keeps it.
     pub(crate) stamp: StampRef<'a>,
-    /// It says that there is no value.
+    /// The version says that there is no value.
     pub(crate) tombstone: bool,
 }
 

@@ -38,7 +38,7 @@ struct EpochsState {
     live: BTreeMap<Epoch, Arc<SharedWatermark>>,
     /// FVWs that do not cover all of their epoch. Of any other that is closed and not live it does.
     finals: BTreeMap<Epoch, VectorWatermark>,
-    /// Those of epochs up to these are asked for no more, by each worker: the least of them is forgotten.
+    /// The epochs up to which each worker asks for no FVW any more: those up to the least of them are forgotten.
     forgotten: Vec<Epoch>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
     ended: BTreeMap<(Epoch, ShardId), EndedStreams>,

@@ -33,11 +33,11 @@ struct MonitoredPeer {
     last_message: Time,
     /// Its transactions with a lower number are of a former process, or it is dead.
     first: u64,
-    /// It may be silent for so many times as long as others.
+    /// How many times as long as others the peer may be silent.
     patience: u32,
     /// When that was last found to be too little.
     wronged_at: Time,
-    /// It was suspected since its last message.
+    /// The peer was suspected since its last message.
     suspected: bool,
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) struct Gossip {
     /// Leaders of other shards, and the replicas of own ones. None twice.
     peers: Vec<NodeId>,
-    /// Those of them that are replicas of own shards only through us: they also learn what we received.
+    /// Peers that are only replicas of own shards: they also learn what this worker has received.
     followers: Vec<NodeId>,
     /// Coordinators without a replica, and until when each receives it: no other node sends them how far shards are that
     /// their transactions depend on. They receive it as followers do, and with the leaders.

@@ -34,7 +34,7 @@ pub(super) struct LeaderShard {
     pub(super) lead: InFlightClocks,
     /// How this node leads, if it does.
     pub(super) leader_state: Option<LeaderState>,
-    /// It leads, or has led: the store may have what was never committed.
+    /// This node leads the shard, or has led it: the store may have what was never committed.
     ever_led: bool,
     batch: OpenBatch,
     /// The clocks of the batch's pieces that are whole.

@@ -47,7 +47,7 @@ impl LeaderShards {
         self.shards.iter().position(|led| led.lead.shard == shard)
     }
 
-    /// Those whose streams this worker appends to, with their places.
+    /// The shards to whose streams this worker appends, with their places.
     pub(super) fn leading(&self) -> impl Iterator<Item = (usize, &LeaderShard)> {
         self.leading.iter().map(|at| (*at, &self.shards[*at]))
     }

@@ -76,7 +76,7 @@ impl LiveEpoch {
         self.closed_at.is_none() || self.told.1 < TOLD_MAX
     }
 
-    /// It was sent to all.
+    /// The watermark was sent to all.
     pub(super) fn tell(&mut self) {
         self.told.1 = self.told.1.saturating_add(1);
     }

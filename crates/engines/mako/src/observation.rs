@@ -227,7 +227,7 @@ pub enum MakoObservation {
         table: TableId,
         /// The key that is written.
         key: Vec<u8>,
-        /// It is the newest version now; otherwise a newer one was there.
+        /// The version is the newest one now; otherwise a newer one was there.
         won: bool,
     },
 }

@@ -28,7 +28,7 @@ pub(super) struct RollbackCollection {
 }
 
 impl RollbackCollection {
-    /// It cannot go on now.
+    /// The collection cannot go on now.
     pub(super) fn put_off(&mut self, now: Time) {
         self.due = now + LOCKED_PAUSE;
     }

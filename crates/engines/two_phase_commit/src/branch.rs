@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// What an open branch holds. The request of `target` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {
-    /// It executes.
+    /// The branch executes.
     Open {
         branch: StoreBranch,
         /// When its coordinator asked last for something.
         since: Time,
     },
-    /// It holds its locks, has validated, and waits for the others to.
+    /// The branch holds its locks, has validated, and waits for the others to.
     Locked {
         locked: Locked<PooledSession>,
         clock: Clock,
@@ -28,9 +28,9 @@ pub(super) enum TwoPhaseCommitBranch {
         /// The place of the next read that is checked so.
         validates: usize,
     },
-    /// It is locked or validated in slices, and holds no clock.
+    /// The branch is locked or validated in slices, and holds no clock.
     Slicing(SlicedBranch),
-    /// It holds its locks and is in the stream.
+    /// The branch holds its locks and is in the stream.
     Prepared {
         locked: Locked<PooledSession>,
         clock: Clock,
@@ -46,9 +46,9 @@ pub(super) enum TwoPhaseCommitBranch {
         validates: usize,
         target: Option<ReplyTarget>,
     },
-    /// Its commit record is in the stream.
+    /// The commit record of the branch is in the stream.
     Committing { locked: Locked<PooledSession>, clock: Clock, target: ReplyTarget },
-    /// It is installed; that it is, is in the stream.
+    /// The branch is installed, and the record of that is in the stream.
     Ended {
         target: ReplyTarget,
         /// Where the decision is.

@@ -229,7 +229,7 @@ impl CommitState for CommitProgress {
 }
 
 pub(super) enum OwnBranch {
-    /// It has not all of its locks.
+    /// The branch does not have all of its locks.
     Reading(StagedCertification),
     Locked {
         locked: Locked<PooledSession>,
@@ -271,10 +271,10 @@ pub(super) enum CommitPhase {
     Draining,
     /// The one participant does everything.
     Delegated,
-    /// It takes own locks in slices.
+    /// The transaction takes own locks in slices.
     LockingOwn,
     Locking,
-    /// It validates own reads in slices.
+    /// The transaction validates own reads in slices.
     ValidatingOwn,
     /// Validating, and preparing.
     Validating,

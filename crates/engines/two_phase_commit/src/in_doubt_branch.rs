@@ -47,9 +47,9 @@ enum InDoubtLocks {
     Waiting(BranchPlace),
     /// The writes before this place are in its write set.
     Writing(Transaction<PooledSession>, BranchPlace),
-    /// It has some of its locks.
+    /// The branch has some of its locks.
     Locking(Locking<PooledSession>),
-    /// It has all of them.
+    /// The branch has all of its locks.
     Locked(Locked<PooledSession>),
 }
 
@@ -178,15 +178,15 @@ pub(super) struct LockTurns<'a> {
 #[derive(Default)]
 pub(super) struct InDoubtBranches {
     branches: BTreeMap<TransactionId, InDoubt>,
-    /// These are not locked, and are to be tried in this order.
+    /// Branches that are not locked, in the order in which that is tried.
     to_lock: VecDeque<TransactionId>,
-    /// These are not locked, and wait for keys of others to be resolved.
+    /// Branches that are not locked, and wait for keys of others to be resolved.
     waiting: Vec<TransactionId>,
     /// How many slices of keys had been resolved on the shard when those that wait were last to be tried.
     resolved: u64,
     /// The locks of some could not be taken when it was their turn: that is tried again soon.
     has_failed: bool,
-    /// These are locked and decided, and are to be resolved in this order.
+    /// Branches that are locked and decided, in the order in which they are resolved.
     decided: VecDeque<TransactionId>,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct LeaderLog {
 struct BatchedRecords {
     /// The clocks of their writes.
     clocks: Vec<Clock>,
-    /// Who waits for the entry.
+    /// The branches and transactions that wait for the entry.
     waiters: Vec<RecordWaiter>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct DurableRecords {
     pub(super) waiters: Vec<RecordWaiter>,
 }
 
-/// Who waits for a record to be durable.
+/// A branch or a transaction that waits for a record to be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordWaiter {
     /// The branch of a transaction that another node coordinates.

@@ -130,7 +130,7 @@ pub enum TwoPhaseCommitObservation {
         table: TableId,
         /// The key of the row.
         key: Vec<u8>,
-        /// It is the newest version now; otherwise a newer one was there.
+        /// The version is the newest one now; otherwise a newer one was there.
         won: bool,
     },
     /// This worker's stream of a shard begins behind a snapshot.
@@ -155,7 +155,7 @@ pub enum TwoPhaseCommitObservation {
         table: TableId,
         /// The key that is written.
         key: Vec<u8>,
-        /// It is the newest version now; otherwise a newer one was there.
+        /// The version is the newest one now; otherwise a newer one was there.
         won: bool,
     },
 }

@@ -70,7 +70,7 @@ impl Decisions {
         self.open.keys().copied()
     }
 
-    /// Those of them that a shard has not acknowledged.
+    /// The transactions whose decisions a shard has not acknowledged.
     pub(super) fn of_participant(
         &self,
         shard: ShardId,

@@ -40,7 +40,7 @@ use std::rc::Rc;
 pub(super) enum Resend {
     /// A branch in doubt asks its home for the decision.
     Inquiry(TransactionId),
-    /// The home tells a participant the decision.
+    /// The home sends a participant the decision.
     Decision(TransactionId, ShardId),
 }
 

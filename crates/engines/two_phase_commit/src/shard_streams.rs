@@ -95,7 +95,7 @@ impl ShardStreams {
         self.led.get(self.led.partition_point(|at| *at < from)).copied()
     }
 
-    /// Those that this worker leads, or is about to.
+    /// The streams that this worker leads, or is about to.
     pub(super) fn led(&self) -> impl Iterator<Item = &ShardStream> {
         self.led.iter().map(|at| &self.streams[*at])
     }
@@ -105,7 +105,7 @@ impl ShardStreams {
         self.active.get(self.active.partition_point(|at| *at < from)).copied()
     }
 
-    /// Those that a step has to visit.
+    /// The streams that a step has to visit.
     pub(super) fn active(&self) -> impl Iterator<Item = &ShardStream> {
         self.active.iter().map(|at| &self.streams[*at])
     }

@@ -93,7 +93,7 @@ impl SlicedWork {
         self.paused.len() + self.installing.len()
     }
 
-    /// Asserts the invariant above; `leads` tells of which places the node leads the shard.
+    /// Asserts the invariant above; `leads` says of which places the node leads the shard.
     pub(super) fn assert_invariants(&self, leads: impl Fn(usize) -> bool) {
         for it in &self.installing {
             assert!(

@@ -14,7 +14,7 @@ pub enum InjectedFailure {
     Kill,
     /// Its process is stopped for a while.
     Pause(Duration),
-    /// It reaches no other node for a while, nor they it. Clients still do.
+    /// For a while no packet passes between the node and other nodes. Clients still reach it.
     Partition(Duration),
     /// For a while no packet of it reaches another node, or none of another node reaches it. Clients still reach
     /// it. Only in clusters whose nodes have network namespaces.
@@ -24,9 +24,9 @@ pub enum InjectedFailure {
 /// Which packets are lost between a node and the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketDirection {
-    /// Those that the others send.
+    /// Packets that the others send.
     In,
-    /// Those that it sends.
+    /// Packets that the node sends.
     Out,
 }
 

@@ -4,21 +4,19 @@ use super::shape::{Shape, engine};
 use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
-use crate::remote::{ConnectedClients, RemoteDatabase};
-use crate::trial::{self, Placeable, Trial, client_options};
+use crate::report::ClusterCounters;
+use crate::trial::{self, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, value_parser};
+use shoal_bench::{BenchLoad, HomesLoad, MicroLoad, RemoteDatabase, TpccLoad, YcsbLoad};
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
-use shoal_types::Database;
-use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
-use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp, Voter};
+use shoal_workloads::bench::{BenchSettings, Measurement, machine};
+use shoal_workloads::locality::HandoverShares;
 use shoal_workloads::micro::Micro;
-use shoal_workloads::placed::{Placed, PlacedMicro};
 use shoal_workloads::report::{self, comparison};
-use shoal_workloads::tpcc::{Scale, TpcC};
-use shoal_workloads::workload::Workload;
-use shoal_workloads::ycsb::{self, Distribution, Letter, Ycsb};
+use shoal_workloads::tpcc::Scale;
+use shoal_workloads::ycsb::{self, Distribution, Letter};
 use shoal_workloads::zipf::Zipf;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -273,138 +271,25 @@ fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-/// A workload of the command line, to be set up on any database.
-trait RequestedWorkload: Placeable {
-    type Workload: Workload + 'static;
-
-    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Self::Workload>;
-
-    /// What of memory is a good start for all data, which so many threads change.
-    fn reserve(&self, _threads: u16) -> usize {
-        0
-    }
-}
-
-struct RequestedYcsb<'a>(&'a YcsbArgs, Letter);
-
-/// A workload whose data has homes.
-trait OfHomes: Placed + Sized {
-    type Args;
-
-    fn args(args: &Self::Args) -> &HomesArgs;
-
-    fn over<D: Database>(db: &D, args: &Self::Args, homes: Homes) -> shoal_types::Result<Self>;
-}
-
-impl OfHomes for Handovers {
-    type Args = HandoversArgs;
-
-    fn args(args: &HandoversArgs) -> &HomesArgs {
-        &args.homes
-    }
-
-    fn over<D: Database>(
-        db: &D,
-        args: &HandoversArgs,
-        homes: Homes,
-    ) -> shoal_types::Result<Handovers> {
-        let HandoversArgs { stations, handovers, .. } = *args;
-        Handovers::new(db, homes, HandoverShares { stations, handovers_ppm: handovers })
-    }
-}
-
-macro_rules! of_homes {
-    ($($workload:ty),*) => {
-        $(impl OfHomes for $workload {
-            type Args = HomesArgs;
-
-            fn args(args: &HomesArgs) -> &HomesArgs {
-                args
-            }
-
-            fn over<D: Database>(
-                db: &D,
-                _args: &HomesArgs,
-                homes: Homes,
-            ) -> shoal_types::Result<$workload> {
-                <$workload>::new(db, homes)
-            }
-        })*
-    };
-}
-
-of_homes!(SmallBank, Tatp, Voter);
-
-/// A workload whose data has homes, as the command line asks for it.
-struct RequestedHomes<'a, W: OfHomes>(&'a W::Args);
-
-impl<W: OfHomes> Placeable for RequestedHomes<'_, W> {
-    type Placed = W;
-
-    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<W> {
-        let HomesArgs { objects, remote, common } = W::args(self.0);
-        if common.call {
-            return Err(shoal_types::Error::reject("--call: the workload has no procedures"));
-        }
-        let homes = Homes { homes: shards, objects: *objects, remote_ppm: *remote };
-        W::over(db, self.0, homes)
-    }
-}
-
-impl<W: OfHomes> RequestedWorkload for RequestedHomes<'_, W> {
-    type Workload = W;
-
-    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<W> {
-        self.place(db, 1)
-    }
-}
-
-impl RequestedWorkload for TpccArgs {
-    type Workload = TpcC;
-
-    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<TpcC> {
-        let tpcc = TpcC::new(db, Scale::specification(self.warehouses()))?;
-        Ok(if self.common.call { tpcc.calling() } else { tpcc })
-    }
-
-    fn reserve(&self, threads: u16) -> usize {
-        let growth = f64::from(threads) * GROWTH_BYTES_PER_S;
-        let seconds = (self.common.warm_up + self.common.duration).as_secs_f64();
-        usize::from(self.warehouses()) * WAREHOUSE_BYTES + (growth * seconds) as usize
-    }
-}
-
-impl Placeable for TpccArgs {
-    type Placed = TpcC;
-
-    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<TpcC> {
-        if u32::from(self.warehouses()) < shards {
-            return Err(shoal_types::Error::reject(format!(
-                "--warehouses: {shards} at least, one a shard"
-            )));
-        }
-        self.make(db)
-    }
-}
-
-impl Placeable for MicroArgs {
-    type Placed = PlacedMicro;
-
-    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<PlacedMicro> {
-        let micro = PlacedMicro::new(db, shards, self.keys.div_ceil(shards), self.cross_shard)?;
-        Ok(if self.common.call { micro.calling() } else { micro })
-    }
-}
-
-impl Placeable for RequestedYcsb<'_> {
-    type Placed = Ycsb;
-
-    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<Ycsb> {
-        self.make(db)
-    }
+/// The bytes of memory to take beforehand for all data of TPC-C, which so many threads change.
+fn tpcc_bytes(warehouses: u16, threads: u16, common: &Common) -> usize {
+    let growth = f64::from(threads) * GROWTH_BYTES_PER_S;
+    let seconds = (common.warm_up + common.duration).as_secs_f64();
+    usize::from(warehouses) * WAREHOUSE_BYTES + (growth * seconds) as usize
 }
 
 impl TpccArgs {
+    fn load(&self) -> Result<BenchLoad, CommandError> {
+        let (warehouses, shards) = (self.warehouses(), self.common.shape.shards());
+        if self.common.local && u32::from(warehouses) < shards {
+            return Err(CommandError::Usage(format!(
+                "--warehouses: {shards} at least, one a shard"
+            )));
+        }
+        let (scale, calls) = (Scale::specification(warehouses), self.common.call);
+        Ok(BenchLoad::TpcC(TpccLoad { scale, new_orders_only: false, calls }))
+    }
+
     /// On a cluster there are more clients than cores, and what a client does not have for itself is for all.
     fn warehouses(&self) -> u16 {
         let default = match self.common.is_embedded() {
@@ -415,42 +300,56 @@ impl TpccArgs {
     }
 }
 
-impl RequestedWorkload for MicroArgs {
-    type Workload = Micro;
-
-    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Micro> {
-        let micro = Micro::new(db, self.keys)?;
-        Ok(if self.common.call { micro.calling() } else { micro })
+impl MicroArgs {
+    fn load(&self) -> BenchLoad {
+        let Common { local, call, shape, .. } = &self.common;
+        let shards = if *local { shape.shards() } else { 1 };
+        BenchLoad::Micro(MicroLoad {
+            keys_of_shard: self.keys.div_ceil(shards),
+            cross_percent: self.cross_shard,
+            all_write: false,
+            calls: *call,
+        })
     }
 }
 
-impl RequestedWorkload for RequestedYcsb<'_> {
-    type Workload = Ycsb;
+impl YcsbArgs {
+    fn load(&self, letter: Letter) -> BenchLoad {
+        let YcsbArgs { keys, value_bytes, distribution, ref common } = *self;
+        BenchLoad::Ycsb(YcsbLoad { letter, keys, value_bytes, distribution, calls: common.call })
+    }
+}
 
-    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Ycsb> {
-        let YcsbArgs { keys, value_bytes, distribution, .. } = *self.0;
-        let ycsb = Ycsb::new(db, self.1, keys, value_bytes, distribution)?;
-        Ok(if self.0.common.call { ycsb.calling() } else { ycsb })
+impl HomesArgs {
+    fn load(&self) -> Result<HomesLoad, CommandError> {
+        if self.common.call {
+            return Err(CommandError::Usage("--call: the workload has no procedures".into()));
+        }
+        Ok(HomesLoad { objects: self.objects, remote_ppm: self.remote })
     }
 }
 
 impl Bench {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
-        let ycsb = |args: &YcsbArgs, letter| args.common.run(&RequestedYcsb(args, letter));
+        let ycsb = |args: &YcsbArgs, letter| args.common.run(&args.load(letter));
+        let homes = |args: &HomesArgs, load: fn(HomesLoad) -> BenchLoad| {
+            args.common.run(&load(args.load()?))
+        };
         match &self.workload {
-            WorkloadCommand::Tpcc(args) => args.common.run(args),
-            WorkloadCommand::Micro(args) => args.common.run(args),
+            WorkloadCommand::Tpcc(args) => args.common.run(&args.load()?),
+            WorkloadCommand::Micro(args) => args.common.run(&args.load()),
             WorkloadCommand::YcsbA(args) => ycsb(args, Letter::A),
             WorkloadCommand::YcsbB(args) => ycsb(args, Letter::B),
             WorkloadCommand::YcsbC(args) => ycsb(args, Letter::C),
             WorkloadCommand::YcsbD(args) => ycsb(args, Letter::D),
             WorkloadCommand::YcsbE(args) => ycsb(args, Letter::E),
             WorkloadCommand::YcsbF(args) => ycsb(args, Letter::F),
-            WorkloadCommand::SmallBank(args) => args.common.run(&RequestedHomes::<SmallBank>(args)),
-            WorkloadCommand::Tatp(args) => args.common.run(&RequestedHomes::<Tatp>(args)),
-            WorkloadCommand::Voter(args) => args.common.run(&RequestedHomes::<Voter>(args)),
-            WorkloadCommand::Handovers(args) => {
-                args.homes.common.run(&RequestedHomes::<Handovers>(args))
+            WorkloadCommand::SmallBank(args) => homes(args, BenchLoad::SmallBank),
+            WorkloadCommand::Tatp(args) => homes(args, BenchLoad::Tatp),
+            WorkloadCommand::Voter(args) => homes(args, BenchLoad::Voter),
+            WorkloadCommand::Handovers(HandoversArgs { stations, handovers, homes }) => {
+                let shares = HandoverShares { stations: *stations, handovers_ppm: *handovers };
+                homes.common.run(&BenchLoad::Handovers(homes.load()?, shares))
             }
         }
     }
@@ -464,7 +363,7 @@ fn cores() -> u16 {
 
 impl Common {
     /// Measures a workload on the database of the command line.
-    fn run<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
+    fn run(&self, load: &BenchLoad) -> Result<CommandOutcome, CommandError> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
@@ -482,21 +381,21 @@ impl Common {
             return Err(CommandError::Usage(what_for.into()));
         }
         if self.local {
-            return self.run_local(asked);
+            return self.run_local(load);
         }
         if !self.connect.is_empty() {
-            return self.run_connected(asked);
+            return self.run_connected(load);
         }
-        let memory_bytes_reserved = self.reserved(asked.reserve(self.workers()), 1);
+        let memory_bytes_reserved = self.reserved(load, self.workers(), 1);
         let target = self.disk.as_ref().map_or("embedded", |_| "embedded, on disk");
         let mut runs = 0;
-        let measured = self.measure(target, memory_bytes_reserved, || {
-            let options = Options { memory_bytes_reserved, ..Options::default() };
-            runs += 1;
-            let db = self.embedded(options, runs)?;
-            let db = if self.call { db.with_procedures(procedures::known()) } else { db };
-            let workload = asked.make(&db).map_err(|error| error.to_string())?;
-            Ok((Threads(db), Arc::new(workload)))
+        let measured = self.measure(load, target, memory_bytes_reserved, |bench| {
+            bench.embedded(&mut || {
+                let options = Options { memory_bytes_reserved, ..Options::default() };
+                runs += 1;
+                let db = self.embedded(options, runs)?;
+                Ok(if self.call { db.with_procedures(procedures::known()) } else { db })
+            })
         })?;
         self.report(&measured)
     }
@@ -511,8 +410,12 @@ impl Common {
         Embedded::open(&path, options).map_err(|error| error.to_string())
     }
 
-    /// Bytes to take from the system beforehand, for so many copies of the data.
-    fn reserved(&self, whole: usize, copies: u32) -> usize {
+    /// Bytes to take from the system beforehand, for so many copies of the data, which so many threads change.
+    fn reserved(&self, load: &BenchLoad, threads: u16, copies: u32) -> usize {
+        let whole = match load {
+            BenchLoad::TpcC(tpcc) => tpcc_bytes(tpcc.scale.warehouses, threads, self),
+            _ => 0,
+        };
         let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
         self.reserve.unwrap_or_else(|| (whole * copies as usize).min(free / 4))
     }
@@ -522,16 +425,16 @@ impl Common {
     }
 
     /// On clusters of this process, each of another protocol.
-    fn run_local<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
+    fn run_local(&self, load: &BenchLoad) -> Result<CommandOutcome, CommandError> {
         let mut measured = Vec::new();
         for engine in &self.engines {
             let mut plan = self.shape.plan(self.node_workers, *engine)?;
-            let reserved = self.reserved(asked.reserve(self.workers().min(cores())), plan.replicas);
+            let reserved = self.reserved(load, self.workers().min(cores()), plan.replicas);
             plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
             let (region, settings) = (self.region.clone(), self.settings(reserved));
             let trial = Trial { plan, inside: self.inside, region, settings };
             let mut bar = self.bar();
-            let measurement = trial.measure(asked, &mut |at| bar.show(at));
+            let measurement = trial.measure(load, &mut |at| bar.show(at));
             bar.finish();
             let measurement = measurement.map_err(CommandError::Database)?;
             if self.engines.len() == 1 {
@@ -546,44 +449,40 @@ impl Common {
     }
 
     /// On a cluster that runs already.
-    fn run_connected<A: RequestedWorkload>(
-        &self,
-        asked: &A,
-    ) -> Result<CommandOutcome, CommandError> {
+    fn run_connected(&self, load: &BenchLoad) -> Result<CommandOutcome, CommandError> {
         if self.runs > 1 {
             return Err(CommandError::Usage("each run needs a fresh database: --runs 1".into()));
         }
         let region = self.region.as_deref();
         let options =
             ClusterOptions { access: self.credentials.access()?, ..client_options(region) };
+        let (addresses, access) = (self.connect.clone(), options.access.clone());
+        let counters = Arc::new(ClusterCounters { addresses, access });
         let mut regions = None;
-        let measured = self.measure("cluster", 0, || {
-            let db = RemoteDatabase::connect(&self.connect, options.clone(), None)?;
-            let db = if self.reload { db.emptied() } else { db };
-            regions = Some(db.regions());
-            let workload = asked.make(&db).map_err(|error| error.to_string())?;
-            if let Some(table) = db.table_with_rows().map_err(|error| error.to_string())? {
-                return Err(format!(
-                    "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
-                ));
-            }
-            let clients = ConnectedClients::connect(db, &options, self.workers().into())?;
-            Ok((clients, Arc::new(workload)))
+        let measured = self.measure(load, "cluster", 0, |bench| {
+            bench.connected(&options, &mut || {
+                let (options, counters) = (options.clone(), counters.clone());
+                let db = RemoteDatabase::connect(&self.connect, options, counters)?;
+                regions = Some(db.regions());
+                Ok(if self.reload { db.emptied() } else { db })
+            })
         })?;
         let regions = regions.expect("it was measured on a cluster");
         self.report(&trial::told(measured, &regions, region))
     }
 
-    /// Measures what `make` sets up on a cluster that is there, or on none.
-    fn measure<P: BenchPlace, W: Workload + 'static>(
+    /// Has `measure` make a measurement of `target`, and shows its progress.
+    fn measure(
         &self,
+        load: &BenchLoad,
         target: &str,
         reserved: usize,
-        make: impl FnMut() -> Result<(P, Arc<W>), String>,
+        measure: impl FnOnce(shoal_bench::Bench<'_>) -> Result<Measurement, String>,
     ) -> Result<Measurement, CommandError> {
         let mut bar = self.bar();
-        let settings = self.settings(reserved);
-        let measured = trial::measure(&settings, target, make, &mut |at| bar.show(at));
+        let settings = &self.settings(reserved);
+        let progress = &mut |at| bar.show(at);
+        let measured = measure(shoal_bench::Bench { load, settings, target, progress });
         bar.finish();
         measured.map_err(CommandError::Database)
     }

@@ -118,7 +118,7 @@ fn requested_table(text: &str) -> Result<RequestedTable, String> {
 enum Running {
     /// Each in a process of its own.
     Processes(Option<Namespaces>),
-    /// They end when they are dropped.
+    /// Threads of this process. They end when they are dropped.
     Here { _servers: Vec<Server> },
 }
 

@@ -9,8 +9,9 @@ use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What is logged where SHOAL_LOG does not say. The library under the managers' log warns of usual things: peers that it
 /// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
@@ -61,8 +62,8 @@ impl Serve {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let filter = filter(env::var("SHOAL_LOG")).map_err(CommandError::Usage)?;
         let colours = io::stderr().is_terminal();
-        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-        logs.with_writer(io::stderr).init();
+        let logs = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+        logs.with_ansi(colours).with_writer(io::stderr).finish().with(filter).init();
         let config = NodeConfig::read(&self.config)
             .map_err(|error| CommandError::Usage(error.to_string()))?;
         let server = Server::start(&config, Arc::new(procedures::known()), None)
@@ -87,11 +88,11 @@ impl Serve {
 }
 
 /// What is logged where SHOAL_LOG has this value.
-fn filter(value: Result<String, VarError>) -> Result<EnvFilter, String> {
+fn filter(value: Result<String, VarError>) -> Result<Targets, String> {
     let value = match value {
-        Err(VarError::NotPresent) => return Ok(EnvFilter::new(LOGS)),
+        Err(VarError::NotPresent) => LOGS.to_owned(),
         Err(error @ VarError::NotUnicode(_)) => return Err(format!("SHOAL_LOG: {error}")),
-        Ok(value) if value.trim().is_empty() => return Ok(EnvFilter::new(LOGS)),
+        Ok(value) if value.trim().is_empty() => LOGS.to_owned(),
         Ok(value) => value,
     };
     let wrong = |why: &str| {
@@ -100,15 +101,13 @@ fn filter(value: Result<String, VarError>) -> Result<EnvFilter, String> {
              separated by commas"
         )
     };
-    // By itself, the library takes a misspelled level for the name of a target.
+    // By itself, the library takes a misspelled level for the name of a target, and an empty part for a level.
     let is_level = |part: &str| part.parse::<LevelFilter>().is_ok();
-    let mut parts = value.split(',').map(str::trim);
-    if let Some(word) =
-        parts.find(|part| !part.is_empty() && !part.contains(['=', '[']) && !is_level(part))
-    {
+    let parts: Vec<_> = value.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    if let Some(word) = parts.iter().find(|part| !part.contains(['=', '[']) && !is_level(part)) {
         return Err(wrong(&format!("'{word}' is no level")));
     }
-    EnvFilter::try_new(&value).map_err(|error| wrong(&error.to_string()))
+    parts.join(",").parse().map_err(|error: ParseError| wrong(&error.to_string()))
 }
 
 #[cfg(test)]
@@ -129,6 +128,7 @@ mod tests {
         for (value, shown) in [
             ("debug", "debug"),
             ("warn,shoal::slow=off", "shoal::slow=off,warn"),
+            (" info,, shoal::slow=off ,", "shoal::slow=off,info"),
             ("", "openraft=off,info"),
         ] {
             let filter = filter(Ok(value.to_owned())).expect("a filter");

@@ -4,11 +4,13 @@ use super::folder::open_access;
 use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures, report};
-use shoal_net::{Handle, Secret};
+use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
+use shoal_net::Secret;
 use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
 use shoal_types::{Counted, NodeId, ShardId, WorkerId};
 use std::net::TcpListener;
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// A local cluster whose nodes are threads of this process. It ends when this is dropped.
@@ -44,19 +46,10 @@ impl InProcessCluster {
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
         Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers })
     }
+}
 
-    /// How many shards it has.
-    pub fn shards(&self) -> u32 {
-        self.leaders.len() as u32
-    }
-
-    /// Steers the workers of the node that led a shard when the cluster was ready.
-    pub fn leader(&self, shard: ShardId) -> &Handle<WorkerCommand> {
-        self.servers[self.leaders[shard.0 as usize]].handle()
-    }
-
-    /// What all its workers have counted, added up.
-    pub fn counted(&self) -> Counted {
+impl MeasuredCluster for InProcessCluster {
+    fn counted(&self, _runtime: &Runtime) -> Counted {
         let workers = self.servers.iter().flat_map(|server| {
             (0..self.workers).map(WorkerId).filter_map(|worker| {
                 let (told, status) = oneshot::channel();
@@ -66,10 +59,21 @@ impl InProcessCluster {
         });
         report::sum(workers)
     }
+}
 
-    /// Where clients find it.
-    pub fn addresses(&self) -> &[String] {
+impl OwnCluster for InProcessCluster {
+    fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    fn shards(&self) -> u32 {
+        self.leaders.len() as u32
+    }
+
+    fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask) {
+        let leader = self.servers[self.leaders[shard.0 as usize]].handle();
+        // A node that has ended takes none, and one is missing.
+        let _ = leader.command(worker, WorkerCommand::Spawn(task));
     }
 }
 

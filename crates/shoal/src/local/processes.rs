@@ -36,7 +36,7 @@ pub struct NodeProcesses(Arc<Mutex<Vec<NodeProcess>>>);
 pub enum ProcessChange {
     /// The node of this name has ended.
     Ended(String, ExitStatus),
-    /// It has been dead for as long as asked: the place of the node.
+    /// The process of the node at this place has been dead for as long as asked.
     Due(usize),
 }
 

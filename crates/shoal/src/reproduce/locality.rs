@@ -3,11 +3,12 @@
 use super::experiment::{
     About, Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity, add,
 };
-use super::run::{ExperimentLoad, ExperimentRun, HandoversOf};
+use super::run::ExperimentRun;
 use super::scale::{REPLICAS, cores};
 use crate::local::ClusterPlan;
+use shoal_bench::{BenchLoad, HomesLoad};
 use shoal_server::Protocol;
-use shoal_workloads::locality::{HandoverShares, Homes};
+use shoal_workloads::locality::HandoverShares;
 use shoal_workloads::report::words;
 
 /// The numbers of nodes, each with its share of payments between friends that leave their node, in millionths (the paper's
@@ -34,15 +35,15 @@ const QUANTITIES: [Quantity; 3] =
     [Quantity::Throughput, Quantity::PerLeaderSecond, Quantity::Aborted];
 
 /// Nodes that hold replicas of several shards, each with clients of its own.
-fn run(protocol: Protocol, nodes: u32, load: ExperimentLoad) -> ExperimentRun {
+fn run(protocol: Protocol, nodes: u32, load: BenchLoad) -> ExperimentRun {
     let engine = protocol.options();
     let plan = ClusterPlan { engine, shares_nodes: true, ..ClusterPlan::new(nodes, REPLICAS) };
     let words = format!("{}, {nodes} nodes", protocol.name());
     ExperimentRun::on(plan, load, (nodes * CLIENTS_OF_NODE) as usize).called(words)
 }
 
-fn homes(nodes: u32, remote_ppm: u32) -> Homes {
-    Homes { homes: nodes, objects: OBJECTS, remote_ppm }
+fn homes(remote_ppm: u32) -> HomesLoad {
+    HomesLoad { objects: OBJECTS, remote_ppm }
 }
 
 fn percent(ppm: u32) -> f64 {
@@ -74,8 +75,8 @@ pub fn handovers() -> Experiment {
     let curves = curves.map(|(nodes, handovers_ppm, kept)| {
         let shares = HandoverShares { stations: STATIONS, handovers_ppm };
         let rows = [0, REMOTE_HANDOVERS_PPM].map(|remote_ppm| {
-            let load = HandoversOf { homes: homes(nodes, remote_ppm), shares };
-            let run = run(Protocol::Zeus, nodes, ExperimentLoad::Handovers(load));
+            let load = BenchLoad::Handovers(homes(remote_ppm), shares);
+            let run = run(Protocol::Zeus, nodes, load);
             let row = at_share(remote_ppm).run(add(&mut runs, run));
             match remote_ppm {
                 0 => row.published(Quantity::Throughput, PublishedNumber::Relative(1.0)),
@@ -120,7 +121,7 @@ pub fn handovers() -> Experiment {
 /// whose objects stay where they are.
 fn over_shares(
     title: &'static str,
-    load: fn(Homes) -> ExperimentLoad,
+    load: fn(HomesLoad) -> BenchLoad,
     runs: &mut Vec<ExperimentRun>,
 ) -> Chart {
     let curves = NODES.iter().flat_map(|(nodes, venmo_ppm)| {
@@ -133,7 +134,7 @@ fn over_shares(
             shares.push(*venmo_ppm);
             shares.sort_unstable();
             let rows = shares.into_iter().map(|remote_ppm| {
-                let run = run(protocol, *nodes, load(homes(*nodes, remote_ppm)));
+                let run = run(protocol, *nodes, load(homes(remote_ppm)));
                 let words = format!("{}, {} % remote", run.words, percent(remote_ppm));
                 at_share(remote_ppm).run(add(runs, run.called(words)))
             });
@@ -159,11 +160,8 @@ fn over_shares(
 /// Figure 8: SmallBank.
 pub fn small_bank() -> Experiment {
     let mut runs = Vec::new();
-    let chart = over_shares(
-        "SmallBank, over the share of remote writes",
-        ExperimentLoad::SmallBank,
-        &mut runs,
-    );
+    let chart =
+        over_shares("SmallBank, over the share of remote writes", BenchLoad::SmallBank, &mut runs);
     let mut scaled = scaled("accounts");
     scaled.push("The others are our own engines; the paper has numbers of FaSST and DrTM, from their papers.".to_owned());
     Experiment {
@@ -182,8 +180,7 @@ pub fn small_bank() -> Experiment {
 /// Figure 9: TATP.
 pub fn tatp() -> Experiment {
     let mut runs = Vec::new();
-    let chart =
-        over_shares("TATP, over the share of remote writes", ExperimentLoad::Tatp, &mut runs);
+    let chart = over_shares("TATP, over the share of remote writes", BenchLoad::Tatp, &mut runs);
     let mut scaled = scaled("subscribers");
     scaled.push("The others are our own engines; the paper has numbers of FaSST and FaRM, from their papers.".to_owned());
     Experiment {

@@ -1,7 +1,7 @@
 //! What all experiments have in common of how they are scaled.
 
-use super::run::{ExperimentLoad, ExperimentMicro, NewOrders};
 use crate::local::ClusterPlan;
+use shoal_bench::{BenchLoad, MicroLoad, TpccLoad};
 use shoal_server::Protocol;
 use shoal_workloads::report::words;
 use shoal_workloads::tpcc::Scale;
@@ -57,13 +57,17 @@ pub fn conversion() -> String {
 }
 
 /// TPC-C on so many warehouses, a tenth of the usual size: loading one takes as much less.
-pub fn tpcc(warehouses: u16) -> ExperimentLoad {
-    ExperimentLoad::TpcC(NewOrders { scale: tenth(warehouses), only_new: false })
+pub fn tpcc(warehouses: u16) -> BenchLoad {
+    orders(warehouses, false)
 }
 
 /// The same, but nothing than new orders.
-pub fn new_orders(warehouses: u16) -> ExperimentLoad {
-    ExperimentLoad::TpcC(NewOrders { scale: tenth(warehouses), only_new: true })
+pub fn new_orders(warehouses: u16) -> BenchLoad {
+    orders(warehouses, true)
+}
+
+fn orders(warehouses: u16, new_orders_only: bool) -> BenchLoad {
+    BenchLoad::TpcC(TpccLoad { scale: tenth(warehouses), new_orders_only, calls: false })
 }
 
 fn tenth(warehouses: u16) -> Scale {
@@ -92,6 +96,6 @@ pub fn far_cluster(protocol: Protocol, shards: u32) -> ClusterPlan {
 }
 
 /// The micro-benchmark with so many keys on each shard, half of whose transactions only read.
-pub fn micro(keys_of_shard: u32, cross_percent: u32) -> ExperimentLoad {
-    ExperimentLoad::Micro(ExperimentMicro { keys_of_shard, cross_percent, all_write: false })
+pub fn micro(keys_of_shard: u32, cross_percent: u32) -> BenchLoad {
+    BenchLoad::Micro(MicroLoad { keys_of_shard, cross_percent, all_write: false, calls: false })
 }

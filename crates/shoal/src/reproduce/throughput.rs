@@ -4,12 +4,13 @@
 use super::experiment::{
     About, Chart, Curve, Experiment, ExperimentRow, Percentile, Plots, Quantity, add,
 };
-use super::run::{ExperimentLoad, ExperimentMicro, ExperimentRun};
+use super::run::ExperimentRun;
 use super::scale::{
     CROSS_PERCENT, KEYS_OF_SHARD, MICRO_CLIENTS, ORDER_CLIENTS, PROTOCOLS, WAREHOUSES, conversion,
     cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
+use shoal_bench::{BenchLoad, MicroLoad};
 use shoal_mako::StampForm;
 use shoal_server::{EngineOptions, Protocol};
 use shoal_types::REMOTE_CLOCKS_MAX;
@@ -27,7 +28,7 @@ const FIGURE_6_SHARDS: [u32; 4] = [1, 2, 3, 10];
 struct Scaled {
     title: &'static str,
     clients: usize,
-    load: ExperimentLoad,
+    load: BenchLoad,
     /// What the paper has published, by shards.
     papers: &'static [(u32, f64)],
 }
@@ -173,7 +174,7 @@ pub fn over_stamps() -> Experiment {
     ];
     let (keys_of_shard, cross_percent) = (KEYS_OF_SHARD, CROSS_PERCENT);
     let load =
-        ExperimentLoad::Micro(ExperimentMicro { keys_of_shard, cross_percent, all_write: true });
+        BenchLoad::Micro(MicroLoad { keys_of_shard, cross_percent, all_write: true, calls: false });
     let mut runs = Vec::new();
     let curves = forms.map(|(name, stamps)| {
         let rows = [1, 2, 3, 4, 6].map(|shards| {

@@ -102,7 +102,7 @@ impl SeenRun<'_> {
         self.chart.curves.iter().flat_map(|curve| curve.rows.iter().map(move |row| (curve, row)))
     }
 
-    /// Those that have something in them.
+    /// The columns that have something in them.
     fn columns(&self) -> Vec<ViewColumn> {
         let is_published = |row: &ExperimentRow| !row.published.is_empty();
         let beside = self.rows().any(|(_, row)| row.run.is_some() && is_published(row));

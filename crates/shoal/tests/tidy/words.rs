@@ -82,9 +82,6 @@ pub fn pronouns(file: &File) -> Vec<String> {
 
 /// Things in the code do not talk.
 pub fn persons(file: &File) -> Vec<String> {
-    if file.house() == Some("two_phase_commit") {
-        return Vec::new(); // Its comments are still to be rewritten.
-    }
     let is_page = file.path.ends_with(".md") && file.path != "CHANGELOG.md";
     let text = match file.is_rust() {
         true => parts_of(&file.text).1.to_lowercase(),

@@ -54,9 +54,9 @@ struct ReplySession {
 
 /// A reply that must not be sent to its client, and why.
 pub(super) enum WrongReply {
-    /// It reveals a version that is not durable.
+    /// The reply reveals a version that is not durable.
     NotDurable(String),
-    /// It contradicts an earlier reply.
+    /// The reply contradicts an earlier one.
     Contradicts(String),
 }
 

@@ -50,8 +50,8 @@ impl DemonstrationOptions {
 /// The role of an engine in the demonstrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// It has to meet the targets that each demonstration names.
+    /// The engine has to meet the targets that each demonstration names.
     Targets,
-    /// It is shown for comparison only.
+    /// The engine is shown for comparison only.
     Nothing,
 }

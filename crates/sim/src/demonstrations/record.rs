@@ -16,11 +16,11 @@ pub(super) const BUCKET: Duration = Duration::from_millis(20);
 /// The class of a transaction, by the shards that it touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionClass {
-    /// It touches healthy shards only.
+    /// The transaction touches healthy shards only.
     Healthy,
-    /// It touches the failed shard only.
+    /// The transaction touches the failed shard only.
     Failed,
-    /// It touches the failed shard and healthy ones.
+    /// The transaction touches the failed shard and healthy ones.
     Across,
 }
 

@@ -3,7 +3,6 @@
 
 use super::latency_recorder::{Classify, LatencyRecorder, Times};
 use super::watched::{ShardSet, Watched};
-use crate::catalog::Catalog;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::managers::ManagersPlan;
@@ -16,6 +15,7 @@ use shoal_engine::engine::{Engine, Setup, Task};
 use shoal_engine::execution::Limits;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_types::{Random, ShardId, Time, WorkerId};
+use shoal_workloads::catalog::Catalog;
 use shoal_workloads::placed::{Division, Placed};
 use shoal_workloads::workload::Workload;
 use std::cell::Cell;

@@ -53,10 +53,10 @@ impl<S: DerefMut<Target = Session>> Locking<S> {
         Ok(self.is_over)
     }
 
-    /// It holds all its locks.
+    /// The transaction, which holds all its locks.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it does not hold them.
     pub fn locked(self) -> Locked<S> {
         assert!(self.is_over, "a transaction goes on before it holds all its locks");
         Locked { transaction: self.transaction }

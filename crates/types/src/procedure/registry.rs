@@ -197,7 +197,7 @@ mod tests {
         pending().await
     }
 
-    /// It is handed to procedures that do not touch it.
+    /// A transaction that is handed to procedures that do not touch it.
     struct Untouched;
 
     impl DynTransaction for Untouched {

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 pub enum OperationFuture<'f, T> {
     /// The result is known. `None` once it was taken.
     Ready(Option<Result<T>>),
-    /// It has to be waited for.
+    /// The result has to be waited for.
     Waits(Pin<Box<dyn Future<Output = Result<T>> + 'f>>),
 }
 

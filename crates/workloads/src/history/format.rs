@@ -52,7 +52,7 @@ pub enum Outcome {
     Ok,
     /// The attempt had no effect.
     Aborted,
-    /// It may have committed, or may yet: the client received no outcome.
+    /// The attempt may have committed, or may yet: the client received no outcome.
     Unknown,
 }
 

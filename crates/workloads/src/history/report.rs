@@ -204,9 +204,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Attempts of the history.
     pub attempts: usize,
-    /// Those that committed, by their outcome or because a committed transaction read them.
+    /// Attempts that committed, by their outcome or because a committed transaction read them.
     pub committed: usize,
-    /// Those among the committed whose outcome the history leaves unknown.
+    /// Committed attempts whose outcome the history leaves unknown.
     pub committed_unknown: usize,
     /// The number of aborted attempts.
     pub aborted: usize,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct ClockOrder {
     /// All up to here were delivered.
     last: Clock,
-    /// Those that came before one with a lower clock; `None` for clocks whose transaction failed.
+    /// Records that came before one with a lower clock; `None` for clocks whose transaction failed.
     early: BTreeMap<Clock, Option<Vec<u8>>>,
 }
 

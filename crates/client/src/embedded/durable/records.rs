@@ -102,7 +102,7 @@ pub(super) struct CheckpointBegin {
     pub(super) clock: Clock,
     /// Above the ids of all tables that were ever created.
     pub(super) next_table: TableId,
-    /// Those that exist; all other ids are of dropped tables.
+    /// The tables that exist; all other ids are of dropped ones.
     pub(super) tables: Vec<(Box<str>, TableId)>,
 }
 

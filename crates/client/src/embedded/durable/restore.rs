@@ -272,7 +272,7 @@ impl Restoring {
 /// What is wrong with a record or a block.
 enum Wrong {
     Bytes(&'static str),
-    /// It does not fit the store.
+    /// The record does not fit the store.
     Store(shoal_types::Error),
 }
 

@@ -208,7 +208,7 @@ impl TwoPhaseCommit {
         }
     }
 
-    /// Tells the manager how closed epochs ended on the shards that this node leads. No outcome here depends on that: what
+    /// Reports to the manager how closed epochs ended on the shards that this node leads. No outcome here depends on that: what
     /// counts is what the streams have, whichever epoch it is from, and so nothing is ever left hanging. It is said when the
     /// shard is served: by then nothing of a former leadership can follow.
     fn report(&mut self, effects: &mut TwoPhaseCommitEffects) {

@@ -48,7 +48,7 @@ pub enum LineMeaning {
     Command(Box<LineCommand>),
     /// The user asks how to use this.
     Help(String),
-    /// It is none of the commands, in a sentence.
+    /// A sentence that says why the line is no command.
     Wrong(String),
     /// The session is over.
     End,

@@ -1,9 +1,9 @@
 //! The tables that workloads use. A cluster has its tables before it starts, so each workload is made once
 //! against a catalogue, which only records names; then the cluster is made with these tables.
 
+use crate::model::ModelTransaction;
 use bytes::Bytes;
 use shoal_types::{Call, Database, Error, Rejected, Result, TableId};
-use shoal_workloads::model::ModelTransaction;
 use std::cell::RefCell;
 use std::rc::Rc;
 

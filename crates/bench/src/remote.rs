@@ -4,10 +4,9 @@
 //! first that thread, then its own. Where each client has a runtime and a connection to itself ([`ConnectedClients`]), the
 //! thread that waits for an answer reads it from the socket.
 
-use crate::local::InProcessCluster;
-use crate::report;
+use crate::cluster::MeasuredCluster;
 use bytes::Bytes;
-use shoal_client::{Access, Cluster, ClusterOptions, ClusterTransaction};
+use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
 use shoal_types::bulk_load::LoadRow;
 use shoal_types::{Call, Counted, Database, Error, Rejected, Result, Scan, TableId};
@@ -19,14 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-/// A client, the runtime of its connections, and, if it has one to itself, the cluster.
+/// A client, the runtime of its connections, and the cluster's counters.
 #[derive(Clone)]
 pub struct RemoteDatabase {
     cluster: Cluster,
     runtime: Arc<Runtime>,
-    own: Option<Arc<InProcessCluster>>,
+    measured: Arc<dyn MeasuredCluster>,
     addresses: Vec<String>,
-    access: Access,
     /// Whether a table that is opened is dropped first, and created anew.
     empties: bool,
     /// The tables that were opened.
@@ -34,25 +32,23 @@ pub struct RemoteDatabase {
 }
 
 impl RemoteDatabase {
-    /// A client of the cluster at these addresses, with a thread for its connections. `own` lives as long
-    /// as the client.
+    /// A client of the cluster at these addresses, with a thread for its connections. `measured` is that cluster, and
+    /// lives as long as the client.
     ///
     /// # Errors
     /// A sentence, if there is none.
     pub fn connect(
         addresses: &[String],
         options: ClusterOptions,
-        own: Option<Arc<InProcessCluster>>,
+        measured: Arc<dyn MeasuredCluster>,
     ) -> std::result::Result<RemoteDatabase, String> {
-        let access = options.access.clone();
         let (cluster, runtime) =
             connect(Builder::new_multi_thread().worker_threads(1), addresses, options)?;
         Ok(RemoteDatabase {
             cluster,
             runtime: Arc::new(runtime),
-            own,
+            measured,
             addresses: addresses.to_vec(),
-            access,
             empties: false,
             opened: Arc::default(),
         })
@@ -126,6 +122,12 @@ fn connect(
     let runtime = runtime.enable_all().build().map_err(|error| error.to_string())?;
     let cluster = runtime.block_on(Cluster::connect_with(addresses, options));
     Ok((cluster.map_err(|error| error.to_string())?, runtime))
+}
+
+impl fmt::Debug for RemoteDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the cluster at {}", self.addresses.join(", "))
+    }
 }
 
 /// A client, and a runtime that runs only while that client does.
@@ -211,10 +213,7 @@ impl Database for RemoteDatabase {
 
     /// The sum over all workers that report it.
     fn counted(&self) -> Counted {
-        match &self.own {
-            Some(own) => own.counted(),
-            None => self.runtime.block_on(report::counted(&self.addresses, &self.access)),
-        }
+        self.measured.counted(&self.runtime)
     }
 
     async fn transact<T>(

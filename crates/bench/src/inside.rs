@@ -1,10 +1,10 @@
 //! Loaders and clients of a bench within the leaders of a cluster of this process: what is measured is the database,
 //! and not the way to it.
 
-use crate::local::InProcessCluster;
+use crate::cluster::OwnCluster;
 use crate::remote::RemoteDatabase;
-use shoal_net::Handle;
-use shoal_server::WorkerCommand;
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
 use shoal_types::{ShardId, WorkerId};
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
 use shoal_workloads::placed::Placed;
@@ -18,8 +18,8 @@ const LOADERS: usize = 4;
 /// shard.
 pub struct InsideClients {
     remote: RemoteDatabase,
-    /// The leader of each shard.
-    leaders: Vec<Handle<WorkerCommand>>,
+    cluster: Arc<dyn OwnCluster>,
+    /// The number of workers of each leader.
     workers: u32,
     client_shard: Box<dyn Fn(usize) -> ShardId>,
     part_shard: Box<dyn Fn(usize) -> ShardId>,
@@ -27,7 +27,7 @@ pub struct InsideClients {
 
 impl fmt::Debug for InsideClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "clients inside {} leaders", self.leaders.len())
+        write!(f, "clients inside {} leaders", self.shards())
     }
 }
 
@@ -35,23 +35,25 @@ impl InsideClients {
     /// The clients of `workload` within this cluster, whose nodes have so many workers. `remote` judges
     /// the data.
     pub fn new(
-        cluster: &InProcessCluster,
+        cluster: Arc<dyn OwnCluster>,
         remote: RemoteDatabase,
         workers: u32,
         workload: Arc<impl Placed>,
     ) -> InsideClients {
-        let leaders: Vec<_> =
-            (0..cluster.shards()).map(|shard| cluster.leader(ShardId(shard)).clone()).collect();
         let shards = cluster.shards();
         let placed = Arc::clone(&workload);
         let client_shard = Box::new(move |client| placed.client_shard(client, shards));
         let part_shard = Box::new(move |part| workload.part_shard(part, shards));
-        InsideClients { remote, leaders, workers, client_shard, part_shard }
+        InsideClients { remote, cluster, workers, client_shard, part_shard }
+    }
+
+    fn shards(&self) -> usize {
+        self.cluster.shards() as usize
     }
 
     /// Neighbouring numbers are on different shards, or else on different workers.
     fn worker(&self, number: usize) -> usize {
-        number / self.leaders.len() % self.workers as usize
+        number / self.shards() % self.workers as usize
     }
 }
 
@@ -70,7 +72,7 @@ impl BenchPlace for InsideClients {
     /// Few loaders on each worker, for what is on its shard: a chunk of each is one step, and a node whose
     /// step takes longer than its lease leads nothing.
     fn shares(&self, parts: usize, _clients: usize) -> Vec<Vec<usize>> {
-        let (shards, loaders) = (self.leaders.len(), self.workers as usize * LOADERS);
+        let (shards, loaders) = (self.shards(), self.workers as usize * LOADERS);
         let mut shares = vec![Vec::new(); shards * loaders];
         let mut turns = vec![0; shards];
         for part in 0..parts {
@@ -83,13 +85,11 @@ impl BenchPlace for InsideClients {
 
     fn spawn(&self, role: BenchRole, work: impl Work) {
         let (number, shard) = match role {
-            BenchRole::Client(number) => (number, (self.client_shard)(number).0 as usize),
-            BenchRole::Loader(number) => (number, number % self.leaders.len()),
+            BenchRole::Client(number) => (number, (self.client_shard)(number)),
+            BenchRole::Loader(number) => (number, ShardId((number % self.shards()) as u32)),
         };
         let worker = WorkerId(self.worker(number) as u32);
-        let leader = &self.leaders[shard];
-        let make = WorkerCommand::Spawn(Box::new(move |local| Box::pin(work.run(local.clone()))));
-        // A node that has ended takes none, and one is missing.
-        let _ = leader.command(worker, make);
+        let task = Box::new(move |local: &LocalDatabase| Box::pin(work.run(local.clone())) as Task);
+        self.cluster.spawn(shard, worker, task);
     }
 }

@@ -1,0 +1,28 @@
+//! What a bench needs of a cluster, beside its clients.
+
+use shoal_engine::LocalDatabase;
+use shoal_engine::engine::Task;
+use shoal_types::{Counted, ShardId, WorkerId};
+use tokio::runtime::Runtime;
+
+/// A cluster whose counters can be read.
+pub trait MeasuredCluster: Send + Sync {
+    /// The sums of the counters of all workers that report them. Blocks; a request waits in `runtime`.
+    fn counted(&self, runtime: &Runtime) -> Counted;
+}
+
+/// Makes a task on the thread of a worker.
+pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
+
+/// A cluster of this process. It ends when it is dropped.
+pub trait OwnCluster: MeasuredCluster {
+    /// The addresses of its nodes, for clients.
+    fn addresses(&self) -> &[String];
+
+    /// The number of its shards.
+    fn shards(&self) -> u32;
+
+    /// Runs a task on this worker of the node that led the shard when the cluster was ready. A node that has ended takes no
+    /// tasks, and drops it.
+    fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask);
+}
