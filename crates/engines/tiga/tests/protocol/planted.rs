@@ -3,10 +3,11 @@
 use super::cluster::{CLIENT, Cluster, MS, TABLE, submit, voters};
 use bytes::Bytes;
 use shoal_engine::PlantedBugs;
-use shoal_tiga::message::{Message, Read};
+use shoal_tiga::digest::Digest;
+use shoal_tiga::message::{LeaderVote, Message, Read, Vote};
 use shoal_tiga::transaction::{Body, Transaction};
 use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
-use shoal_types::{NodeId, ShardId, Time};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -275,4 +276,45 @@ fn export_unstable() {
         cluster.messages().filter(is_own).count()
     };
     assert_shows(TigaPlantedBug::ExportUnstable, script, 0, 1);
+}
+
+/// A new leader has a start record that no other replica has accepted.
+#[test]
+fn ask_before_record() {
+    let script = |mut cluster: Cluster| {
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.sync(0, NodeId(2));
+        cluster.decide(0);
+        cluster.deliver(|_, _, _| true);
+        let replica = cluster.node(NodeId(1)).replica(ShardId(0)).expect("has it");
+        replica.serves().is_some()
+    };
+    assert_shows(TigaPlantedBug::AskBeforeRecord, script, false, true);
+}
+
+/// Both shards vote for a transaction at one timestamp, one of them under an older ballot of the other.
+#[test]
+fn mix_ballots() {
+    let script = |mut cluster: Cluster| {
+        let id = cluster.increment(&[1, 101]);
+        cluster.deliver(|_, _, _| false);
+        let t = cluster.time();
+        let ballot = |epoch, node| Ballot { epoch: Epoch(epoch), node: NodeId(node) };
+        let (own, former, other) = (ballot(2, 0), ballot(1, 0), ballot(1, 3));
+        for (shard, ballot, ballots) in [(0, own, [own, other]), (1, other, [former, other])] {
+            for voter in voters(shard) {
+                let outcome = Ok(Bytes::new());
+                let leader = LeaderVote { ballots: ballots.to_vec(), outcome, is_stable: false };
+                let leader = (voter == ballot.node).then_some(leader);
+                let shard = ShardId(shard);
+                let vote = Vote { id, shard, t, digest: Digest::NONE, ballot, leader };
+                let vote = Message::Vote { vote, sent: Time::ZERO, arrived: Time::ZERO };
+                cluster.repeat(voter, CLIENT, vote);
+            }
+        }
+        cluster.deliver(|_, _, _| true);
+        is_committed(&cluster, id)
+    };
+    assert_shows(TigaPlantedBug::MixBallots, script, false, true);
 }
