@@ -214,7 +214,7 @@ impl Coordinator {
     /// A participant does not have the transaction, and never will.
     pub fn gone(
         &mut self,
-        step: &Step<'_>,
+        step: &mut Step<'_>,
         from: NodeId,
         id: TransactionId,
         shard: ShardId,
@@ -227,6 +227,7 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&id) else { return };
         if open.transaction.place(shard).is_some() {
             self.counters.gone += 1;
+            step.observe(|| TigaObservation::Refused { id });
             self.end(Ended { id, outcome: Outcome::Gone(shard), committed: None });
         }
     }

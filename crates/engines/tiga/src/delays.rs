@@ -1,5 +1,6 @@
 //! One-way delays from this node to others, clock skew included, and the margin that is added to them.
 
+use shoal_types::transaction_clock::STEP_AHEAD_MIN;
 use shoal_types::{NodeId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -41,6 +42,10 @@ impl Delays {
     pub fn sample(&mut self, now: Time, node: NodeId, sent: Time, arrived: Time) {
         let delay = (arrived.0 as i64).wrapping_sub(sent.0 as i64);
         let samples = self.nodes.entry(node).or_default();
+        if samples.percentile.saturating_sub(delay) > STEP_AHEAD_MIN.as_nanos() as i64 {
+            // One of the clocks was set: by the older samples, timestamps would be so far ahead that they are refused.
+            samples.all.clear();
+        }
         samples.all.push_back((now, delay));
         let is_old = |at: &Time| *at + WINDOW < now;
         while samples.all.len() > SAMPLES_MAX
@@ -113,6 +118,18 @@ mod tests {
         assert!((94..=97).contains(&(percentile / MS as i64)), "{percentile}");
         delays.sample(Time(3000 * MS), node, Time(9 * MS), Time(4 * MS));
         assert_eq!(delays.to(node), Some(-5 * MS as i64));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_makes_older_samples_void() {
+        let (mut delays, node) = (Delays::default(), NodeId(1));
+        for sample in 1..=50 {
+            delays.sample(Time(sample * MS), node, Time(9000 * MS), Time(9001 * MS));
+        }
+        delays.sample(Time(51 * MS), node, Time(11_000 * MS), Time(9001 * MS));
+        assert_eq!(delays.to(node), Some(-1999 * MS as i64));
+        delays.sample(Time(52 * MS), node, Time(11_000 * MS), Time(9003 * MS));
+        assert_eq!(delays.to(node), Some(-1997 * MS as i64));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::message::{LeaderVote, Message, Vote};
 use crate::observation::TigaObservation;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Readiness, Waiting};
-use crate::record::{Entry, Record, Write, others};
+use crate::record::{Entry, Record, Refusal, Write, others};
+use crate::refusal::gone_at;
 use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
@@ -81,16 +82,13 @@ impl Replica {
         let is_old = |part: &crate::transaction::Part| part.ballot < step.view.known(part.shard);
         let is_far = t > step.clock + step.options.ahead_max
             && !step.options.bugs.has(TigaPlantedBug::TrustFarClock);
-        let leading = self.leading.as_mut().expect("serves");
-        if is_far || leading.refused.contains(&id) || transaction.parts.iter().any(is_old) {
-            leading.refused.insert(id);
-            let (shard, arrived) = (self.shard, step.arrived);
-            step.send(id.node, Message::Gone { id, shard, ballot, sent, arrived });
-            return;
+        let times = ArrivalTimes { sent, arrived: step.arrived };
+        if is_far || self.is_refused(id) || transaction.parts.iter().any(is_old) {
+            let refusal = Refusal { id, oldest: transaction.oldest };
+            return self.refuse(step, refusal, None, times);
         }
         let t = self.raised(step, t, &work);
-        let waiting =
-            Waiting::new(work, Origin::Accepted, ArrivalTimes { sent, arrived: step.arrived });
+        let waiting = Waiting::new(work, Origin::Accepted, times);
         self.enqueue(step, t, waiting);
     }
 
@@ -171,17 +169,16 @@ impl Replica {
 
     /// Another participant does not have it and never will: it is released nowhere.
     fn gone(&mut self, step: &mut Step<'_>, id: TransactionId, shard: ShardId, ballot: Ballot) {
-        let Some(own) = self.serves().filter(|_| step.view.hear(shard, ballot)) else { return };
+        if self.serves().is_none() || !step.view.hear(shard, ballot) {
+            return;
+        }
         let Some((_, waiting)) = self.queue.get(id) else { return };
         if !waiting.needs_agreement() {
             return;
         }
+        let refusal = Refusal { id, oldest: waiting.work.transaction.oldest };
         self.queue.remove(id);
-        let leading = self.leading.as_mut().expect("serves");
-        leading.refused.insert(id);
-        leading.settled_early.remove(&id);
-        leading.unstable.remove(&id);
-        step.send(id.node, gone_at(id, self.shard, own));
+        self.refuse(step, refusal, None, ArrivalTimes::default());
     }
 
     fn proposed(&mut self, step: &mut Step<'_>, id: TransactionId, proposal: Proposal) {
@@ -209,9 +206,12 @@ impl Replica {
             let ready = Readiness { t: record.t, ballots, verdict };
             return self.send_ready(step, id, shard, ready);
         }
-        let is_refused = self.leading.as_ref().is_some_and(|it| it.refused.contains(&id));
-        if named < own || is_refused || self.ledger.is_over(id) {
+        if self.ledger.is_over(id) {
             return step.send_to_leader(shard, gone_at(id, self.shard, own));
+        }
+        if named < own || self.is_refused(id) {
+            let refusal = Refusal { id, oldest: 0 };
+            return self.refuse(step, refusal, Some(shard), ArrivalTimes::default());
         }
         if again {
             step.send_to_leader(shard, Message::Want { id, to: shard });
@@ -359,6 +359,7 @@ impl Replica {
         let leading = self.leading.as_mut().expect("releases as a leader");
         leading.batch.push(Arc::clone(&record));
         leading.unstable.remove(&stamp.id);
+        leading.inherited.remove(&stamp.id);
         self.counters.released += 1;
         let (shard, ballot) = (self.shard, leading.ballot);
         step.observe(|| TigaObservation::Released { shard, ballot, record: Arc::clone(&record) });
@@ -408,7 +409,7 @@ impl Replica {
         let waits_for_seal = !self.ledger.recent.is_empty();
         let undecided = self.ledger.undecided_entries();
         let leading = self.leading.as_mut().expect("serves");
-        let has_batch = !leading.batch.is_empty();
+        let has_batch = !leading.batch.is_empty() || !leading.refusals.is_empty();
         if undecided >= UNDECIDED_MAX && !hurries {
             return;
         }
@@ -426,7 +427,8 @@ impl Replica {
         leading.needs_seal = has_batch;
         let records = std::mem::take(&mut leading.batch);
         let settled = std::mem::take(&mut leading.settled);
-        let entry = Entry::Batch { records, seal, settled };
+        let refused = std::mem::take(&mut leading.refusals);
+        let entry = Entry::Batch { records, seal, settled, refused };
         step.propose(self.shard, &entry);
         self.ledger.append(entry);
         self.conflicts.forget(seal);
@@ -537,9 +539,6 @@ impl Replica {
             self.queue.look_at(stamp.id);
         }
         self.repeat_settled(step);
-        let ledger = &self.ledger;
-        let leading = self.leading.as_mut().expect("serves");
-        leading.refused.retain(|id| !ledger.is_over(*id));
     }
 
     fn repeat_settled(&mut self, step: &mut Step<'_>) {
@@ -566,9 +565,4 @@ impl Replica {
         let seal = Some(leading.seal_at).filter(|_| self.serves().is_some() && may_seal);
         [Some(leading.repeat_at), seal].into_iter().flatten().min()
     }
-}
-
-/// The shard does not have the transaction, and never will.
-fn gone_at(id: TransactionId, shard: ShardId, ballot: Ballot) -> Message {
-    Message::Gone { id, shard, ballot, sent: Time::ZERO, arrived: Time::ZERO }
 }

@@ -1,7 +1,8 @@
 //! What only a leader has: what it has released, promised and received, and how far its recovery is.
 
 use crate::message::Read;
-use crate::record::{Item, Record, TentativeList};
+use crate::record::{Item, Record, Refusal, TentativeList};
+use crate::stamp::ArrivalTimes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,15 @@ pub(crate) struct DeferredReads {
     pub(crate) reads: Vec<Read>,
 }
 
+/// A refusal that is not decided.
+#[derive(Debug, Default)]
+pub(crate) struct Refusing {
+    /// When the transaction was sent, and when it arrived.
+    pub(crate) times: ArrivalTimes,
+    /// Participants that wait for it.
+    pub(crate) asking: BTreeSet<ShardId>,
+}
+
 /// What only a leader has.
 #[derive(Debug)]
 pub struct Leading {
@@ -67,8 +77,12 @@ pub struct Leading {
     /// Their certificates rest on what is not decided.
     pub(crate) unstable: BTreeSet<TransactionId>,
     pub(crate) reads: Vec<DeferredReads>,
-    /// Transactions that were refused, and never are accepted.
-    pub(crate) refused: BTreeSet<TransactionId>,
+    /// What its recovery has imported or kept, and it has not released: it may be committed, so reads wait for it.
+    pub(crate) inherited: BTreeSet<TransactionId>,
+    /// Transactions that are refused, by an entry that is not decided: they are not accepted any more.
+    pub(crate) refusing: BTreeMap<TransactionId, Refusing>,
+    /// Of these, those for the next entry.
+    pub(crate) refusals: Vec<Refusal>,
     /// When what is not answered is sent again, on the local clock.
     pub(crate) repeat_at: Time,
 }
@@ -87,7 +101,9 @@ impl Leading {
             settled_early: BTreeMap::new(),
             unstable: BTreeSet::new(),
             reads: Vec::new(),
-            refused: BTreeSet::new(),
+            inherited: BTreeSet::new(),
+            refusing: BTreeMap::new(),
+            refusals: Vec::new(),
             repeat_at: now,
         }
     }

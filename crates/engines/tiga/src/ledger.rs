@@ -2,7 +2,7 @@
 //!
 //! The state follows from the entries alone, so that every replica that has applied the same entries has the same.
 
-use crate::record::{Base, Candidate, Entry, Record, others};
+use crate::record::{Base, Candidate, Entry, Record, Refusal, others};
 use crate::rows::Rows;
 use crate::stamp::Stamp;
 use shoal_engine::TransactionId;
@@ -10,11 +10,23 @@ use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The records of one coordinator that are kept for its questions.
+/// What is kept of one coordinator's transactions for its questions: records, and the numbers of those that were refused.
 #[derive(Debug, Default)]
 struct Coordinated {
     oldest: u64,
     records: BTreeMap<u64, Arc<Record>>,
+    refused: BTreeSet<u64>,
+}
+
+impl Coordinated {
+    /// Transactions before `oldest` are over.
+    fn advance(&mut self, oldest: u64) {
+        if oldest > self.oldest {
+            self.oldest = oldest;
+            self.records = self.records.split_off(&oldest);
+            self.refused = self.refused.split_off(&oldest);
+        }
+    }
 }
 
 /// A decided transaction of several shards that some participant may not have yet.
@@ -111,9 +123,12 @@ impl Ledger {
     pub fn decide(&mut self) -> Entry {
         let entry = self.undecided.pop_front().expect("what is decided was accepted");
         match &entry {
-            Entry::Batch { records, seal, settled } => {
+            Entry::Batch { records, seal, settled, refused } => {
                 for record in records {
                     self.decide_record(record);
+                }
+                for refusal in refused {
+                    self.decide_refusal(refusal);
                 }
                 settled.iter().for_each(|id| drop(self.unsettled.remove(id)));
                 self.advance_seal(*seal);
@@ -133,6 +148,7 @@ impl Ledger {
 
     fn decide_record(&mut self, record: &Arc<Record>) {
         let id = record.id();
+        assert!(!self.is_refused(id), "{id} is refused by {}, and stands in its log", self.shard);
         let Some(place) = record.transaction.place(self.shard) else { return };
         self.rows.decide(&record.transaction.parts[place], record, self.applied);
         self.undecided_records.remove(&id);
@@ -144,13 +160,32 @@ impl Ledger {
             self.unsettled.insert(id, Unsettled { record: Arc::clone(record), waits_for });
         }
         let of = self.coordinated.entry((id.node, id.worker)).or_default();
-        if record.transaction.oldest > of.oldest {
-            of.oldest = record.transaction.oldest;
-            of.records = of.records.split_off(&of.oldest);
-        }
+        of.advance(record.transaction.oldest);
         if id.sequence >= of.oldest {
             of.records.insert(id.sequence, Arc::clone(record));
         }
+    }
+
+    fn decide_refusal(&mut self, refusal: &Refusal) {
+        let Refusal { id, oldest } = *refusal;
+        assert!(
+            self.record(id).is_none(),
+            "{id} stands in the log of {} and is refused",
+            self.shard
+        );
+        self.recorded.remove(&id);
+        let of = self.coordinated.entry((id.node, id.worker)).or_default();
+        of.advance(oldest);
+        if id.sequence >= of.oldest {
+            of.refused.insert(id.sequence);
+        }
+    }
+
+    /// Whether a decided entry refuses a transaction whose coordinator has not said that it is over (rule T21).
+    #[must_use]
+    pub fn is_refused(&self, id: TransactionId) -> bool {
+        let of = self.coordinated.get(&(id.node, id.worker));
+        of.is_some_and(|of| of.refused.contains(&id.sequence))
     }
 
     fn advance_seal(&mut self, seal: Time) {

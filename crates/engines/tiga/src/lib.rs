@@ -21,7 +21,7 @@
 //! | `coordinator.rs`, `delays.rs` | timestamps, and counting votes |
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
 //! | `leading.rs`, `leader.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
-//! | `recovery.rs` | a new leader |
+//! | `recovery.rs`, `refusal.rs` | a new leader; what a shard never takes |
 //! | `node.rs`, `observation.rs` | a node: all of them together; what a checker sees of it |
 //! | `engine/` | the engine around it: transactions of clients |
 //!
@@ -46,6 +46,7 @@ pub mod queue;
 mod reads;
 pub mod record;
 mod recovery;
+mod refusal;
 pub mod replica;
 pub mod rows;
 pub mod stamp;

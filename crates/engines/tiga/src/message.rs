@@ -97,7 +97,7 @@ pub enum Message {
         /// See `sent`.
         arrived: Time,
     },
-    /// Leader to coordinator, and to the other participants: it does not have the transaction and never will.
+    /// Leader to coordinator, and to the other participants: its log refuses the transaction, in a decided entry (rule T21).
     #[coded(tag = 2)]
     Gone {
         /// The transaction.

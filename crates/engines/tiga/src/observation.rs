@@ -63,6 +63,11 @@ pub enum TigaObservation {
         /// How many entries the snapshot stands for.
         length: u64,
     },
+    /// A coordinator has learned that a shard does not take a transaction, and reports that it has no effect.
+    Refused {
+        /// The transaction.
+        id: TransactionId,
+    },
     /// A coordinator takes a transaction for committed.
     Committed {
         /// The transaction.

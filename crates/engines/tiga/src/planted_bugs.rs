@@ -29,6 +29,8 @@ pub enum TigaPlantedBug {
     MixBallots,
     /// A leader asks others before its start record is decided (T17).
     AskBeforeRecord,
+    /// A leader says that it does not take a transaction, and writes that into no log (T21).
+    RefuseBeforeRecord,
     /// Voters vote before they have accepted a final record (T17).
     VoteBeforeFinal,
     /// What is certified may rest on rows that are not decided (T18).
@@ -39,7 +41,7 @@ pub enum TigaPlantedBug {
     TrustFarClock,
     /// A seal covers what still waits (T15).
     SealOpen,
-    /// Reads are shown that are not decided (T11).
+    /// Reads are shown that are not decided, or that a recovery's transactions may have overwritten (T11).
     ReadUnstable,
 }
 

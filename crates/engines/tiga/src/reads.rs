@@ -16,15 +16,16 @@ const PAGE_ROWS: usize = 1 << 12;
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Replica {
-    /// Answers reads, once all that they read is decided.
+    /// Answers reads, once all that they read is decided, and all is released that a recovery has found: it may be committed.
     pub fn read(&mut self, step: &mut Step<'_>, from: NodeId, number: u64, reads: Vec<Read>) {
         if self.serves().is_none() || !step.has_lease {
             return;
         }
         let rows = &self.ledger.rows;
         let waits = !step.options.bugs.has(TigaPlantedBug::ReadUnstable);
-        if waits && !reads.iter().all(|read| is_decided(rows, read)) {
-            let leading = self.leading.as_mut().expect("serves");
+        let leading = self.leading.as_mut().expect("serves");
+        let is_open = !leading.inherited.is_empty() || !reads.iter().all(|it| is_decided(rows, it));
+        if waits && is_open {
             if !leading.reads.iter().any(|it| it.from == from && it.number == number) {
                 leading.reads.push(DeferredReads { from, number, reads });
             }

@@ -91,6 +91,16 @@ impl Candidate {
     }
 }
 
+/// A transaction that a shard does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+pub struct Refusal {
+    /// The name of the transaction.
+    pub id: TransactionId,
+    /// Older ones of its coordinator are over, as the transaction says; 0 where only its name is known.
+    #[coded(short)]
+    pub oldest: u64,
+}
+
 /// An entry of a shard's log.
 #[derive(Debug, Clone, PartialEq, Coded)]
 pub enum Entry {
@@ -103,6 +113,8 @@ pub enum Entry {
         seal: Time,
         /// Transactions of several shards that all participants have in decided entries.
         settled: Vec<TransactionId>,
+        /// Transactions that the shard never takes (rule T21).
+        refused: Vec<Refusal>,
     },
     /// A leader has adopted the log up to here; these candidates it has collected (rule T17).
     #[coded(tag = 1)]

@@ -118,7 +118,13 @@ impl Replica {
             counted.entry(key).or_insert((0, candidate)).0 += 1;
         }
         let found = counted.into_values().filter(|(count, _)| *count >= quorums.candidate);
-        let found = found.map(|(_, candidate)| candidate.clone());
+        // What is refused stays so (rule T21), and what is over and not in the log was not committed: its leader would have
+        // appended it before the transaction that says so. What a recovery has kept may still come behind that one.
+        let may_come = |candidate: &Candidate| {
+            let id = candidate.transaction.id;
+            !self.ledger.is_refused(id) && !self.ledger.is_over(id)
+        };
+        let found = found.map(|(_, candidate)| candidate.clone()).filter(may_come);
         let recorded = self.ledger.recorded.values().cloned();
         let mut candidates: BTreeMap<TransactionId, Candidate> = BTreeMap::new();
         for candidate in recorded.chain(found) {
@@ -251,6 +257,9 @@ impl Replica {
         self.ledger.append(entry);
         self.tentative.clear();
         self.base = ballot;
+        let leading = self.leading.as_mut().expect("recovers");
+        let kept_ids = kept.iter().map(|candidate| candidate.transaction.id);
+        leading.inherited = imports.keys().copied().chain(kept_ids).collect();
         let times = ArrivalTimes::default();
         for record in imports.into_values() {
             let Some(work) = Work::new(&record.transaction, self.shard) else { continue };

@@ -15,7 +15,7 @@ use crate::metrics::ReplicaCounters;
 use crate::observation::TigaObservation;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Early, Origin, Queue, Waiting};
-use crate::record::{Entry, Record, TentativeList};
+use crate::record::{Entry, Record, Refusal, TentativeList};
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::tentative::{Tentative, TentativeEntries, history};
@@ -107,6 +107,7 @@ impl Replica {
         let is_known = self.queue.get(id).is_some()
             || self.tentative.get(id).is_some()
             || self.ledger.record(id).is_some()
+            || self.ledger.is_refused(id)
             || self.ledger.is_over(id);
         if !is_ours || is_known || t > step.clock + step.options.ahead_max {
             return;
@@ -253,8 +254,12 @@ impl Replica {
     fn append(&mut self, step: &mut Step<'_>, entry: &Bytes) {
         let entry: Entry = decode(entry).expect("a leader appends entries that can be read");
         match &entry {
-            Entry::Batch { records, .. } => {
+            Entry::Batch { records, refused, .. } => {
                 records.iter().for_each(|record| self.sync(step, record));
+                for Refusal { id, .. } in refused {
+                    self.queue.remove(*id);
+                    self.tentative.remove(*id);
+                }
             }
             Entry::Start { .. } => {}
             Entry::Final { ballot, .. } => {
@@ -298,7 +303,7 @@ impl Replica {
     /// Applies the next entry, which is decided.
     pub(crate) fn apply_next(&mut self, step: &mut Step<'_>) {
         match self.ledger.decide() {
-            Entry::Batch { seal, records, .. } => {
+            Entry::Batch { seal, records, refused, .. } => {
                 let (shard, index) = (self.shard, self.ledger.applied - 1);
                 let applied = &records;
                 step.observe(|| TigaObservation::Applied {
@@ -309,6 +314,7 @@ impl Replica {
                 self.follow_seal(seal);
                 if self.leading.is_some() {
                     self.decided_as_leader(step, &records);
+                    self.refusals_decided(step, &refused);
                 }
             }
             Entry::Start { .. } => self.tentative.clear(),

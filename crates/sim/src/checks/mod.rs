@@ -17,7 +17,7 @@
 //! | `sealed.rs` | P7: a shard is served once an entry of its leader is durable in each stream |
 //! | `outcomes.rs` | P8: no shard takes a transaction for aborted that another has installed |
 //! | `zeus.rs` | Z1, Z3, Z6: owners, records and validated rows, from what nodes have of granules |
-//! | `tiga.rs` | T1, T4, T6, T7, T10: votes and logs, by what replicas did and never by a coordinator's word |
+//! | `tiga.rs` | T1, T4, T6, T7, T10, T21: votes and logs, by what replicas did and never by a coordinator's word |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was answered |
 //!

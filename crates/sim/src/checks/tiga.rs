@@ -1,6 +1,7 @@
 //! The rules of `tiga` that votes and logs show: T1, conflicting transactions stand in the log in the order of their stamps,
 //! but for what was imported; T4 and T6, what a coordinator takes for committed has equal votes of a fast quorum, or stands
-//! in decided entries, on every participant; T7, what is committed stands in every log at its timestamp; T10, once.
+//! in decided entries, on every participant; T7, what is committed stands in every log at its timestamp; T10, once; T21, what
+//! a coordinator has reported as refused stands in no log.
 //!
 //! Votes are counted here, and entries are those that replicas have applied: no coordinator's or leader's word is taken.
 
@@ -49,6 +50,7 @@ pub struct TigaRules {
     transactions: BTreeMap<(ShardId, TransactionId), OnShard>,
     logs: BTreeMap<ShardId, Log>,
     committed: BTreeMap<TransactionId, Time>,
+    refused: BTreeSet<TransactionId>,
 }
 
 /// Against so many earlier transactions of the log the order of one is judged.
@@ -87,10 +89,14 @@ impl EngineRules for TigaRules {
                 moment.blame("T6", checks.rules.apply(*shard, *index, records))?;
                 for record in records.iter().filter(|_| is_first) {
                     moment.blame("T7", checks.rules.is_committed_at(*shard, record))?;
+                    moment.blame("T21", checks.rules.is_not_refused(*shard, record))?;
                     moment.blame("T10", checks.rules.once(*shard, record))?;
                     moment.blame("T1", checks.rules.in_order(*shard, record))?;
                     moment.blame("exactly once", install(checks, *shard, record))?;
                 }
+            }
+            TigaObservation::Refused { id } => {
+                moment.blame("T21", checks.rules.refuse(*id))?;
             }
             TigaObservation::Committed { id, t, shards, .. } => {
                 for shard in shards {
@@ -161,6 +167,29 @@ impl TigaRules {
                 Err(format!("{id} is committed at {t}, and stands at {} on {shard}", record.t))
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// No replica has applied what is refused.
+    fn refuse(&mut self, id: TransactionId) -> RuleVerdict {
+        self.refused.insert(id);
+        let stands_in = |shard: &&ShardId| {
+            let of = self.transactions.get(&(**shard, id));
+            of.is_some_and(|of| of.applied.is_some())
+        };
+        match self.logs.keys().find(stands_in) {
+            None => Ok(()),
+            Some(shard) => {
+                Err(format!("{id} is reported as refused, and stands in the log of {shard}"))
+            }
+        }
+    }
+
+    fn is_not_refused(&self, shard: ShardId, record: &Record) -> RuleVerdict {
+        let id = record.transaction.id;
+        match self.refused.contains(&id) {
+            true => Err(format!("{id} stands in the log of {shard}, and was reported as refused")),
+            false => Ok(()),
         }
     }
 

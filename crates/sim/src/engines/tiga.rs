@@ -24,6 +24,7 @@ impl Subject for Tiga {
         ("forget-imports", TigaPlantedBug::ForgetImports),
         ("mix-ballots", TigaPlantedBug::MixBallots),
         ("ask-before-record", TigaPlantedBug::AskBeforeRecord),
+        ("refuse-before-record", TigaPlantedBug::RefuseBeforeRecord),
         ("vote-before-final", TigaPlantedBug::VoteBeforeFinal),
         ("export-unstable", TigaPlantedBug::ExportUnstable),
         ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),

@@ -35,6 +35,7 @@ impl Observed for TigaObservation {
             }
             TigaObservation::Restored { shard, length } => words(5, shard.0.into(), *length),
             TigaObservation::Committed { id, t, .. } => words(6, id.sequence, t.0),
+            TigaObservation::Refused { id } => words(7, id.sequence, id.node.0.into()),
         }
     }
 
@@ -47,6 +48,7 @@ impl Observed for TigaObservation {
             | TigaObservation::Released { .. }
             | TigaObservation::Applied { .. }
             | TigaObservation::Restored { .. }
+            | TigaObservation::Refused { .. }
             | TigaObservation::Committed { .. } => None,
         }
     }

@@ -18,6 +18,9 @@ impl Tiga {
     ) {
         self.runtime.worker_context.configured(&configuration, incarnation);
         self.runtime.worker_context.epoch.set(configuration.epoch);
+        // Answers to a former process of the node may still come: reads have other numbers in each, as transactions have.
+        let oldest = self.runtime.worker_context.sequences.borrow().oldest();
+        self.next_read = self.next_read.max(oldest);
         let me = self.shared.node;
         let standing = configuration.nodes.get(me.0 as usize);
         let is_member = standing.is_some_and(|it| it.alive && it.incarnation == incarnation);

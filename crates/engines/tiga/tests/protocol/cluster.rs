@@ -54,6 +54,8 @@ pub struct Cluster {
     procedures: Procedures,
     time: u64,
     sequence: u64,
+    /// By how much the transaction clocks of nodes are ahead of the others.
+    ahead: BTreeMap<NodeId, Duration>,
     /// Nodes that get nothing and do nothing.
     down: BTreeSet<NodeId>,
 }
@@ -96,6 +98,7 @@ impl Cluster {
             procedures: Procedures::new().with("increment", increment),
             time: 1000 * MS,
             sequence: 0,
+            ahead: BTreeMap::new(),
             down: BTreeSet::new(),
         };
         cluster.appoint(0, NodeId(0), 1);
@@ -106,7 +109,8 @@ impl Cluster {
 
     fn act(&mut self, node: NodeId, act: impl FnOnce(&mut TigaNode, Now, &Library<'_>)) {
         let time = Time(self.time);
-        let now = Now { local: time, clock: time, arrived: time, has_lease: true };
+        let clock = time + self.ahead.get(&node).copied().unwrap_or_default();
+        let now = Now { local: time, clock, arrived: clock, has_lease: true };
         let library = Library { procedures: &self.procedures, tables: self.topology.tables() };
         let of = self.nodes.get_mut(&node).expect("a node");
         act(of, now, &library);
@@ -232,6 +236,12 @@ impl Cluster {
         }
     }
 
+    /// Delivers the message that was sent last, and none that follows.
+    pub fn deliver_last(&mut self) {
+        let (from, to, message) = self.messages.pop_back().expect("a message");
+        self.act(to, |node, now, library| node.receive(now, library, from, message));
+    }
+
     /// Time passes, and timers fire.
     pub fn pass(&mut self, span: Duration) {
         self.time += span.as_nanos() as u64;
@@ -253,6 +263,11 @@ impl Cluster {
             self.pass(Duration::from_millis(50));
         }
         self.deliver(|_, _, _| true);
+    }
+
+    /// The clock of a node is set ahead.
+    pub fn set_ahead(&mut self, node: NodeId, ahead: Duration) {
+        self.ahead.insert(node, ahead);
     }
 
     pub fn crash(&mut self, node: NodeId) {

@@ -1,5 +1,6 @@
 //! Nodes alone: messages are delivered by hand, and logs are lists.
 
 mod cluster;
+mod planted;
 mod recovery;
 mod scripts;

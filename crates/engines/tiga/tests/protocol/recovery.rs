@@ -1,11 +1,11 @@
 //! Leaders that are lost, and what their successors keep.
 
-use super::cluster::{Cluster, voters};
-use shoal_engine::PlantedBugs;
+use super::cluster::{CLIENT, Cluster, voters};
+use shoal_engine::{PlantedBugs, TransactionId};
 use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::observation::Path;
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
-use shoal_types::NodeId;
+use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
 
 const HEADROOM: Duration = Duration::from_millis(1);
@@ -70,6 +70,53 @@ fn what_only_a_lost_leader_had_is_gone_and_said_to_be() {
     let outcome = cluster.ended(id).map(|ended| ended.outcome.clone());
     assert!(matches!(outcome, Some(Outcome::Gone(_))), "{outcome:?}");
     assert_eq!([cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)], [None; 2]);
+}
+
+/// The followers of a shard vote for a transaction that its leader refuses, for its timestamp is far ahead of that clock.
+fn refused_by_the_leader(options: TigaOptions) -> (Cluster, TransactionId) {
+    let mut cluster = Cluster::with(options);
+    for node in [CLIENT, NodeId(1), NodeId(2)] {
+        cluster.set_ahead(node, Duration::from_secs(2));
+    }
+    let id = cluster.increment(&[1]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    (cluster, id)
+}
+
+/// The leader is lost before another replica has its refusal. Whether the coordinator reports it, and the value.
+fn refused_and_lost(options: TigaOptions) -> (bool, Option<i64>) {
+    let (mut cluster, id) = refused_by_the_leader(options);
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    let outcome = cluster.ended(id).map(|ended| ended.outcome.clone());
+    (matches!(outcome, Some(Outcome::Gone(_))), cluster.value(NodeId(2), 1))
+}
+
+/// Rule T21.
+#[test]
+fn a_refusal_is_reported_only_once_no_successor_can_keep_the_transaction() {
+    assert_eq!(refused_and_lost(TigaOptions::default()), (false, Some(1)), "it is committed");
+    let bugs = PlantedBugs::only(TigaPlantedBug::RefuseBeforeRecord);
+    let options = TigaOptions { bugs, ..TigaOptions::default() };
+    assert_eq!(refused_and_lost(options), (true, Some(1)), "the client received another answer");
+}
+
+#[test]
+fn no_successor_keeps_what_is_refused_by_a_decided_entry() {
+    let (mut cluster, id) = refused_by_the_leader(TigaOptions::default());
+    assert!(cluster.ended(id).is_none(), "its refusal is not decided");
+    cluster.sync(0, NodeId(1));
+    cluster.decide(0);
+    cluster.deliver(|_, _, _| true);
+    let outcome = cluster.ended(id).map(|ended| ended.outcome.clone());
+    assert_eq!(outcome, Some(Outcome::Gone(ShardId(0))));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(2), 2);
+    cluster.settle();
+    assert_eq!([NodeId(1), NodeId(2)].map(|node| cluster.value(node, 1)), [None; 2]);
 }
 
 #[test]

@@ -1,0 +1,320 @@
+//! Planted bugs: each script ends otherwise with the bug than without it.
+
+use super::cluster::{CLIENT, Cluster, MS, TABLE, submit, voters};
+use bytes::Bytes;
+use shoal_engine::PlantedBugs;
+use shoal_tiga::digest::Digest;
+use shoal_tiga::message::{LeaderVote, Message, Read, Vote};
+use shoal_tiga::transaction::{Body, Transaction};
+use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use std::fmt::Debug;
+use std::time::Duration;
+
+const HEADROOM: Duration = Duration::from_millis(1);
+
+/// What a script ends with, without a bug and with it.
+fn assert_shows<T: PartialEq + Debug>(
+    bug: TigaPlantedBug,
+    script: impl Fn(Cluster) -> T,
+    without: T,
+    with: T,
+) {
+    assert_eq!(script(Cluster::new()), without, "without a bug");
+    let options = TigaOptions { bugs: PlantedBugs::only(bug), ..TigaOptions::default() };
+    assert_eq!(script(Cluster::with(options)), with, "with {bug:?}");
+}
+
+fn counters(cluster: &Cluster, node: u32) -> ReplicaCounters {
+    cluster.node(NodeId(node)).replica(ShardId(0)).expect("has it").counters()
+}
+
+fn is_committed(cluster: &Cluster, id: shoal_engine::TransactionId) -> bool {
+    cluster.ended(id).is_some_and(|ended| ended.committed.is_some())
+}
+
+fn votes(cluster: &Cluster) -> usize {
+    cluster.messages().filter(|message| matches!(message, Message::Vote { .. })).count()
+}
+
+#[test]
+fn accept_late() {
+    let script = |mut cluster: Cluster| {
+        let (first, late) = (cluster.incrementing(&[1]), cluster.incrementing(&[1]));
+        let now = cluster.time().0;
+        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + 2 * MS), &first));
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(Duration::from_millis(3));
+        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
+        cluster.deliver(|_, _, _| true);
+        counters(&cluster, 0).raised
+    };
+    assert_shows(TigaPlantedBug::AcceptLate, script, 1, 0);
+}
+
+/// A transaction of two shards whose leaders receive no `Ready`.
+fn without_ready(cluster: &mut Cluster) {
+    cluster.increment(&[1, 101]);
+    let lets = |_: NodeId, _: NodeId, message: &Message| !matches!(message, Message::Ready { .. });
+    cluster.deliver(lets);
+    cluster.pass(HEADROOM);
+    cluster.deliver(lets);
+}
+
+#[test]
+fn release_before_ready() {
+    let script = |mut cluster: Cluster| {
+        without_ready(&mut cluster);
+        counters(&cluster, 0).released
+    };
+    assert_shows(TigaPlantedBug::ReleaseBeforeReady, script, 0, 1);
+}
+
+#[test]
+fn ready_without_promise() {
+    let script = |mut cluster: Cluster| {
+        let before = cluster.time();
+        without_ready(&mut cluster);
+        let other = cluster.incrementing(&[1]);
+        cluster.repeat(CLIENT, NodeId(0), submit(before, &other));
+        cluster.deliver(|_, to, _| to == NodeId(0));
+        counters(&cluster, 0).raised
+    };
+    assert_shows(TigaPlantedBug::ReadyWithoutPromise, script, 1, 0);
+}
+
+/// A follower lacks what the last of three transactions rests on indirectly, and so has another digest.
+#[test]
+fn count_mismatch() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[2]);
+        cluster.deliver(|_, to, _| to == NodeId(0));
+        cluster.pass(HEADROOM);
+        cluster.increment(&[1, 2]);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(HEADROOM);
+        let last = cluster.increment(&[1]);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, _, _| true);
+        is_committed(&cluster, last)
+    };
+    assert_shows(TigaPlantedBug::CountMismatch, script, false, true);
+}
+
+/// A transaction that these nodes of shard 0 receive, whose log is not replicated.
+fn reaches(mut cluster: Cluster, nodes: &[u32]) -> bool {
+    let id = cluster.increment(&[1]);
+    cluster.deliver(|_, to, _| nodes.contains(&to.0));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    is_committed(&cluster, id)
+}
+
+#[test]
+fn simple_quorum() {
+    let script = |cluster| reaches(cluster, &[0, 1]);
+    assert_shows(TigaPlantedBug::SimpleQuorum, script, false, true);
+}
+
+#[test]
+fn maximum_sync_point() {
+    let script = |cluster| reaches(cluster, &[0]);
+    assert_shows(TigaPlantedBug::MaximumSyncPoint, script, false, true);
+}
+
+#[test]
+fn vote_over_unagreed() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[1, 101]);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, _, _| true);
+        cluster.increment(&[1]);
+        cluster.deliver(|_, to, _| to == NodeId(1) || to == NodeId(2));
+        cluster.pass(HEADROOM);
+        votes(&cluster)
+    };
+    assert_shows(TigaPlantedBug::VoteOverUnagreed, script, 0, 2);
+}
+
+/// A voter has promised the ballot of a new leader that has not ended its recovery.
+#[test]
+fn vote_before_final() {
+    let script = |mut cluster: Cluster| {
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.increment(&[1]);
+        cluster.deliver(|_, to, _| to == NodeId(2));
+        cluster.pass(HEADROOM);
+        votes(&cluster)
+    };
+    assert_shows(TigaPlantedBug::VoteBeforeFinal, script, 0, 1);
+}
+
+#[test]
+fn trust_far_clock() {
+    let script = |mut cluster: Cluster| {
+        let wild = cluster.incrementing(&[1]);
+        let far = Time(cluster.time().0 + 5000 * MS);
+        cluster.repeat(CLIENT, NodeId(0), submit(far, &wild));
+        cluster.settle();
+        cluster.value(NodeId(0), 1)
+    };
+    assert_shows(TigaPlantedBug::TrustFarClock, script, None, Some(1));
+}
+
+/// A transaction waits for another shard that does not receive it, while seals go on.
+#[test]
+fn seal_open() {
+    let script = |mut cluster: Cluster| {
+        let begun = cluster.time().0;
+        cluster.increment(&[1, 101]);
+        cluster.increment(&[2]);
+        for _ in 0..5 {
+            cluster.deliver(|_, to, _| !voters(1).contains(&to));
+            cluster.sync(0, NodeId(1));
+            cluster.decide(0);
+            cluster.pass(Duration::from_millis(150));
+        }
+        let seal = cluster.node(NodeId(0)).replica(ShardId(0)).expect("has it").ledger().seal;
+        seal.0 > begun + MS
+    };
+    assert_shows(TigaPlantedBug::SealOpen, script, false, true);
+}
+
+/// The answers to a read of key 1 by the leader of shard 0.
+fn reads_of(cluster: &mut Cluster, leader: NodeId) -> usize {
+    let read = Read::Key { table: TABLE, key: Bytes::from_static(&[1]) };
+    let message = Message::Reads { shard: ShardId(0), number: 1, reads: vec![read] };
+    cluster.repeat(CLIENT, leader, message);
+    cluster.deliver_last();
+    cluster.messages().filter(|message| matches!(message, Message::ReadsDone { .. })).count()
+}
+
+#[test]
+fn read_unstable() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[1]);
+        cluster.deliver(|_, to, _| to == NodeId(0));
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, _, _| true);
+        reads_of(&mut cluster, NodeId(0))
+    };
+    assert_shows(TigaPlantedBug::ReadUnstable, script, 0, 1);
+}
+
+/// A new leader has kept a transaction that votes have committed, and whose timestamp its clock has not reached.
+#[test]
+fn read_past_what_a_recovery_has_kept() {
+    let script = |mut cluster: Cluster| {
+        cluster.set_ahead(CLIENT, Duration::from_millis(900));
+        let id = cluster.increment(&[1]);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(Duration::from_millis(501));
+        cluster.deliver(|_, _, _| true);
+        assert!(is_committed(&cluster, id), "each replica has held it for as long as one does");
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        for _ in 0..5 {
+            cluster.deliver(|_, _, _| true);
+            cluster.sync(0, NodeId(2));
+            cluster.decide(0);
+        }
+        cluster.deliver(|_, _, _| true);
+        let replica = cluster.node(NodeId(1)).replica(ShardId(0)).expect("has it");
+        assert!(replica.serves().is_some() && replica.waiting().0 == 1, "it is kept and waits");
+        reads_of(&mut cluster, NodeId(1))
+    };
+    assert_shows(TigaPlantedBug::ReadUnstable, script, 0, 1);
+}
+
+/// Followers have voted for what their leader lacks, and its log has a conflicting transaction with a greater timestamp.
+#[test]
+fn keep_behind_synced() {
+    let script = |mut cluster: Cluster| {
+        let (lacking, other) = (cluster.incrementing(&[1]), cluster.incrementing(&[1]));
+        let now = cluster.time().0;
+        for voter in [NodeId(1), NodeId(2)] {
+            cluster.repeat(CLIENT, voter, submit(Time(now + MS), &lacking));
+        }
+        voters(0)
+            .into_iter()
+            .for_each(|it| cluster.repeat(CLIENT, it, submit(Time(now + 2 * MS), &other)));
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(Duration::from_millis(3));
+        cluster.deliver(|_, _, _| true);
+        [NodeId(1), NodeId(2)].into_iter().for_each(|it| cluster.sync(0, it));
+        cluster.decide(0);
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.settle();
+        cluster.value(NodeId(2), 1)
+    };
+    assert_shows(TigaPlantedBug::KeepBehindSynced, script, Some(1), Some(2));
+}
+
+/// A certificate of two shards rests on a row that is not decided.
+#[test]
+fn export_unstable() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[1]);
+        cluster.deliver(|_, to, _| to == NodeId(0));
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, _, _| true);
+        let mut parts = cluster.parts(&[1, 101]);
+        for part in &mut parts {
+            part.certificate.versions = vec![0];
+            part.certificate.values = vec![Some(Bytes::from_static(b"v"))];
+        }
+        let certificate =
+            Transaction { id: cluster.next_id(), oldest: 0, body: Body::Certify, parts };
+        cluster.begin(certificate);
+        cluster.deliver(|_, to, _| to == NodeId(0) || to == NodeId(3));
+        cluster.pass(HEADROOM);
+        let is_own =
+            |message: &&Message| matches!(message, Message::Ready { shard: ShardId(0), .. });
+        cluster.messages().filter(is_own).count()
+    };
+    assert_shows(TigaPlantedBug::ExportUnstable, script, 0, 1);
+}
+
+/// A new leader has a start record that no other replica has accepted.
+#[test]
+fn ask_before_record() {
+    let script = |mut cluster: Cluster| {
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.sync(0, NodeId(2));
+        cluster.decide(0);
+        cluster.deliver(|_, _, _| true);
+        let replica = cluster.node(NodeId(1)).replica(ShardId(0)).expect("has it");
+        replica.serves().is_some()
+    };
+    assert_shows(TigaPlantedBug::AskBeforeRecord, script, false, true);
+}
+
+/// Both shards vote for a transaction at one timestamp, one of them under an older ballot of the other.
+#[test]
+fn mix_ballots() {
+    let script = |mut cluster: Cluster| {
+        let id = cluster.increment(&[1, 101]);
+        cluster.deliver(|_, _, _| false);
+        let t = cluster.time();
+        let ballot = |epoch, node| Ballot { epoch: Epoch(epoch), node: NodeId(node) };
+        let (own, former, other) = (ballot(2, 0), ballot(1, 0), ballot(1, 3));
+        for (shard, ballot, ballots) in [(0, own, [own, other]), (1, other, [former, other])] {
+            for voter in voters(shard) {
+                let outcome = Ok(Bytes::new());
+                let leader = LeaderVote { ballots: ballots.to_vec(), outcome, is_stable: false };
+                let leader = (voter == ballot.node).then_some(leader);
+                let shard = ShardId(shard);
+                let vote = Vote { id, shard, t, digest: Digest::NONE, ballot, leader };
+                let vote = Message::Vote { vote, sent: Time::ZERO, arrived: Time::ZERO };
+                cluster.repeat(voter, CLIENT, vote);
+            }
+        }
+        cluster.deliver(|_, _, _| true);
+        is_committed(&cluster, id)
+    };
+    assert_shows(TigaPlantedBug::MixBallots, script, false, true);
+}
