@@ -32,7 +32,7 @@
 //! what their storage had persisted. A replica that lost that must not vote; it may learn.
 //!
 //! Read in this order: `message.rs`, `events.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
-//! `storage.rs`, `wire.rs`.
+//! `storage.rs`, `record.rs`, `memory_storage.rs`, `wire.rs`.
 //!
 //! Sources: Lamport, *Paxos Made Simple* (2001); Haridi, Kroll and Carbone, *Lecture Notes on
 //! Leader-based Sequence Paxos* (2020), for the form without holes.
@@ -41,9 +41,11 @@ mod core;
 mod events;
 mod leader;
 mod log_length;
+mod memory_storage;
 mod message;
 mod options;
 mod planted;
+mod record;
 mod replica;
 mod replica_progress;
 mod replicate;
@@ -54,6 +56,8 @@ mod wire;
 pub use self::core::Stream;
 pub use events::{StreamCounters, StreamEffect, StreamEvent};
 pub use log_length::LogLength;
+pub use memory_storage::MemoryStorage;
 pub use message::StreamMessage;
 pub use options::{StreamMembers, StreamOptions, StreamPlantedBugs};
-pub use storage::{EntryLog, MemoryStorage, Persisted, StreamStorage};
+pub use record::{RecordError, RecordedChanges, StreamRecord};
+pub use storage::{EntryLog, Persisted, StreamStorage};

@@ -1,4 +1,4 @@
-//! The durable state of a replica, behind a trait: in memory here, on disks elsewhere.
+//! The durable state of a replica, behind a trait.
 //!
 //! The entries still held are always in memory, as an [`EntryLog`]. A storage on disk writes its changes
 //! later, in the order in which they were made, and reports its progress by [`StreamStorage::persisted`]. No
@@ -168,30 +168,18 @@ impl fmt::Debug for EntryLog {
     }
 }
 
-/// A storage in memory. Everything is durable at once, unless it is [late](MemoryStorage::late).
+/// What a replica has.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryStorage {
-    seen: StorageState,
-    late: Option<Box<DelayedWrites>>,
+pub(super) struct StorageState {
+    pub(super) promised: Ballot,
+    pub(super) accepted_ballot: Ballot,
+    pub(super) decided: LogLength,
+    pub(super) log: EntryLog,
 }
 
-#[derive(Debug, Clone, Default)]
-struct StorageState {
-    promised: Ballot,
-    accepted_ballot: Ballot,
-    decided: LogLength,
-    log: EntryLog,
-}
-
-/// A change that is not durable yet.
-#[derive(Debug, Clone, Default)]
-struct DelayedWrites {
-    durable: StorageState,
-    pending: VecDeque<StorageChange>,
-}
-
+/// What a call of a [`StreamStorage`] does.
 #[derive(Debug, Clone)]
-enum StorageChange {
+pub(super) enum StorageChange {
     Promise(Ballot),
     Append(Bytes),
     Replace(Ballot, LogLength, Vec<Bytes>),
@@ -201,7 +189,7 @@ enum StorageChange {
 }
 
 impl StorageState {
-    fn apply(&mut self, change: StorageChange) {
+    pub(super) fn apply(&mut self, change: StorageChange) {
         match change {
             StorageChange::Promise(ballot) => self.promised = ballot,
             StorageChange::Append(entry) => self.log.push(entry),
@@ -217,100 +205,6 @@ impl StorageState {
                 self.decided = length;
             }
         }
-    }
-}
-
-impl MemoryStorage {
-    /// The storage of a new replica.
-    #[must_use]
-    pub fn new() -> MemoryStorage {
-        MemoryStorage::default()
-    }
-
-    /// The same; a change becomes durable only by [`persist`](MemoryStorage::persist). For simulations of
-    /// disks.
-    #[must_use]
-    pub fn late() -> MemoryStorage {
-        MemoryStorage { seen: StorageState::default(), late: Some(Box::default()) }
-    }
-
-    /// The number of changes that are not durable yet.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        self.late.as_ref().map_or(0, |late| late.pending.len())
-    }
-
-    /// Makes the next `count` changes durable, or as many as there are.
-    pub fn persist(&mut self, count: usize) {
-        let Some(late) = &mut self.late else { return };
-        let count = count.min(late.pending.len());
-        late.pending.drain(..count).for_each(|change| late.durable.apply(change));
-    }
-
-    /// Drops the changes that are not durable, as a crash does.
-    pub fn crash(&mut self) {
-        if let Some(late) = &mut self.late {
-            late.pending.clear();
-            self.seen = late.durable.clone();
-        }
-    }
-
-    fn change(&mut self, change: StorageChange) {
-        if let Some(late) = &mut self.late {
-            late.pending.push_back(change.clone());
-        }
-        self.seen.apply(change);
-    }
-}
-
-impl StreamStorage for MemoryStorage {
-    fn promised(&self) -> Ballot {
-        self.seen.promised
-    }
-
-    fn accepted_ballot(&self) -> Ballot {
-        self.seen.accepted_ballot
-    }
-
-    fn decided(&self) -> LogLength {
-        self.seen.decided
-    }
-
-    fn log(&self) -> &EntryLog {
-        &self.seen.log
-    }
-
-    fn persisted(&self) -> Persisted {
-        let StorageState { promised, accepted_ballot, log, .. } = match &self.late {
-            None => &self.seen,
-            Some(late) => &late.durable,
-        };
-        let (promised, accepted_ballot) = (*promised, *accepted_ballot);
-        Persisted { promised, accepted_ballot, accepted: log.length() }
-    }
-
-    fn promise(&mut self, ballot: Ballot) {
-        self.change(StorageChange::Promise(ballot));
-    }
-
-    fn append(&mut self, entry: Bytes) {
-        self.change(StorageChange::Append(entry));
-    }
-
-    fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>) {
-        self.change(StorageChange::Replace(ballot, from, entries));
-    }
-
-    fn decide(&mut self, decided: LogLength) {
-        self.change(StorageChange::Decide(decided));
-    }
-
-    fn trim(&mut self, before: LogLength) {
-        self.change(StorageChange::Trim(before));
-    }
-
-    fn restore(&mut self, length: LogLength) {
-        self.change(StorageChange::Restore(length));
     }
 }
 
@@ -358,23 +252,6 @@ mod tests {
             (log.tail(100), log.tail(8), log.tail(7)),
             (LogLength(3), LogLength(3), LogLength(4))
         );
-    }
-
-    #[test]
-    fn what_is_late_becomes_durable_in_order_and_a_crash_leaves_that() {
-        let mut storage = MemoryStorage::late();
-        let ballot = Ballot::default();
-        storage.promise(ballot);
-        storage.replace(ballot, LogLength(0), vec![Bytes::from_static(b"x")]);
-        storage.append(Bytes::from_static(b"y"));
-        assert_eq!((storage.pending(), storage.persisted().accepted), (3, LogLength(0)));
-        storage.persist(2);
-        assert_eq!(
-            (storage.log().length(), storage.persisted().accepted),
-            (LogLength(2), LogLength(1))
-        );
-        storage.crash();
-        assert_eq!((storage.pending(), storage.log().length()), (0, LogLength(1)));
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! A few nodes, the messages between them, and the checks.
 //!
 //! The owners of the streams are simulated too: their state is the list of decided entries, and a snapshot is
-//! that list. Each check returns an error, so that a planted bug can be caught by it.
+//! that list. Each check returns an error, so that a planted bug can be caught by it. A node that restarts has what its log
+//! on disk has: the records of its storage, as far as they were durable.
 
 use bytes::Bytes;
 use shoal_log::{
-    LogLength, MemoryStorage, Stream, StreamEffect, StreamEvent, StreamMembers, StreamMessage,
-    StreamOptions, StreamStorage,
+    LogLength, MemoryStorage, RecordedChanges, Stream, StreamEffect, StreamEvent, StreamMembers,
+    StreamMessage, StreamOptions, StreamRecord, StreamStorage,
 };
 use shoal_types::wire::{decode, encode};
 use shoal_types::{Ballot, Epoch, NodeId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// A message in flight.
@@ -26,8 +27,59 @@ pub struct Delivery {
 pub struct Node {
     pub stream: Option<Stream<MemoryStorage>>,
     disk: Option<MemoryStorage>,
+    log: DiskLog,
     pub timer: Option<Time>,
     pub wanted: Vec<NodeId>,
+}
+
+/// The records of a storage that lags, encoded.
+#[derive(Debug, Default)]
+struct DiskLog {
+    durable: Vec<Vec<u8>>,
+    /// Those that are not durable, with the changes that each stands for.
+    written: VecDeque<(Vec<u8>, usize)>,
+    /// Changes that are durable, and whose record is not.
+    changes: usize,
+}
+
+impl DiskLog {
+    fn write(&mut self, records: Vec<RecordedChanges>) {
+        let encoded = |it: RecordedChanges| (it.record.encode(), it.changes);
+        self.written.extend(records.into_iter().map(encoded));
+    }
+
+    /// So many more changes are durable.
+    fn persist(&mut self, changes: usize) {
+        self.changes += changes;
+        while self.written.front().is_some_and(|(_, needed)| *needed <= self.changes) {
+            let (record, needed) = self.written.pop_front().expect("there is one");
+            self.changes -= needed;
+            self.durable.push(record);
+        }
+        if self.written.is_empty() {
+            self.changes = 0; // The rest were changes without a record.
+        }
+    }
+
+    /// What is read from the log after a crash, which has to be what `disk` has, and entries that were trimmed.
+    fn recover(&mut self, disk: &MemoryStorage) -> MemoryStorage {
+        self.written.clear();
+        self.changes = 0;
+        let mut recovered = MemoryStorage::late();
+        for record in &self.durable {
+            let record = StreamRecord::decode(record).expect("its own bytes");
+            recovered.replay(record).expect("in the order in which they were made");
+        }
+        assert_eq!(recovered.promised(), disk.promised());
+        assert_eq!(recovered.accepted_ballot(), disk.accepted_ballot());
+        assert_eq!(recovered.log().length(), disk.log().length());
+        assert!(recovered.log().start() <= disk.log().start(), "{recovered:?} is not {disk:?}");
+        assert!(recovered.decided() <= disk.decided(), "{recovered:?} is not {disk:?}");
+        let held = disk.log().start()..disk.log().length();
+        let differ = |index| recovered.log().entry(index) != disk.log().entry(index);
+        assert!(!(held.start.0..held.end.0).any(differ), "other entries than {disk:?}");
+        recovered
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +134,8 @@ impl Cluster {
             let stream = Some(
                 cluster.stream(id, if late { MemoryStorage::late() } else { MemoryStorage::new() }),
             );
-            let node = Node { stream, disk: None, timer: None, wanted: Vec::new() };
+            let (log, wanted) = (DiskLog::default(), Vec::new());
+            let node = Node { stream, disk: None, log, timer: None, wanted };
             cluster.nodes.insert(id, node);
         }
         cluster
@@ -105,8 +158,9 @@ impl Cluster {
         let node = self.node(id);
         if let Some(stream) = node.stream.take() {
             let mut disk = stream.into_storage();
+            let is_late = !disk.take_records().is_empty() || !node.log.durable.is_empty();
             disk.crash();
-            node.disk = Some(disk);
+            node.disk = Some(if is_late { node.log.recover(&disk) } else { disk });
             node.timer = None;
             node.wanted.clear();
         }
@@ -282,8 +336,12 @@ impl Cluster {
 
     /// The disk of `id` persists changes, and reports that.
     pub fn persist(&mut self, id: NodeId, changes: usize) -> Result<(), String> {
-        if let Some(stream) = &mut self.node(id).stream {
-            stream.storage_mut().persist(changes);
+        let Node { stream, log, .. } = self.node(id);
+        if let Some(stream) = stream {
+            let storage = stream.storage_mut();
+            log.write(storage.take_records());
+            log.persist(changes.min(storage.pending()));
+            storage.persist(changes);
             self.step(id, StreamEvent::Persisted)?;
         }
         Ok(())

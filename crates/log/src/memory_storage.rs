@@ -1,0 +1,185 @@
+//! The storage of a stream in memory. What a log on disk has to record of it can be taken, and replayed.
+
+use super::LogLength;
+use super::record::{RecordError, RecordedChanges, StreamRecord};
+use super::storage::{EntryLog, Persisted, StorageChange, StorageState, StreamStorage};
+use bytes::Bytes;
+use shoal_types::Ballot;
+use std::collections::VecDeque;
+
+/// A storage in memory. Everything is durable at once, unless it is [late](MemoryStorage::late).
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStorage {
+    seen: StorageState,
+    late: Option<Box<DelayedWrites>>,
+}
+
+/// The changes that are not durable yet.
+#[derive(Debug, Clone, Default)]
+struct DelayedWrites {
+    durable: StorageState,
+    pending: VecDeque<StorageChange>,
+    /// The first of them whose records were taken.
+    taken: usize,
+    /// The number of decided entries after these.
+    decided: LogLength,
+    /// The record of the beginning was taken, or read.
+    has_begun: bool,
+}
+
+impl MemoryStorage {
+    /// The storage of a new replica.
+    #[must_use]
+    pub fn new() -> MemoryStorage {
+        MemoryStorage::default()
+    }
+
+    /// The same; a change becomes durable only by [`persist`](MemoryStorage::persist). For simulations of
+    /// disks.
+    #[must_use]
+    pub fn late() -> MemoryStorage {
+        MemoryStorage { seen: StorageState::default(), late: Some(Box::default()) }
+    }
+
+    /// The number of changes that are not durable yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.late.as_ref().map_or(0, |late| late.pending.len())
+    }
+
+    /// Makes the next `count` changes durable, or as many as there are.
+    pub fn persist(&mut self, count: usize) {
+        let Some(late) = &mut self.late else { return };
+        let count = count.min(late.pending.len());
+        late.pending.drain(..count).for_each(|change| late.durable.apply(change));
+        late.taken = late.taken.saturating_sub(count);
+    }
+
+    /// Takes the records of new changes, for a log on disk. They stand for the changes in their order: when a record is
+    /// durable, its changes are to be [persisted](MemoryStorage::persist). Empty unless the storage is
+    /// [late](MemoryStorage::late).
+    pub fn take_records(&mut self) -> Vec<RecordedChanges> {
+        let Some(late) = &mut self.late else { return Vec::new() };
+        let mut records = Vec::new();
+        let mut changes = 0;
+        if !std::mem::replace(&mut late.has_begun, true) {
+            records.push(RecordedChanges { record: StreamRecord::Begin, changes });
+        }
+        for change in late.pending.range(late.taken..) {
+            changes += 1;
+            if let StorageChange::Decide(decided) = change {
+                late.decided = *decided;
+            }
+            if let Some(record) = StreamRecord::of(change, late.decided) {
+                late.taken += changes;
+                records.push(RecordedChanges { record, changes: std::mem::take(&mut changes) });
+            }
+        }
+        records
+    }
+
+    /// Makes the change of a record that was read from a log on disk. It is durable. To be called with the records in their
+    /// order, before anything else.
+    ///
+    /// # Errors
+    /// If the record contradicts those before it.
+    pub fn replay(&mut self, record: StreamRecord) -> Result<(), RecordError> {
+        if let Some(late) = &mut self.late {
+            assert!(late.pending.is_empty(), "read a log after there were changes: {late:?}");
+            late.has_begun = true;
+            record.clone().replay(&mut late.durable)?;
+            late.decided = late.durable.decided;
+        }
+        record.replay(&mut self.seen)
+    }
+
+    /// Drops the changes that are not durable, as a crash does.
+    pub fn crash(&mut self) {
+        if let Some(late) = &mut self.late {
+            late.pending.clear();
+            late.taken = 0;
+            late.decided = late.durable.decided;
+            self.seen = late.durable.clone();
+        }
+    }
+
+    fn change(&mut self, change: StorageChange) {
+        if let Some(late) = &mut self.late {
+            late.pending.push_back(change.clone());
+        }
+        self.seen.apply(change);
+    }
+}
+
+impl StreamStorage for MemoryStorage {
+    fn promised(&self) -> Ballot {
+        self.seen.promised
+    }
+
+    fn accepted_ballot(&self) -> Ballot {
+        self.seen.accepted_ballot
+    }
+
+    fn decided(&self) -> LogLength {
+        self.seen.decided
+    }
+
+    fn log(&self) -> &EntryLog {
+        &self.seen.log
+    }
+
+    fn persisted(&self) -> Persisted {
+        let StorageState { promised, accepted_ballot, log, .. } = match &self.late {
+            None => &self.seen,
+            Some(late) => &late.durable,
+        };
+        let (promised, accepted_ballot) = (*promised, *accepted_ballot);
+        Persisted { promised, accepted_ballot, accepted: log.length() }
+    }
+
+    fn promise(&mut self, ballot: Ballot) {
+        self.change(StorageChange::Promise(ballot));
+    }
+
+    fn append(&mut self, entry: Bytes) {
+        self.change(StorageChange::Append(entry));
+    }
+
+    fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>) {
+        self.change(StorageChange::Replace(ballot, from, entries));
+    }
+
+    fn decide(&mut self, decided: LogLength) {
+        self.change(StorageChange::Decide(decided));
+    }
+
+    fn trim(&mut self, before: LogLength) {
+        self.change(StorageChange::Trim(before));
+    }
+
+    fn restore(&mut self, length: LogLength) {
+        self.change(StorageChange::Restore(length));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_late_becomes_durable_in_order_and_a_crash_leaves_that() {
+        let mut storage = MemoryStorage::late();
+        let ballot = Ballot::default();
+        storage.promise(ballot);
+        storage.replace(ballot, LogLength(0), vec![Bytes::from_static(b"x")]);
+        storage.append(Bytes::from_static(b"y"));
+        assert_eq!((storage.pending(), storage.persisted().accepted), (3, LogLength(0)));
+        storage.persist(2);
+        assert_eq!(
+            (storage.log().length(), storage.persisted().accepted),
+            (LogLength(2), LogLength(1))
+        );
+        storage.crash();
+        assert_eq!((storage.pending(), storage.log().length()), (0, LogLength(1)));
+    }
+}
