@@ -62,8 +62,8 @@ impl Serve {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let filter = filter(env::var("SHOAL_LOG")).map_err(CommandError::Usage)?;
         let colours = io::stderr().is_terminal();
-        let logs = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
-        logs.with_ansi(colours).with_writer(io::stderr).finish().with(filter).init();
+        let logs = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
+        tracing_subscriber::registry().with(logs).with(filter).init();
         let config = NodeConfig::read(&self.config)
             .map_err(|error| CommandError::Usage(error.to_string()))?;
         let server = Server::start(&config, Arc::new(procedures::known()), None)
