@@ -609,7 +609,7 @@ impl<E: Subject> PreparedRun<E> {
             return Err("a replica has no copy of its shard yet".to_owned());
         }
         let judges = VersionJudges { rolled_back, partly_installed };
-        replicas::check(&topology, installed, lost, holders, store, gone, judges)
+        replicas::check(&topology, installed, lost, holders, store, gone, &judges)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

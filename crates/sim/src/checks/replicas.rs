@@ -31,7 +31,7 @@ pub fn check(
     holders: impl Fn(ShardId) -> Vec<NodeId>,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
-    judges: VersionJudges<impl Fn(ShardId, &Stamp) -> bool, impl Fn(ShardId, &Stamp) -> bool>,
+    judges: &VersionJudges<impl Fn(ShardId, &Stamp) -> bool, impl Fn(ShardId, &Stamp) -> bool>,
 ) -> RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = holders(shard);

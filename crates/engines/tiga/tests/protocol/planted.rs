@@ -20,9 +20,9 @@ fn assert_shows<T: PartialEq + Debug>(
     without: T,
     with: T,
 ) {
-    assert_eq!(script(Cluster::new()), without, "without a bug");
     let options = TigaOptions { bugs: PlantedBugs::only(bug), ..TigaOptions::default() };
-    assert_eq!(script(Cluster::with(options)), with, "with {bug:?}");
+    let ends = (script(Cluster::new()), script(Cluster::with(options)));
+    assert_eq!(ends, (without, with), "without and with {bug:?}");
 }
 
 fn counters(cluster: &Cluster, node: u32) -> ReplicaCounters {
