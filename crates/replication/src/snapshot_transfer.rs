@@ -36,7 +36,7 @@ use std::time::Duration;
 pub const ERASED_MAX: usize = 1 << 14;
 
 /// How much of a store one part takes, unless the options say otherwise. Smaller parts interrupt transactions for a shorter
-/// time, and with one part each [`PAUSE`] they bound the rate of a worker's copies.
+/// time, and with a pause of a millisecond after each they bound the rate of a worker's copies.
 pub const PART: CopyPart = CopyPart { records_max: 256, bytes_max: 32 << 10 };
 
 /// The most parts of a copy that are sent and not acknowledged.
