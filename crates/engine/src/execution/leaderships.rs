@@ -209,7 +209,7 @@ impl Leaderships {
 
     /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to other replicas, and they to one that is
     /// about to lead. A node that was replaced is none: it drops what it gets.
-    pub fn gives(&self, shard: ShardId, sender_node: NodeId, receiver: NodeId) -> bool {
+    fn gives(&self, shard: ShardId, sender_node: NodeId, receiver: NodeId) -> bool {
         let record = self.record(shard);
         let (leader, holders) = (record.leader.get().node, record.holders.borrow());
         let is_between_replicas = holders.contains(&sender_node) && holders.contains(&receiver);
@@ -220,6 +220,11 @@ impl Leaderships {
     /// as a copy is sent that stands for those before them. When it is back it asks for a copy.
     pub fn sends(&self, shard: ShardId, receiver: NodeId) -> bool {
         self.gives(shard, self.node, receiver) && !self.dead.borrow().contains(&receiver)
+    }
+
+    /// Is it for this node to take a copy of a shard that `sender_node` sends?
+    pub fn takes(&self, shard: ShardId, sender_node: NodeId) -> bool {
+        self.gives(shard, sender_node, self.node)
     }
 
     /// Does an absent row prove nothing about the calls of a session, since the rows of its time may be lost with a majority

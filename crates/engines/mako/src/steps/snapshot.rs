@@ -273,9 +273,7 @@ impl Mako {
     ) {
         let worker_context = &self.runtime.worker_context;
         let is_leader = worker_context.own(part.shard).is_some();
-        if is_leader
-            && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
-        {
+        if is_leader && worker_context.leaderships.takes(part.shard, from) {
             // A leader that serves needs no copy any more: its sender may forget it.
             self.acknowledge_part(from, part.shard, part.copy, None, effects);
             return;
@@ -345,11 +343,9 @@ impl Mako {
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
         };
-        let (leaderships, node) =
-            (&self.runtime.worker_context.leaderships, self.runtime.worker_context.place.node);
-        leaderships.holds(part.shard)
-            && leaderships.gives(part.shard, from, node)
-            && self.runtime.worker_context.own(part.shard).is_none()
+        let worker_context = &self.runtime.worker_context;
+        worker_context.leaderships.takes(part.shard, from)
+            && worker_context.own(part.shard).is_none()
             && part.ascends()
             && plausibility::clock(part.cut)
             && part.contents.settled < last

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 pub const TABLE: TableId = TableId(0);
 pub const MS: u64 = 1_000_000;
+/// The time after which a transaction of a script is due at its leaders.
+pub const HEADROOM: Duration = Duration::from_millis(1);
 const VOTERS: u32 = 3;
 /// The node that coordinates, without replicas.
 pub const CLIENT: NodeId = NodeId(6);
@@ -280,6 +282,22 @@ impl Cluster {
         let id = transaction.id;
         self.begin(transaction);
         id
+    }
+
+    /// Runs three transactions of which each rests on the one before, and of which only the leader receives the first. Returns
+    /// the first and the last.
+    pub fn rest_on_what_followers_lack(&mut self) -> [TransactionId; 2] {
+        let first = self.increment(&[2]);
+        self.deliver(|_, to, _| to == NodeId(0));
+        self.pass(HEADROOM);
+        self.increment(&[1, 2]);
+        self.deliver(|_, _, _| true);
+        self.pass(HEADROOM);
+        let last = self.increment(&[1]);
+        self.deliver(|_, _, _| true);
+        self.pass(HEADROOM);
+        self.deliver(|_, _, _| true);
+        [first, last]
     }
 
     pub fn begin(&mut self, transaction: Transaction) {

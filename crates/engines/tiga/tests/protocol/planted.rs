@@ -1,6 +1,6 @@
 //! Planted bugs: each script ends otherwise with the bug than without it.
 
-use super::cluster::{CLIENT, Cluster, MS, TABLE, submit, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, MS, TABLE, submit, voters};
 use bytes::Bytes;
 use shoal_engine::PlantedBugs;
 use shoal_tiga::digest::Digest;
@@ -10,8 +10,6 @@ use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
 use std::time::Duration;
-
-const HEADROOM: Duration = Duration::from_millis(1);
 
 /// What a script ends with, without a bug and with it.
 fn assert_shows<T: PartialEq + Debug>(
@@ -87,16 +85,7 @@ fn ready_without_promise() {
 #[test]
 fn count_mismatch() {
     let script = |mut cluster: Cluster| {
-        cluster.increment(&[2]);
-        cluster.deliver(|_, to, _| to == NodeId(0));
-        cluster.pass(HEADROOM);
-        cluster.increment(&[1, 2]);
-        cluster.deliver(|_, _, _| true);
-        cluster.pass(HEADROOM);
-        let last = cluster.increment(&[1]);
-        cluster.deliver(|_, _, _| true);
-        cluster.pass(HEADROOM);
-        cluster.deliver(|_, _, _| true);
+        let [_, last] = cluster.rest_on_what_followers_lack();
         is_committed(&cluster, last)
     };
     assert_shows(TigaPlantedBug::CountMismatch, script, false, true);

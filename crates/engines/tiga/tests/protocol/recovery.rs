@@ -1,14 +1,12 @@
 //! Leaders that are lost, and what their successors keep.
 
-use super::cluster::{CLIENT, Cluster, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, voters};
 use shoal_engine::{PlantedBugs, TransactionId};
 use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::observation::Path;
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
-
-const HEADROOM: Duration = Duration::from_millis(1);
 
 /// A transaction commits by votes, and its leader is lost before any other replica has its log. The value afterwards.
 fn fast_and_lost(options: TigaOptions) -> Option<i64> {

@@ -1,14 +1,12 @@
 //! Agreement, votes and commits, without failures; and holes of the published protocol that show there.
 
-use super::cluster::{CLIENT, Cluster, MS, submit, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, MS, submit, voters};
 use shoal_engine::PlantedBugs;
 use shoal_tiga::message::Message;
 use shoal_tiga::observation::Path;
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{NodeId, ShardId, Time};
 use std::time::Duration;
-
-const HEADROOM: Duration = Duration::from_millis(1);
 
 fn path(cluster: &Cluster, id: shoal_engine::TransactionId) -> Option<Path> {
     cluster.ended(id)?.committed.map(|(_, path)| path)
@@ -80,18 +78,8 @@ fn leaders_agree_on_transactions_that_came_in_opposite_order() {
 /// Hole 1: a follower that lacks a predecessor's predecessor votes otherwise.
 fn votes_over_a_missing_predecessor(options: TigaOptions) -> Option<Path> {
     let mut cluster = Cluster::with(options);
-    let lost = cluster.increment(&[2]);
-    cluster.deliver(|_, to, _| to == NodeId(0));
-    cluster.pass(HEADROOM);
-    let between = cluster.increment(&[1, 2]);
-    cluster.deliver(|_, _, _| true);
-    cluster.pass(HEADROOM);
-    let last = cluster.increment(&[1]);
-    cluster.deliver(|_, _, _| true);
-    cluster.pass(HEADROOM);
-    cluster.deliver(|_, _, _| true);
+    let [lost, last] = cluster.rest_on_what_followers_lack();
     assert_eq!(cluster.sums(lost), None);
-    let _ = between;
     path(&cluster, last)
 }
 

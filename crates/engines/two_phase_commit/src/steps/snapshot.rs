@@ -234,8 +234,7 @@ impl TwoPhaseCommit {
         let leaderships = &self.runtime.worker_context.leaderships;
         let own = self.streams.place_of(part.shard);
         let is_leader = own.is_some_and(|at| self.streams[at].has_begun());
-        if is_leader && leaderships.gives(part.shard, from, self.runtime.worker_context.place.node)
-        {
+        if is_leader && leaderships.takes(part.shard, from) {
             // A leader that has begun needs no copy any more: its sender may forget it.
             self.acknowledge_part(from, part.shard, part.copy, None, effects);
             return;
@@ -274,7 +273,6 @@ impl TwoPhaseCommit {
 
     /// Can this be so, and is it for this node to take?
     fn may_take(&self, at: usize, from: NodeId, part: &SnapshotChunk) -> bool {
-        let worker_context = &self.runtime.worker_context;
         let fits = |row: &SnapshotRow| {
             row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, row.value.as_ref())
         };
@@ -287,8 +285,7 @@ impl TwoPhaseCommit {
         } else {
             part.contents.writes.is_empty()
         };
-        worker_context.leaderships.holds(part.shard)
-            && worker_context.leaderships.gives(part.shard, from, worker_context.place.node)
+        self.runtime.worker_context.leaderships.takes(part.shard, from)
             && is_one
             && !self.streams[at].has_begun()
             && part.ascends()
