@@ -233,6 +233,7 @@ fn replica(
             moment.blame("M6", replay::covered(*shard, stamp, writer, durable))?;
             finals.taken(*shard, stamp, durable);
             moment.blame("M6", replays.applied(node, *shard, stamp, *table, key, *won))?;
+            checks.follow(*shard, stamp, *table, key);
         }
         MakoObservation::Restored { .. } => {}
         _ => unreachable!("{observation:?} is judged elsewhere"),

@@ -474,6 +474,13 @@ impl<R: EngineRules> Checks<R> {
         moment.blame("exactly once", replayed)
     }
 
+    /// A follower has applied a version of a shard.
+    fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
+        let transactions = &self.transactions;
+        let is_partly_installed = || transactions.is_partly_installed(shard, stamp);
+        self.replies.applied(shard, stamp, table, key, is_partly_installed);
+    }
+
     /// A worker's stream of a shard is prepared under a ballot, with so many entries.
     fn led(&mut self, moment: Moment, shard: ShardId, ballot: Ballot, length: u64) {
         let worker = moment.place.worker;

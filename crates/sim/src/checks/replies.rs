@@ -38,7 +38,14 @@ type KeptStamp = (ShardId, Stamp);
 struct DurableVersion {
     shard: ShardId,
     stamp: Stamp,
-    value: Vec<u8>,
+    /// None of a version that its leader did not install before it stopped, so that its value was not seen.
+    value: Option<Vec<u8>>,
+}
+
+impl DurableVersion {
+    fn is(&self, shard: ShardId, stamp: &Stamp) -> bool {
+        (self.shard, &self.stamp) == (shard, stamp)
+    }
 }
 
 /// An interactive transaction of a client.
@@ -89,11 +96,12 @@ impl Replies {
     ) -> RuleVerdict {
         let Some(value) = value else { return Ok(()) };
         let versions = self.versions.entry((table, key.to_vec())).or_default();
-        if versions.iter().any(|version| (version.shard, &version.stamp) == (shard, stamp)) {
+        if versions.iter().any(|version| version.is(shard, stamp) && version.value.is_some()) {
             return Ok(()); // A later leader installs its predecessor's versions again.
         }
-        let version = DurableVersion { shard, stamp: stamp.clone(), value: value.to_vec() };
-        versions.push(version);
+        versions.retain(|version| !version.is(shard, stamp));
+        let seen = Some(value.to_vec());
+        versions.push(DurableVersion { shard, stamp: stamp.clone(), value: seen });
         if self.requests == Some(table)
             && let Ok(Some((count, _))) = read_request_row(key, value)
         {
@@ -110,6 +118,22 @@ impl Replies {
             }
         }
         Ok(())
+    }
+
+    /// A follower has applied a version of a transaction whose leader stopped before it had installed all of it: a later
+    /// leader may show what no leader was seen to install.
+    pub fn applied(
+        &mut self,
+        shard: ShardId,
+        stamp: &Stamp,
+        table: TableId,
+        key: &[u8],
+        is_partly_installed: impl FnOnce() -> bool,
+    ) {
+        let versions = self.versions.entry((table, key.to_vec())).or_default();
+        if !versions.iter().any(|version| version.is(shard, stamp)) && is_partly_installed() {
+            versions.push(DurableVersion { shard, stamp: stamp.clone(), value: None });
+        }
     }
 
     /// At the end: each call has taken effect once, not counting what was rolled back.
@@ -262,7 +286,8 @@ impl Replies {
         durable: &Durable,
     ) -> RuleVerdict {
         let versions = self.versions.get(&(table, key.to_vec()));
-        let mut alike = versions.into_iter().flatten().rev().filter(|it| it.value == value);
+        let may_be_it = |it: &&DurableVersion| it.value.as_deref().is_none_or(|its| its == value);
+        let mut alike = versions.into_iter().flatten().rev().filter(may_be_it);
         let mut newest = None;
         let shown = alike.any(|version| {
             newest.get_or_insert((version.shard, version.stamp.clock));

@@ -98,6 +98,7 @@ impl EngineRules for TwoPhaseCommitRules {
                 moment.blame("P4", visible)?;
                 let newest = replay.applied(node, *shard, stamp, *table, key, *won);
                 moment.blame("P5", newest)?;
+                checks.follow(*shard, stamp, *table, key);
             }
             TwoPhaseCommitObservation::Copied { shard, stamp, table, key, won } => {
                 let Checks { rules, durable, replay, .. } = checks;
