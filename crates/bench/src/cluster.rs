@@ -1,8 +1,10 @@
 //! What a bench needs of a cluster, beside its clients.
 
+use shoal_cluster::topology::Partitioning;
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Counted, ShardId, WorkerId};
+use shoal_workloads::placed::Division;
 use tokio::runtime::Runtime;
 
 /// A cluster whose counters can be read.
@@ -25,4 +27,14 @@ pub trait OwnCluster: MeasuredCluster {
     /// Runs a task on this worker of the node that led the shard when the cluster was ready. A node that has ended takes no
     /// tasks, and drops it.
     fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask);
+}
+
+/// How a cluster divides a table that a workload wants distributed like this.
+pub fn partitioning(division: Division) -> Partitioning {
+    match division {
+        Division::Everywhere => Partitioning::Everywhere,
+        Division::Ranges(first) => Partitioning::ranges(first),
+        Division::ByPrefix(prefix_bytes) => Partitioning::Hash { prefix_bytes },
+        Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
+    }
 }

@@ -4,13 +4,14 @@
 //! first that thread, then its own. Where each client has a runtime and a connection to itself ([`ConnectedClients`]), the
 //! thread that waits for an answer reads it from the socket.
 
-use crate::cluster::MeasuredCluster;
+use crate::cluster::{MeasuredCluster, partitioning};
 use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
 use shoal_types::bulk_load::LoadRow;
 use shoal_types::{Call, Counted, Database, Error, Rejected, Result, Scan, TableId};
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
+use shoal_workloads::placed::unplaced_division;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -206,7 +207,14 @@ impl Database for RemoteDatabase {
         if self.empties {
             self.empty(name)?;
         }
-        let table = self.cluster.table(name)?;
+        let definition = partitioning(unplaced_division(name));
+        let table = match self.runtime.block_on(self.cluster.create_table(name, definition)) {
+            // Its users may have divided it otherwise, or it has no managers.
+            Err(Error::Rejected(Rejected::TableExists { .. } | Rejected::TablesFixed)) => {
+                self.cluster.table(name)?
+            }
+            created => created?,
+        };
         self.opened().push((name.to_owned(), table));
         Ok(table)
     }

@@ -150,11 +150,14 @@ impl<E: Engine> Worker<E> {
         let newer = !self.membership.is_fixed();
         let is_known =
             |instance: &Incarnation| *instance == incarnation || (*instance < incarnation && newer);
-        let former = !held.incarnations.get(&from).is_some_and(is_known);
+        if !held.incarnations.get(&from).is_some_and(is_known) {
+            self.strays += 1; // A former process of the node sent it, or one of which this node is not told yet.
+            return;
+        }
         let assignment = known.configuration.shard(shard);
         let credible = assignment
             .is_some_and(|assignment| self.is_credible(from, known, assignment, &message));
-        if former || !credible {
+        if !credible {
             self.bad_messages += 1;
             return;
         }

@@ -240,7 +240,8 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Messages about streams that are not here, or came before this node had joined, or before what goes with them; of
-    /// nodes that follow other managers, and those that came while this node waited for them.
+    /// former processes of nodes, of nodes that follow other managers, and those that came while this node waited for them. A
+    /// node that starts brings some about.
     pub fn strays(&self) -> u64 {
         self.strays
     }

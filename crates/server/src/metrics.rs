@@ -132,10 +132,21 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
             }
         }
     }
-    let help = "Malformed frames and messages of peers and clients.";
-    page.family("malformed_total", "counter", help);
-    for status in workers {
-        page.sample(&[("worker", &status.worker)], status.malformed);
+    let families: [(&str, &str, fn(&NodeStatus) -> u64); 2] = [
+        ("malformed_total", "Malformed frames and messages of peers and clients.", |status| {
+            status.malformed
+        }),
+        (
+            "stray_messages_total",
+            "Messages of peers before this process could take them, or of their former processes; they are repeated.",
+            |status| status.strays,
+        ),
+    ];
+    for (name, help, count) in families {
+        page.family(name, "counter", help);
+        for status in workers {
+            page.sample(&[("worker", &status.worker)], count(status));
+        }
     }
 }
 

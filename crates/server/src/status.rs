@@ -80,8 +80,11 @@ pub struct NodeStatus {
     /// The keys that transactions used most in the last half to whole minute, by sampling: read, written, conflicted.
     #[serde(default)]
     pub hot_keys: Vec<HotKeysStatus>,
-    /// Malformed frames of peers and clients.
+    /// Malformed frames of peers and clients, and messages of peers that no replica of a shard sends.
     pub malformed: u64,
+    /// Messages of peers that came before this process could take them, or of former processes. Their senders repeat them.
+    #[serde(default)]
+    pub strays: u64,
     /// The nodes that have managers, as far as this node knows. None where leaders never change.
     #[serde(default)]
     pub managers: Vec<u32>,
@@ -451,7 +454,8 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         hot_keys: hot_keys(worker.engine()).map(HotKeysStatus::from).collect(),
         shard_columns: shard_columns::<E>(),
         node_columns: node_columns::<E>(),
-        malformed: source.malformed + worker.strays() + worker.bad_messages(),
+        malformed: source.malformed + worker.bad_messages(),
+        strays: worker.strays(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
         manager: source.manager_inputs.and_then(manager),

@@ -143,7 +143,7 @@ fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Result<Stage, ChangeE
             ToOperator::Lost(Loss { stage: LossStage::Preparing, .. }) => {
                 "the survivors are prepared, all of them".to_owned()
             }
-            ToOperator::Refused(why) => return Err(refused(why)),
+            ToOperator::Refused(why) => return Err(refused(topology, why)),
             _ => return Ok(Stage::Over(reply)),
         }))
     }

@@ -55,7 +55,7 @@ impl NodeAddition {
             address: self.address.clone(),
             number: self.number,
         };
-        match self.operator.settle(&topology, &request, say, stage_of).await? {
+        match self.operator.settle(&topology, &request, say, stage_of(&topology)).await? {
             ToOperator::NodeAdded { node, .. } => {
                 Ok(AddedNode { name: self.name.clone(), number: node.0 })
             }
@@ -104,7 +104,7 @@ impl NodeRemoval {
         }
         let node = find(&topology, &self.name)?;
         let request = FromOperator::RemoveNode { node, number: self.number };
-        match self.operator.settle(&topology, &request, say, stage_of).await? {
+        match self.operator.settle(&topology, &request, say, stage_of(&topology)).await? {
             ToOperator::NodeRemoved { .. } => Ok(()),
             _ => Err(unexpected()),
         }
@@ -122,23 +122,26 @@ pub async fn topology_file(addresses: &[String], access: &Access) -> Result<Stri
     Ok(without_tables.to_toml())
 }
 
-fn stage_of(reply: ToOperator) -> Result<Stage, ChangeError> {
-    Ok(Stage::GoesOn(match reply {
-        ToOperator::NodeAdded { is_known: false, .. }
-        | ToOperator::NodeRemoved { is_known: false } => {
-            "it is in the managers' log, and nodes learn of it".to_owned()
-        }
-        ToOperator::UnderWay(RecoveryStage::Living) => {
-            "its process is alive: stop it; the node is dead when its lease has run out".to_owned()
-        }
-        ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
-        ToOperator::Refused(OperatorRefusal::HostsManager(_)) => {
-            return Err(ChangeError::Cannot(
-                "it hosts a manager; drain it first, or have another node host that, by `shoal managers replace`"
-                    .to_owned(),
-            ));
-        }
-        ToOperator::Refused(why) => return Err(refused(&why)),
-        reply => return Ok(Stage::Over(reply)),
-    }))
+fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Result<Stage, ChangeError> + '_ {
+    |reply| {
+        Ok(Stage::GoesOn(match reply {
+            ToOperator::NodeAdded { is_known: false, .. }
+            | ToOperator::NodeRemoved { is_known: false } => {
+                "it is in the managers' log, and nodes learn of it".to_owned()
+            }
+            ToOperator::UnderWay(RecoveryStage::Living) => {
+                "its process is alive: stop it; the node is dead when its lease has run out"
+                    .to_owned()
+            }
+            ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
+            ToOperator::Refused(OperatorRefusal::HostsManager(_)) => {
+                return Err(ChangeError::Cannot(
+                    "it hosts a manager; drain it first, or have another node host that, by `shoal managers replace`"
+                        .to_owned(),
+                ));
+            }
+            ToOperator::Refused(why) => return Err(refused(topology, &why)),
+            reply => return Ok(Stage::Over(reply)),
+        }))
+    }
 }

@@ -86,7 +86,7 @@ impl NodeChange {
             let request = FromOperator::ReplaceReplica { shard, outgoing, incoming, number };
             let say =
                 |stage: &str| say(&format!("S{}, {} → {to}: {stage}", shard.0, self.outgoing));
-            let reply = self.operator.settle(&topology, &request, say, stage_of).await?;
+            let reply = self.operator.settle(&topology, &request, say, stage_of(&topology)).await?;
             if reply != ToOperator::Replacing(ReplacementStage::Done) {
                 return Err(unexpected());
             }
@@ -155,20 +155,22 @@ impl NodeChangeEnd {
     }
 }
 
-fn stage_of(reply: ToOperator) -> Result<Stage, ChangeError> {
-    Ok(Stage::GoesOn(match reply {
-        ToOperator::Replacing(stage) => match stage {
-            ReplacementStage::Done => return Ok(Stage::Over(reply)),
-            ReplacementStage::HandingOver => "another replica takes over the lead".to_owned(),
-            ReplacementStage::Copying => "the new replica takes a copy".to_owned(),
-            ReplacementStage::Promoting => {
-                "the new replica becomes a voter, and the old one leaves".to_owned()
-            }
-        },
-        ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
-        ToOperator::Refused(why) => return Err(refused(&why)),
-        reply => return Ok(Stage::Over(reply)),
-    }))
+fn stage_of(topology: &Topology) -> impl Fn(ToOperator) -> Result<Stage, ChangeError> + '_ {
+    |reply| {
+        Ok(Stage::GoesOn(match reply {
+            ToOperator::Replacing(stage) => match stage {
+                ReplacementStage::Done => return Ok(Stage::Over(reply)),
+                ReplacementStage::HandingOver => "another replica takes over the lead".to_owned(),
+                ReplacementStage::Copying => "the new replica takes a copy".to_owned(),
+                ReplacementStage::Promoting => {
+                    "the new replica becomes a voter, and the old one leaves".to_owned()
+                }
+            },
+            ToOperator::UnderWay(_) => "the managers write the change into their log".to_owned(),
+            ToOperator::Refused(why) => return Err(refused(topology, &why)),
+            reply => return Ok(Stage::Over(reply)),
+        }))
+    }
 }
 
 /// Which nodes hold which shards, by the node that knows the latest configuration.

@@ -187,18 +187,47 @@ pub fn name(topology: &Topology, node: NodeId) -> String {
     topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
+/// The sentence with the names of nodes for their numbers, such as `n2`.
+fn with_node_names(topology: &Topology, sentence: &str) -> String {
+    let is_end = |c: char| !c.is_alphanumeric();
+    let named = |word: &str| {
+        let (number, rest) = word.split_at(word.find(is_end).unwrap_or(word.len()));
+        let node = number.strip_prefix('n').and_then(|it| it.parse().ok()).map(NodeId);
+        match node {
+            Some(node) => name(topology, node) + rest,
+            None => word.to_owned(),
+        }
+    };
+    sentence.split_inclusive(' ').map(named).collect()
+}
+
 /// The error of an answer that belongs to another request.
 pub fn unexpected() -> ChangeError {
     ChangeError::Refused("the managers sent an unexpected reply".to_owned())
 }
 
-/// The error of a refusal that names nothing of the request.
-pub fn refused(why: &OperatorRefusal) -> ChangeError {
+/// The error of a refusal. The managers name nodes by their numbers.
+pub fn refused(topology: &Topology, why: &OperatorRefusal) -> ChangeError {
     match why {
         OperatorRefusal::NoManagers => ChangeError::Cannot(
             "the cluster has no managers: its shards never change their leaders".to_owned(),
         ),
-        OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
+        OperatorRefusal::Failed(why) => ChangeError::Refused(with_node_names(topology, why)),
         other => ChangeError::Refused(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_nodes_as_users_do() {
+        let builder = Topology::builder().workers(1).datacenter("here");
+        let builder = builder.node("paris", "here").node("rome", "here");
+        let topology = builder.shard("paris", ["paris"], []).build().expect("a topology");
+        let named =
+            with_node_names(&topology, "n1 leads s0, and no other can; stop n1, or n7: not n0");
+        assert_eq!(named, "rome leads s0, and no other can; stop rome, or n7: not paris");
     }
 }

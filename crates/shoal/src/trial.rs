@@ -2,9 +2,9 @@
 //! and `shoal reproduce` measure.
 
 use crate::local::{ClusterPlan, InProcessCluster};
-use shoal_bench::{Bench, BenchLoad, ClusterRuns};
+use shoal_bench::{Bench, BenchLoad, ClusterRuns, partitioning};
 use shoal_client::ClusterOptions;
-use shoal_cluster::topology::{Partitioning, Regions};
+use shoal_cluster::topology::Regions;
 use shoal_workloads::bench::measurement::Parameter;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement};
 use shoal_workloads::placed::Division;
@@ -76,16 +76,11 @@ pub fn client_options(region: Option<&str>) -> ClusterOptions {
     ClusterOptions { deadline: DEADLINE, region, ..ClusterOptions::default() }
 }
 
-/// The plan, with the workload's tables divided as it wishes.
-fn divided(mut plan: ClusterPlan, load: &BenchLoad) -> Result<ClusterPlan, String> {
-    for (name, division) in load.divisions(plan.shards)? {
-        let known = plan.tables.iter_mut().find(|(table, _)| *table == *name);
-        let (_, partitioning) = known.expect("a local cluster knows the workloads' tables");
-        *partitioning = match division {
-            Division::Everywhere => Partitioning::Everywhere,
-            Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
-            Division::Ranges(first) => Partitioning::ranges(first),
-        };
-    }
-    Ok(plan)
+/// The plan, with the workload's tables, divided as it wishes.
+fn divided(plan: ClusterPlan, load: &BenchLoad) -> Result<ClusterPlan, String> {
+    let divisions = load.divisions(plan.shards)?;
+    let with_table = |plan: ClusterPlan, (name, division): (String, Division)| {
+        plan.with_table(&name, partitioning(division))
+    };
+    Ok(divisions.into_iter().fold(plan, with_table))
 }

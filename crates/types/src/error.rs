@@ -10,6 +10,7 @@
 //! enough to allocate for.
 
 mod key_excerpt;
+mod table;
 mod unknown;
 pub(crate) mod wire;
 

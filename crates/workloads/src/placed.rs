@@ -17,8 +17,21 @@ pub enum Division {
     Everywhere,
     /// Each has the keys from its own here up to the next shard's. The first shard's is empty.
     Ranges(Vec<Vec<u8>>),
+    /// By the hash of the first bytes of a key, so many.
+    ByPrefix(usize),
     /// As may be: key by key.
     ByKey,
+}
+
+/// How the table of this name is distributed where its workload does not know the shards. Warehouses of TPC-C stay together, and each
+/// shard has the items; rows of other workloads are by themselves.
+pub fn unplaced_division(table: &str) -> Division {
+    match table {
+        "tpcc.item" => Division::Everywhere,
+        // The key of every other table begins with a warehouse.
+        _ if table.starts_with("tpcc.") => Division::ByPrefix(size_of::<u16>()),
+        _ => Division::ByKey,
+    }
 }
 
 /// A workload whose keys have known shards.

@@ -9,55 +9,8 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables of workloads and examples whose keys are distributed one by one.
-const BY_KEY: [&str; 20] = [
-    "kv",
-    "shoal.chaos",
-    "micro",
-    "ycsb",
-    "history-lists",
-    "history-registers",
-    "bank.accounts",
-    "bank.receipts",
-    "inventory.stock",
-    "inventory.orders",
-    "small_bank.savings",
-    "small_bank.checking",
-    "tatp.subscribers",
-    "tatp.access",
-    "tatp.facilities",
-    "tatp.forwardings",
-    "voter.voters",
-    "voter.contestants",
-    "handovers.users",
-    "handovers.stations",
-];
-
-/// Those whose keys begin with a queue, which stays together.
-const BY_QUEUE: [&str; 3] = ["queue.jobs", "queue.held", "queue.done"];
-
-/// The bytes of a queue's name in a key.
-const QUEUE_BYTES: usize = 4;
-
-/// And those whose keys begin with a warehouse, which stays together.
-const BY_WAREHOUSE: [&str; 10] = [
-    "tpcc.warehouse",
-    "tpcc.district",
-    "tpcc.customer",
-    "tpcc.history",
-    "tpcc.new_order",
-    "tpcc.order",
-    "tpcc.order_line",
-    "tpcc.stock",
-    "tpcc.customer_by_name",
-    "tpcc.order_by_customer",
-];
-
-/// The bytes of a warehouse in a key.
-const WAREHOUSE_BYTES: usize = 2;
-
-/// And the one of which each shard has a copy.
-const EVERYWHERE: &str = "tpcc.item";
+/// The table that a local cluster begins with, divided by the hash of whole keys, so that a first `shoal put` has one.
+const FIRST_TABLE: &str = "kv";
 
 /// The secret of the nodes, drawn anew.
 ///
@@ -95,20 +48,9 @@ pub struct ClusterPlan {
     pub tables: Vec<(String, Partitioning)>,
 }
 
-/// The tables of all that can be run on a local cluster, divided key by key, by queues, or by warehouses.
-fn tables() -> Vec<(String, Partitioning)> {
-    let hash = |names: &'static [&str], prefix_bytes| {
-        names.iter().map(move |name| ((*name).to_owned(), Partitioning::Hash { prefix_bytes }))
-    };
-    let divided = hash(&BY_KEY, 0)
-        .chain(hash(&BY_QUEUE, QUEUE_BYTES))
-        .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES));
-    divided.chain([(EVERYWHERE.to_owned(), Partitioning::Everywhere)]).collect()
-}
-
 impl ClusterPlan {
     /// A cluster of the default engine with so many shards of so many replicas, each in a datacenter of its own without any distance
-    /// between them, that knows all tables.
+    /// between them, with one table.
     pub fn new(shards: u32, replicas: u32) -> ClusterPlan {
         ClusterPlan {
             shards,
@@ -119,7 +61,7 @@ impl ClusterPlan {
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
-            tables: tables(),
+            tables: vec![(FIRST_TABLE.to_owned(), Partitioning::Hash { prefix_bytes: 0 })],
         }
     }
 

@@ -3,6 +3,7 @@
 mod dashboard;
 mod data;
 mod local;
+mod nodes;
 mod package;
 mod quickstart;
 mod shell;

@@ -182,6 +182,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         let tables = catalog.names().into_iter().map(|name| {
             let partitioning = match workload.division(&name, shards) {
                 Division::Everywhere => Partitioning::Everywhere,
+                Division::ByPrefix(prefix_bytes) => Partitioning::Hash { prefix_bytes },
                 Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
                 Division::Ranges(first) => Partitioning::ranges(first),
             };

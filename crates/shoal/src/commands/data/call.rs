@@ -62,7 +62,7 @@ impl DataCommand for CallProcedure {
             None => call,
         };
         let result = Database::call(session.cluster(), &call).await;
-        let result = result.map_err(|error| CommandError::Database(error.to_string()))?;
+        let result = result.map_err(|error| session.failed(&error))?;
         let literal = show(&result, self.values);
         match (self.raw, self.json) {
             (true, _) => print_bytes(&result)?,

@@ -101,7 +101,7 @@ impl Session {
     ) -> Result<T, CommandError> {
         if !self.is_open() {
             let done = Database::transact(&self.cluster, body).await;
-            return done.map_err(|error| CommandError::Database(error.to_string()));
+            return done.map_err(|error| self.failed(&error));
         }
         let open = self.take()?;
         match body(&open).await {
@@ -110,7 +110,8 @@ impl Session {
                 Ok(done)
             }
             Err(error) => Err(CommandError::Database(format!(
-                "{error}; the open transaction is aborted: nothing it wrote has taken effect"
+                "{}; the open transaction is aborted: nothing it wrote has taken effect",
+                self.told(&error)
             ))),
         }
     }
@@ -126,20 +127,34 @@ impl Session {
             return Err(CommandError::Usage("a transaction is open; commit or abort it".into()));
         }
         let begun = self.cluster.begin();
-        self.put_back(begun.map_err(|error| CommandError::Database(error.to_string()))?);
+        self.put_back(begun.map_err(|error| self.failed(&error))?);
         Ok(())
     }
 
     /// Commits the open transaction. It is over, also where that fails.
     pub async fn commit(&self) -> Result<(), CommandError> {
         let committed = self.take()?.commit().await;
-        committed.map_err(|error| CommandError::Database(error.to_string()))
+        committed.map_err(|error| self.failed(&error))
     }
 
     /// Aborts the open transaction.
     pub fn abort(&self) -> Result<(), CommandError> {
         self.take()?.rollback();
         Ok(())
+    }
+
+    /// The error of an operation, with the name of the table that it is about.
+    pub fn failed(&self, error: &Error) -> CommandError {
+        CommandError::Database(self.told(error))
+    }
+
+    fn told(&self, error: &Error) -> String {
+        let topology = self.cluster.topology();
+        let named = |table| Some((table, topology.tables().get(table)?.name().to_owned()));
+        match error.table().and_then(named) {
+            Some((table, name)) => format!("{error} ({table} is {name:?})"),
+            None => error.to_string(),
+        }
     }
 
     fn put_back(&self, transaction: ClusterTransaction) {
