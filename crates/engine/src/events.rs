@@ -82,7 +82,7 @@ pub enum EngineEvent<M> {
     Decided {
         /// The shard of the stream.
         shard: ShardId,
-        /// Its place in the stream.
+        /// The place in the stream.
         index: u64,
         /// The decided entry.
         entry: Bytes,

@@ -42,7 +42,7 @@ impl KeyUse {
     /// All of them, in order.
     pub const ALL: [KeyUse; 3] = [KeyUse::Read, KeyUse::Written, KeyUse::Conflicted];
 
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             KeyUse::Read => "read",

@@ -63,7 +63,7 @@ pub fn quantile_s(counts: &[u64], part: f64) -> Option<f64> {
 pub enum Outcome {
     /// The transaction took effect.
     Committed,
-    /// Its client wanted it to have no effect.
+    /// The client wanted it to have no effect.
     Undone,
     /// Nothing happened; it may succeed if it is run again.
     Aborted,
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    /// Its name in logs and metrics.
+    /// The name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Committed => "committed",

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 /// A kind of bugs, of which any can be planted.
 pub trait Plantable: Copy + 'static {
-    /// Its place among the bugs of its kind; below 64.
+    /// The place among the bugs of its kind; below 64.
     fn number(self) -> u32;
 }
 

@@ -17,7 +17,7 @@ const KEPT_MAX: usize = 16;
 pub struct Slow {
     /// What it was.
     pub kind: Kind,
-    /// Its last attempt; `None` if it was never let in.
+    /// The last attempt; `None` if it was never let in.
     pub transaction: Option<TransactionId>,
     /// How often it ran.
     pub attempts: u32,

@@ -11,11 +11,11 @@ use std::fmt::Display;
 /// A protocol that is explored.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// What of the protocol is modelled, in one line.
     pub about: &'static str,
-    /// Its rules that can be switched off.
+    /// The rules that can be switched off.
     pub switches: &'static [Switch],
     /// The scenarios that can be explored, in the order in which they are listed.
     pub scenarios: &'static [ScenarioInfo],
@@ -34,7 +34,7 @@ pub type Explore = fn(
 /// A rule that can be switched off.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// The rule of the protocol's design that it belongs to, such as `Z4`.
     pub rule: &'static str,
@@ -60,7 +60,7 @@ pub enum FoundBy {
 /// What can be explored of a protocol: its processes, what they do, and what may go wrong meanwhile.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ScenarioInfo {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// What happens in it, in one line.
     pub about: &'static str,

@@ -67,7 +67,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Its configuration is invalid.
+    /// The configuration is invalid.
     #[error("configuration: {0}")]
     Config(#[from] NetworkConfigError),
     /// The system refuses something.

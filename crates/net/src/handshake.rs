@@ -146,7 +146,7 @@ pub(crate) struct HandshakeTerms<'a> {
     pub identity: Option<ClusterId>,
     /// The versions of messages that this end uses in this role.
     pub versions: MessageVersions,
-    /// That of peers, which is the operators' too, or of clients, as the role is.
+    /// The secret of peers, which is the operators' too, or of clients, as the role is.
     pub secret: &'a Secret,
     pub preamble: Preamble,
     pub binding: Binding,

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A frame for another worker of this node.
 #[derive(Debug)]
 pub(crate) struct PassedFrame {
-    /// Its sender, here or on another node.
+    /// The sender, here or on another node.
     pub from: WorkerPlace,
     pub payload: Bytes,
     /// When it was read from a socket, or was passed on where it comes from this node.

@@ -14,7 +14,7 @@ macro_rules! reasons {
             /// Every reason there is, in order.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// Its name in logs and metrics.
+            /// The name in logs and metrics.
             pub fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $text,)*
@@ -128,7 +128,7 @@ reasons! {
         Cut = "cut",
         /// The frame was queued or delayed when its connection ended.
         Lost = "lost",
-        /// Its connection was made before this node knew the identity of its cluster.
+        /// The connection was made before this node knew the identity of its cluster.
         Unidentified = "unidentified",
         /// The queue of the worker of this node that it is for is full.
         MailboxFull = "mailbox_full",

@@ -57,7 +57,7 @@ pub enum SecretError {
     Guessable {
         /// The path of the file.
         file: PathBuf,
-        /// Its length, without blanks at its end.
+        /// The length, without blanks at its end.
         bytes: usize,
         /// How many of its bits may be random.
         bits: u32,

@@ -20,7 +20,7 @@ type ReadSystem = Box<dyn FnMut(&SystemClock) -> SystemReading + Send>;
 pub struct NodeTransactionClock(Arc<Mutex<FollowedClock>>);
 
 struct FollowedClock {
-    /// That of the node's loops, whose times the transaction clock is asked for.
+    /// The clock of the node's loops, whose times the transaction clock is asked for.
     local: SystemClock,
     read_system: ReadSystem,
     transaction: TransactionClock,

@@ -40,13 +40,13 @@ pub struct InFlightClocks {
 /// What a clock in flight was drawn for.
 #[derive(Debug, Clone, Copy)]
 pub struct InFlight {
-    /// Its coordinator is to resolve it.
+    /// The coordinator is to resolve it.
     pub transaction: TransactionId,
     /// The epoch of the transaction.
     pub epoch: Epoch,
     /// When it was drawn.
     pub since: Time,
-    /// Its coordinator has said what becomes of it, and only this worker has still to do so.
+    /// The coordinator has said what becomes of it, and only this worker has still to do so.
     pub resolved: bool,
 }
 

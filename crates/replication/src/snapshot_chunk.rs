@@ -51,7 +51,7 @@ pub struct ChunkVersion<'a> {
     pub table: TableId,
     /// The key whose version it is.
     pub key: &'a [u8],
-    /// Its value; `None` for a tombstone.
+    /// The value; `None` for a tombstone.
     pub value: Option<&'a [u8]>,
     /// The stamp of the version, as the shard keeps it.
     pub stamp: &'a Stamp,

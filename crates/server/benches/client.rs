@@ -4,7 +4,8 @@
 //!
 //! On loopback, and from a region that is 50 ms away one way, which the client emulates. *One thread*: each client has a
 //! connection of its own, and the thread that waits for an answer reads it from the socket. *Shared*: clients are threads
-//! that share a connection, which lives on a runtime with a thread of its own.
+//! that share a connection, which lives on a runtime with a thread of its own. *Ids*: whether commits carry ids, with which a
+//! client finds out what became of one; the id's row is one more that each transaction writes.
 //!
 //! Rounds of all settings follow each other, so that other work on the machine meets all of them alike; medians are shown.
 
@@ -42,6 +43,7 @@ struct Setting {
     region: Option<&'static str>,
     connections: Connections,
     clients: u64,
+    commit_ids: bool,
     span: Duration,
 }
 
@@ -72,9 +74,9 @@ fn start() -> (Server, String) {
     (server.expect("a node"), address)
 }
 
-async fn connect(address: &str, region: Option<&str>) -> Cluster {
+async fn connect(address: &str, Setting { region, commit_ids, .. }: Setting) -> Cluster {
     let region = region.map(str::to_owned);
-    let options = ClusterOptions { region, ..ClusterOptions::default() };
+    let options = ClusterOptions { region, commit_ids, ..ClusterOptions::default() };
     Cluster::connect_with(&[address], options).await.expect("a cluster")
 }
 
@@ -113,14 +115,14 @@ async fn run(db: Cluster, setting: Setting, client: u64, warm: &Barrier) -> Vec<
 }
 
 fn measure(setting: Setting) -> Figures {
-    let Setting { region, connections, clients, span } = setting;
+    let Setting { connections, clients, span, .. } = setting;
     let (server, address) = start();
     let shared = match connections {
         Connections::OneThread => None,
         Connections::Shared => {
             let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
             let runtime = runtime.expect("a runtime");
-            let db = runtime.block_on(connect(&address, region));
+            let db = runtime.block_on(connect(&address, setting));
             Some((runtime, db))
         }
     };
@@ -130,7 +132,7 @@ fn measure(setting: Setting) -> Figures {
         None => {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
-                run(connect(&address, region).await, setting, client, &warm).await
+                run(connect(&address, setting).await, setting, client, &warm).await
             })
         }
     };
@@ -166,8 +168,15 @@ fn main() {
     let rounds = numbers.next().unwrap_or(5.0) as usize;
     let mut settings = Vec::new();
     for connections in [Connections::OneThread, Connections::Shared] {
-        for (region, clients) in [(None, 1), (None, 16), (Some("far"), 1)] {
-            settings.push((Setting { region, connections, clients, span }, Vec::new()));
+        for (region, clients, commit_ids) in [
+            (None, 1, true),
+            (None, 1, false),
+            (None, 16, true),
+            (None, 16, false),
+            (Some("far"), 1, true),
+        ] {
+            let setting = Setting { region, connections, clients, commit_ids, span };
+            settings.push((setting, Vec::new()));
         }
     }
     for _ in 0..rounds {
@@ -175,15 +184,17 @@ fn main() {
             figures.push(measure(*setting));
         }
     }
-    println!("clients  where   connections  transactions/s        p50        p99  requests each");
+    println!(
+        "clients  where   connections  ids    transactions/s        p50        p99  requests each"
+    );
     for (setting, figures) in &settings {
-        let Setting { region, connections, clients, .. } = setting;
+        let Setting { region, connections, clients, commit_ids, .. } = setting;
         let (region, connections) = (region.unwrap_or("near"), format!("{connections:?}"));
         let per_second = median(figures, |it| it.per_second);
         let (p50, p99) = (median(figures, |it| it.p50), median(figures, |it| it.p99));
         let requests = median(figures, |it| it.requests);
         println!(
-            "{clients:7}  {region:6}  {connections:11}  {per_second:14.0}  {p50:9.1?}  {p99:9.1?}  {requests:13.2}"
+            "{clients:7}  {region:6}  {connections:11}  {commit_ids:5}  {per_second:14.0}  {p50:9.1?}  {p99:9.1?}  {requests:13.2}"
         );
     }
 }

@@ -129,7 +129,7 @@ pub enum ConfigError {
 /// What is wrong with the value of a key: follows the name of the key in a sentence.
 #[derive(Debug, Error)]
 pub enum ValueError {
-    /// It names a file that cannot be read.
+    /// The configuration names a file that cannot be read.
     #[error("names {file}, which cannot be read: {error}; relative paths begin where this file is")]
     Unreadable {
         /// The path of the file.
@@ -137,7 +137,7 @@ pub enum ValueError {
         /// The error that was met.
         error: io::Error,
     },
-    /// It names a node that is not in the topology.
+    /// The configuration names a node that is not in the topology.
     #[error("names '{name}', which is no node of the topology; its nodes are {known}")]
     UnknownNode {
         /// The name that is not in the topology.
@@ -145,10 +145,10 @@ pub enum ValueError {
         /// The nodes of the topology, or the first of them.
         known: String,
     },
-    /// It names a topology in which others cannot reach a node.
+    /// The configuration names a topology in which others cannot reach a node.
     #[error("names one in which '{0}' has no address; give it one, `address = \"HOST:PORT\"`")]
     NoAddress(String),
-    /// It names a node that was removed from the cluster.
+    /// The configuration names a node that was removed from the cluster.
     #[error("names '{0}', which was removed from the cluster; add a node under another name")]
     RemovedNode(String),
     /// The number of managers is invalid.
@@ -165,10 +165,10 @@ pub enum ValueError {
         /// The allowed memory.
         max: usize,
     },
-    /// It names a file that cannot be used as a secret.
+    /// The configuration names a file that cannot be used as a secret.
     #[error("{0}")]
     Secret(#[from] SecretError),
-    /// It names a folder that cannot be read.
+    /// The configuration names a folder that cannot be read.
     #[error(
         "names {folder}, which is no folder that can be read: {error}; make it, on a disk that outlives the process"
     )]

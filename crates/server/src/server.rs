@@ -27,7 +27,7 @@ use thiserror::Error;
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum ServerStartError {
-    /// Its network cannot start.
+    /// The network cannot start.
     #[error("{0}")]
     Network(#[from] shoal_net::StartError),
     /// The topology has a learner lead, and the engine has only voters lead.
@@ -61,7 +61,7 @@ pub enum ServerEnd {
     /// A worker panicked: an invariant is broken.
     #[error("{0}")]
     Panicked(#[from] Panicked),
-    /// Its manager panicked.
+    /// The manager panicked.
     #[error("the manager panicked")]
     Manager,
 }

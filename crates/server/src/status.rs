@@ -91,7 +91,7 @@ pub struct NodeStatus {
     /// The version of that list; 0 for the one of its file.
     #[serde(default)]
     pub managers_version: u64,
-    /// Its own manager, if it hosts one. Only the first worker knows.
+    /// The manager that the node hosts, if any. Only the first worker knows.
     #[serde(default)]
     pub manager: Option<ManagerStatus>,
     /// The versions of messages that it uses with nodes.
@@ -220,7 +220,7 @@ pub struct StageStatus {
 /// A number that the engine reports of shards, as a column of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardColumnStatus {
-    /// Its name in [`ShardStatus::numbers`].
+    /// The name in [`ShardStatus::numbers`].
     pub number: String,
     /// The heading of the column.
     pub heading: String,
@@ -231,7 +231,7 @@ pub struct ShardColumnStatus {
 /// A counter that the engine has shown for each node, as a column of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeColumnStatus {
-    /// Its name in [`NodeStatus::counters`].
+    /// The name in [`NodeStatus::counters`].
     pub counter: String,
     /// The heading of the column.
     pub heading: String,
@@ -264,7 +264,7 @@ pub struct PeerStatus {
 /// A manager, as its node sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagerStatus {
-    /// Its volume of the log.
+    /// The volume of the log.
     pub volume: u32,
     /// Whether that volume votes, by the latest list that is known here. If not, it is a learner, or its node
     /// has lost the volume that votes.

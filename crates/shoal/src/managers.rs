@@ -15,11 +15,11 @@ use shoal_workloads::report::words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum ManagerRole {
-    /// Its manager leads the log.
+    /// The manager leads the log.
     Leads,
-    /// Its manager votes.
+    /// The manager votes.
     Votes,
-    /// Its manager is on its way to a vote, or waits for one.
+    /// The manager is on its way to a vote, or waits for one.
     Learns,
     /// The node is to have a manager that votes, and has lost the log of that.
     Lost,
@@ -147,7 +147,7 @@ pub enum WantedManagers {
         /// The node that will host a manager in its place.
         incoming: String,
     },
-    /// These two as well.
+    /// Two more managers.
     Add([String; 2]),
 }
 

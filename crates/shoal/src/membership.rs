@@ -14,7 +14,7 @@ pub struct NodeAddition {
     pub operator: Operator,
     /// The name of the node.
     pub name: String,
-    /// Its datacenter; the only one, where there is none.
+    /// The datacenter; the only one, where there is none.
     pub datacenter: Option<String>,
     /// The address at which it will listen.
     pub address: String,

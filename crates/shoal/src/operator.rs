@@ -64,7 +64,7 @@ pub enum ChangeError {
 /// How far a request is, which ends with a `T`.
 #[derive(Debug)]
 pub enum Stage<T = ToOperator> {
-    /// This is the last answer.
+    /// The last answer.
     Over(T),
     /// The request goes on; a sentence says how far it is.
     GoesOn(String),

@@ -29,7 +29,7 @@ pub struct Copied<'v> {
     pub table: TableId,
     /// The key of the row.
     pub key: &'v [u8],
-    /// Its value; `None` for a tombstone.
+    /// The value; `None` for a tombstone.
     pub value: Option<&'v [u8]>,
     /// The stamp of the version.
     pub stamp: StampRef<'v>,

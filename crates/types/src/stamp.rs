@@ -305,7 +305,7 @@ impl VectorWatermark {
         VectorWatermark { epoch, clocks: vec![Clock::ZERO; shards] }
     }
 
-    /// That of an epoch of which nothing was lost: it covers everything.
+    /// The watermark of an epoch of which nothing was lost: it covers everything.
     pub fn whole(epoch: Epoch, shards: usize) -> VectorWatermark {
         VectorWatermark { epoch, clocks: vec![Clock::MAX; shards] }
     }

@@ -22,7 +22,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Time;
 
-    /// That much later; [`Time::MAX`] where there is nothing so late.
+    /// The time that much later; [`Time::MAX`] where there is nothing so late.
     fn add(self, span: Duration) -> Time {
         Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }

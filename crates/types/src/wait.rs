@@ -71,13 +71,13 @@ pub enum Cause {
     /// The node knows that the shard has no majority of its replicas.
     #[coded(tag = 8)]
     NoMajority,
-    /// Its host refuses connections: nothing listens at its port.
+    /// The host refuses connections: nothing listens at its port.
     #[coded(tag = 9)]
     NotListening,
     /// The name of its host cannot be resolved.
     #[coded(tag = 10)]
     UnknownHost,
-    /// Its address is not `HOST:PORT`.
+    /// The address is not `HOST:PORT`.
     #[coded(tag = 11)]
     BadAddress,
     /// The node uses no version of messages that the client uses.

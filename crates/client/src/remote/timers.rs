@@ -41,7 +41,7 @@ struct Deadlines {
 pub(super) struct TimerWait {
     timers: Arc<Timers>,
     at: Instant,
-    /// Its number among those with the same deadline, once it was polled.
+    /// The number among those with the same deadline, once it was polled.
     number: Option<u64>,
 }
 

@@ -266,7 +266,7 @@ fn a_workload_runs_unchanged() {
     play_micro(|micro| micro);
 }
 
-/// Its transactions are calls that take effect once.
+/// The transactions are calls that take effect once.
 #[test]
 fn a_workload_that_calls_runs_unchanged() {
     play_micro(Micro::calling);

@@ -25,13 +25,13 @@ pub enum Do {
     Naturally,
     /// The node sends this reply.
     Reply(ClientReply),
-    /// It answers what was asked before as well, in this order.
+    /// The worker answers what was asked before as well, in this order.
     Replies(Vec<ClientReply>),
-    /// It says this, which need not be a message.
+    /// The worker sends this, which need not be a message.
     Say(Bytes),
-    /// It closes the connection.
+    /// The worker closes the connection.
     Close,
-    /// It has not received it.
+    /// The worker has not received the request.
     Nothing,
 }
 

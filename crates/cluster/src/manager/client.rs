@@ -100,7 +100,7 @@ struct TableRequest {
     ask: Ask,
     change: TableChange,
     again: Time,
-    /// Its client has given up, or asks again.
+    /// The client has given up, or asks again.
     until: Time,
 }
 

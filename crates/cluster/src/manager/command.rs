@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Command {
     /// The term of the manager that proposed it. Void if a later term has begun.
     pub term: Term,
-    /// That manager's clock, read when it proposed; except for [`Action::Take`] and [`Action::Found`], after its own one
+    /// The clock of the manager that proposed it, read when it proposed; except for [`Action::Take`] and [`Action::Found`], after its own one
     /// was applied to its own machine.
     pub at: Time,
     /// The change of the state machine.

@@ -315,7 +315,7 @@ impl StateMachine {
         }
     }
 
-    /// These processes continue; all others have to end, and lose their memory.
+    /// Has these processes continue; all others have to end, and lose their memory.
     fn begin_instances(
         &mut self,
         survivors: &[NodeId],

@@ -42,7 +42,7 @@ impl Complaint {
 pub struct TopologyError {
     /// The number of the line, from 1; none where the text lacks something, or there was no text.
     pub line: Option<usize>,
-    /// That line, without the blanks around it, cut if it is long.
+    /// The line, without the blanks around it, cut if it is long.
     pub excerpt: Option<String>,
     /// What is wrong, and what to do.
     pub what: String,

@@ -97,7 +97,7 @@ impl Regions {
         Regions { names: names_of(topology.datacenters()), distances: topology.distances().clone() }
     }
 
-    /// Their names; a datacenter's number is its place.
+    /// The names; a datacenter's number is its place.
     pub fn names(&self) -> &[String] {
         &self.names
     }

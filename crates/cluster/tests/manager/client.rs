@@ -212,7 +212,7 @@ fn only_what_is_asked_is_reported() {
     assert_eq!(reports(&effects), [(Epoch(2), EpochEnd::Whole)]);
 }
 
-/// Its owner has learned from another node that an epoch is closed, and has ended it, before the manager says so here.
+/// The owner has learned from another node that an epoch is closed, and has ended it, before the manager says so here.
 #[test]
 fn what_is_reported_early_is_repeated_until_it_is_received() {
     let (mut member, all) = joined(1, 1);

@@ -61,7 +61,7 @@ impl Story {
         granted
     }
 
-    /// It led for certain at `at`, and learns of it now.
+    /// The node led for certain at `at`, and learns of it now.
     fn led(&mut self, now: u64, at: u64) -> Vec<u64> {
         self.manager.log_mut().led = Some(ms(at));
         self.step(now, ManagerEvent::Log)
@@ -111,7 +111,7 @@ fn heartbeats_that_wait_are_not_replaced_by_later_ones() {
     assert_eq!(story.led(402, 400), [4]);
 }
 
-/// Its last heartbeat arrived at 1 ms. A tick of 602 ms is on its way when the next one arrives.
+/// The last heartbeat arrived at 1 ms. A tick of 602 ms is on its way when the next one arrives.
 fn lapse(faults: ManagerPlantedBugs) -> (Story, Vec<u64>) {
     let mut story = Story::new(faults);
     story.step(602, ManagerEvent::Timer);
@@ -225,7 +225,7 @@ fn others_are_asked_when_heartbeats_wait() {
     assert!(!story.manager.log_mut().asks, "nothing waits");
 }
 
-/// It was dead when the term began, and a heartbeat of it arrived before. By that it is alive again, for a lease and no longer.
+/// The node was dead when the term began, and a heartbeat of it had arrived. By that it is alive again, for a lease and no longer.
 #[test]
 fn who_was_dead_when_a_term_began_has_no_lease_of_its_beginning() {
     let mut story = Story::new(ManagerPlantedBugs::default());

@@ -56,7 +56,7 @@ impl Cluster {
         self.machine.node(node).expect("a node").1 > after
     }
 
-    /// That much later, heartbeats of these nodes arrive.
+    /// So many milliseconds later, heartbeats of these nodes arrive.
     fn tick(&mut self, millis: u64, nodes: &[u32]) -> Vec<Applied> {
         self.now = self.now + Duration::from_millis(millis);
         self.rounds += 1;

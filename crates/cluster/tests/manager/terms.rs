@@ -30,7 +30,7 @@ impl Story {
         self.machine.apply(&command, &mut Vec::new());
     }
 
-    /// It reports heartbeats that have just arrived.
+    /// The leader reports heartbeats that have just arrived.
     fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
         let heartbeat = |round: &u64| HeartbeatRecord {
             node: NODE,

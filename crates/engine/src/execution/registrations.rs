@@ -66,7 +66,7 @@ struct Registration {
     skipped: BTreeSet<u64>,
     /// Transactions that are not over.
     open: usize,
-    /// Its place in [`Registrations::idle`], if none is open.
+    /// The place in [`Registrations::idle`], if none is open.
     idle: Option<u64>,
 }
 

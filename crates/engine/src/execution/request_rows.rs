@@ -30,9 +30,9 @@ enum RequestRow {
     Returned(Bytes),
     /// The call has not committed.
     Nothing,
-    /// Its row was dropped, or has the result of a later call.
+    /// The row was dropped, or has the result of a later call.
     Gone,
-    /// Its row may have been lost with a majority of the shard.
+    /// The row may have been lost with a majority of the shard.
     Lost,
 }
 

@@ -30,7 +30,7 @@ pub struct PooledSession {
 }
 
 impl SessionPool {
-    /// Their transactions roll back as many writes at once, and the rest in `end_some`.
+    /// Transactions of the pool's sessions roll back `slice` writes at once, and the rest in `end_some`.
     pub fn new(store: Arc<Store>, slice: usize) -> Rc<SessionPool> {
         Rc::new(SessionPool { store, idle: RefCell::default(), ending: RefCell::default(), slice })
     }

@@ -45,7 +45,7 @@ pub struct CoordinatorTransaction {
     worked: Cell<usize>,
     /// An earlier attempt met a conflict: own shards are read only when what was asked ahead of others is here.
     is_again: bool,
-    /// It is another attempt, and something that was asked ahead may still be on its way.
+    /// The transaction is another attempt, and something that was asked ahead may still be on its way.
     unsettled: Cell<bool>,
     /// The engine knows how it ended, or the shard that it was handed to will say.
     ended: bool,
@@ -131,7 +131,7 @@ impl CoordinatorTransaction {
         hot_keys.note(now.get(), of, table, key);
     }
 
-    /// It has worked on so many bytes.
+    /// The transaction has worked on so many bytes.
     fn work(&self, bytes: usize) {
         self.worked.set(self.worked.get().saturating_add(bytes));
     }

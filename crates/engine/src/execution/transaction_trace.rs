@@ -15,7 +15,7 @@ pub(super) struct TransactionTrace {
     pub(super) attempts: u32,
     /// The time in which it waited for its client.
     pub(super) client: Duration,
-    /// Its client asked for its end without a commit.
+    /// The client asked for its end without a commit.
     pub(super) undone: bool,
     pub(super) last: Option<AttemptTrace>,
 }

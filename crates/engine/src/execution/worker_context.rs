@@ -235,9 +235,9 @@ pub(crate) enum LocalCommand {
 
 /// A transaction whose body is done.
 pub struct Submission {
-    /// Its branches on shards of other nodes.
+    /// The branches on shards of other nodes.
     pub remote_branches: Rc<RemoteBranches>,
-    /// Its branches on shards that this node serves, by their place in [`WorkerContext::own`].
+    /// The branches on shards that this node serves, by their place in [`WorkerContext::own`].
     pub branches: Vec<(usize, StoreBranch)>,
     /// What is to become of it.
     pub ending: BodyEnd,

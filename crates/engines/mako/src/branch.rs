@@ -67,7 +67,7 @@ pub(super) struct SlicedBranch {
 /// What a branch is to come to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BranchGoal {
-    /// Its locks and a clock; and to be valid, where all other locks of the transaction are held.
+    /// The locks and a clock; and to be valid, where all other locks of the transaction are held.
     Lock {
         /// All other locks of the transaction are held.
         validate: bool,
@@ -77,7 +77,7 @@ pub(super) enum BranchGoal {
         /// Then it is over.
         last: bool,
     },
-    /// Its end: it is the whole transaction.
+    /// The commit of the whole transaction.
     Commit {
         /// What it wrote is installed.
         install: bool,

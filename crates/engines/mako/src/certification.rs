@@ -59,7 +59,7 @@ pub(super) struct Certification {
     pub(super) remote_branches: Rc<RemoteBranches>,
     pub(super) ending: BodyEnd,
     pub(super) phase: CommitPhase,
-    /// Its branches on own shards, by their place among the shards of the node.
+    /// The branches on own shards, by their place among the shards of the node.
     pub(super) own: Vec<(usize, StagedCertification)>,
     /// Clocks that participants on other nodes have drawn.
     pub(super) drawn: Vec<(ShardId, Clock)>,

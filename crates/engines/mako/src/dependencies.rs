@@ -40,7 +40,7 @@ pub(crate) struct Dependencies {
 /// A version that was read.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadVersion<'a> {
-    /// Its stamp, as the shard that was read keeps it.
+    /// The stamp, as the shard that was read keeps it.
     pub(crate) stamp: StampRef<'a>,
     /// The version says that there is no value.
     pub(crate) tombstone: bool,

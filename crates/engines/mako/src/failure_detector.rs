@@ -31,7 +31,7 @@ pub(super) struct FailureDetector {
 #[derive(Debug, Clone, Copy)]
 struct MonitoredPeer {
     last_message: Time,
-    /// Its transactions with a lower number are of a former process, or it is dead.
+    /// The transactions with a lower number are of a former process, or it is dead.
     first: u64,
     /// How many times as long as others the peer may be silent.
     patience: u32,

@@ -45,7 +45,7 @@ pub enum MakoObservation {
         shard: ShardId,
         /// The clock that the shard drew for it.
         clock: Clock,
-        /// Its piece was installed; otherwise its coordinator gave it up.
+        /// The piece was installed; otherwise its coordinator gave it up.
         installed: bool,
     },
     /// The coordinator has certified a transaction.
@@ -104,7 +104,7 @@ pub enum MakoObservation {
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
-        /// Its index in the stream.
+        /// The index in the stream.
         index: u64,
         /// Epochs of which no piece follows, and up to which clock this stream has all of theirs:
         /// [`Clock::MAX`] where nothing was left hanging.
@@ -133,7 +133,7 @@ pub enum MakoObservation {
     /// This worker has settled an epoch: it has answered and replayed what is covered of it, and nothing else
     /// of it ever will be.
     Settled {
-        /// Its final vector watermark.
+        /// The final vector watermark.
         watermark: VectorWatermark,
     },
     /// An epoch has opened on this node, for all of its workers: the ones before are closed (rule M8).

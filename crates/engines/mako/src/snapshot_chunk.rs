@@ -51,9 +51,9 @@ pub struct UndecidedRow {
     pub table: TableId,
     /// The key of the version.
     pub key: Bytes,
-    /// Its value; `None` for a tombstone.
+    /// The value; `None` for a tombstone.
     pub value: Option<Bytes>,
-    /// Its stamp, as the shard keeps it.
+    /// The stamp, as the shard keeps it.
     pub stamp: Stamp,
 }
 

@@ -23,11 +23,11 @@ use std::time::Duration;
 /// What has become of a transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It is committed; the results of its parts, in their order.
+    /// Committed: the results of its parts, in their order.
     Committed(Vec<Result<Bytes>>),
     /// A participant does not take it: it has no effect, and never will have.
     Gone(ShardId),
-    /// It may be committed or not.
+    /// Committed or not: the shard can no longer say.
     Unknown(ShardId),
 }
 
@@ -38,7 +38,7 @@ pub struct Ended {
     pub id: TransactionId,
     /// What has become of it.
     pub outcome: Outcome,
-    /// Its timestamp, if it is committed, and the path.
+    /// The timestamp, if it is committed, and the path.
     pub committed: Option<(Time, Path)>,
 }
 

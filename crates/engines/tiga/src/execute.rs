@@ -102,7 +102,7 @@ struct Piece<'r> {
     kept: Bump,
 }
 
-/// It has touched what it did not declare (rule T13).
+/// The error of a transaction that has touched what it did not declare (rule T13).
 fn undeclared(table: TableId, key: &[u8]) -> Error {
     let key = KeyExcerpt::new(key);
     Error::reject(format!(

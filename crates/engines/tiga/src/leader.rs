@@ -37,7 +37,7 @@ struct Proposal {
     t: Time,
     /// The ballot of this shard that the transaction names.
     named: Ballot,
-    /// It asks for an answer.
+    /// Whether the sender asks for an answer.
     again: bool,
 }
 

@@ -74,7 +74,7 @@ pub struct Leading {
     pub(crate) settled: Vec<TransactionId>,
     /// What other shards have said of transactions that are not decided here.
     pub(crate) settled_early: BTreeMap<TransactionId, BTreeSet<ShardId>>,
-    /// Their certificates rest on what is not decided.
+    /// Transactions whose certificates rest on what is not decided.
     pub(crate) unstable: BTreeSet<TransactionId>,
     pub(crate) reads: Vec<DeferredReads>,
     /// What its recovery has imported or kept, and it has not released: it may be committed, so reads wait for it.

@@ -23,9 +23,9 @@ pub enum Mode {
     IntendRead,
     /// Something within it is written.
     IntendWrite,
-    /// It is read as a whole.
+    /// The resource is read as a whole.
     Read,
-    /// It is written, anywhere in it.
+    /// The resource is written, anywhere in it.
     Write,
 }
 
@@ -87,7 +87,7 @@ pub struct ConflictTable {
     greatest: BTreeMap<Resource, [Time; 4]>,
     /// Of everything that the table has forgotten.
     floor: Time,
-    /// It is swept once it has so many resources.
+    /// The table is swept once it has so many resources.
     sweep_at: usize,
 }
 
@@ -146,7 +146,7 @@ pub struct LockIndex {
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// Those that read or write it as a whole; always few.
+    /// Transactions that read or write the table as a whole; always few.
     whole: VecDeque<(Stamp, Mode)>,
     intentions: VecDeque<(Stamp, Mode)>,
 }
@@ -160,7 +160,7 @@ impl Holders {
         if mode.is_intention() { &mut self.intentions } else { &mut self.whole }
     }
 
-    /// Those that can conflict with the mode.
+    /// Holders that can conflict with the mode.
     fn rivals(&self, mode: Mode) -> impl DoubleEndedIterator<Item = &(Stamp, Mode)> {
         let intentions = (!mode.is_intention()).then_some(&self.intentions);
         let rivals = self.whole.iter().chain(intentions.into_iter().flatten());
@@ -221,7 +221,7 @@ impl LockIndex {
         })
     }
 
-    /// Those that may have waited for what held these locks, now that it is gone.
+    /// Transactions that may have waited for what held these locks, now that it is gone.
     #[must_use]
     pub fn heads(&self, locks: &[Lock]) -> Vec<Stamp> {
         let mut heads = Vec::new();

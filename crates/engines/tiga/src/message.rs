@@ -80,7 +80,7 @@ pub enum Message {
     /// replica takes a transaction once.
     #[coded(tag = 0)]
     Submit {
-        /// Its timestamp, a little ahead.
+        /// The timestamp, a little ahead.
         t: Time,
         /// When it was sent, on the sender's transaction clock; zero from a leader.
         sent: Time,
@@ -129,7 +129,7 @@ pub enum Message {
         t: Time,
         /// The ballot of the receiver that the transaction names.
         named: Ballot,
-        /// It is a repetition, and asks for an answer.
+        /// Whether this is a repetition, which asks for an answer.
         again: bool,
     },
     /// Leader to the leaders of the other participants: under these ballots, nothing that conflicts is accepted or released
@@ -171,7 +171,7 @@ pub enum Message {
         /// The shard of the sender.
         #[coded(short)]
         shard: ShardId,
-        /// It is a repetition, and asks for an answer.
+        /// Whether this is a repetition, which asks for an answer.
         again: bool,
     },
     /// A new leader to the voters of its shard: send the tentative list. Repeated until enough have.

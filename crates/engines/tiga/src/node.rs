@@ -77,7 +77,7 @@ impl TigaNode {
         &self.coordinator
     }
 
-    /// Its replica of a shard, if it has one.
+    /// The replica of a shard, if it has one.
     #[must_use]
     pub fn replica(&self, shard: ShardId) -> Option<&Replica> {
         self.replicas.get(&shard)

@@ -135,7 +135,7 @@ impl Queue {
         Some((stamp, self.entries.get_mut(&stamp)?))
     }
 
-    /// It is to be looked at again.
+    /// Has the transaction looked at again.
     pub fn look_at(&mut self, id: TransactionId) {
         self.changed.push_back(id);
     }

@@ -17,14 +17,14 @@ pub struct Write {
     pub table: TableId,
     /// The key that is written.
     pub key: Bytes,
-    /// Its value; `None` deletes.
+    /// The value; `None` deletes.
     pub value: Option<Bytes>,
 }
 
 /// A released transaction.
 #[derive(Debug, Clone, PartialEq, Coded)]
 pub struct Record {
-    /// Its timestamp, on which all participants agree.
+    /// The timestamp, on which all participants agree.
     pub t: Time,
     /// What it rests on in this log.
     pub digest: Digest,
@@ -137,13 +137,13 @@ pub enum Entry {
 /// What another shard knows of a transaction, for a recovery.
 #[derive(Debug, Clone, PartialEq, Coded)]
 pub enum Item {
-    /// It is released there, or was imported: its timestamp is agreed.
+    /// The transaction is released there, or was imported: its timestamp is agreed.
     #[coded(tag = 0)]
     Agreed {
         /// The record of the shard that answers; outcome and writes are that shard's.
         record: Arc<Record>,
     },
-    /// It waits there, at this timestamp.
+    /// The transaction waits there, at this timestamp.
     #[coded(tag = 1)]
     Waiting {
         /// Where it stands.

@@ -22,7 +22,7 @@ pub struct Tentative {
     pub work: Work,
     /// What it rests on.
     pub history: History,
-    /// It was voted for, or stood in a log.
+    /// The transaction was voted for, or stood in a log.
     pub is_voted: bool,
     /// When it was sent, and when it arrived.
     pub times: ArrivalTimes,
@@ -64,7 +64,7 @@ impl TentativeEntries {
         self.entries.get(&id)
     }
 
-    /// It is voted for now.
+    /// The transaction is voted for now.
     pub fn vote(&mut self, id: TransactionId, history: History) {
         if let Some(tentative) = self.entries.get_mut(&id) {
             self.withheld.remove(&tentative.stamp);

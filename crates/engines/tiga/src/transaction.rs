@@ -101,7 +101,7 @@ pub enum Body {
 /// A transaction, the same at every participant.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Transaction {
-    /// Its name, and so its coordinator.
+    /// The name, which has the coordinator's place.
     pub id: TransactionId,
     /// Older ones of its coordinator are over: nothing is said of them any more.
     #[coded(short)]
@@ -125,7 +125,7 @@ impl Transaction {
         self.is_multi() && self.body == Body::Certify
     }
 
-    /// Its place among those of a shard, if that takes part.
+    /// The place among those of a shard, if that takes part.
     #[must_use]
     pub fn place(&self, shard: ShardId) -> Option<usize> {
         self.parts.iter().position(|part| part.shard == shard)
@@ -232,7 +232,7 @@ impl KeyAccess {
 pub struct Work {
     /// The transaction, whole.
     pub transaction: Arc<Transaction>,
-    /// Its place among the parts.
+    /// The place among the parts.
     pub place: usize,
     /// What it locks here.
     pub locks: Vec<Lock>,
@@ -294,6 +294,6 @@ pub struct Predecessor {
 pub struct History {
     /// Covers all of it.
     pub digest: Digest,
-    /// Those that it rests on directly and that are not decided there, each once, by stamps.
+    /// Transactions that it rests on directly and that are not decided there, each once, by stamps.
     pub predecessors: Vec<Predecessor>,
 }

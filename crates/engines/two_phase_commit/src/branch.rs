@@ -38,7 +38,7 @@ pub(super) enum TwoPhaseCommitBranch {
         home: DecisionHome,
         /// When it asks for the decision next, though its coordinator seems to be there.
         inquire_at: Time,
-        /// Its record is durable.
+        /// The record is durable.
         durable: bool,
         /// What it read was checked with all locks held.
         valid: bool,
@@ -75,13 +75,13 @@ pub(super) struct SlicedBranch {
 /// What a branch that has executed is to come to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BranchGoal {
-    /// Its locks, and a clock.
+    /// The locks, and a clock.
     Lock,
     /// The same, and its prepare record.
     Prepare(DecisionHome),
     /// To be valid; then it is over.
     Validate,
-    /// Its end: it is the whole transaction.
+    /// The commit of the whole transaction.
     Commit {
         /// What it wrote is installed.
         install: bool,

@@ -134,7 +134,7 @@ pub(super) struct CommitProgress {
     pub(super) home: Option<(usize, DecisionHome)>,
     /// Since when it validates, or the decision is on its way.
     pub(super) phase_since: Time,
-    /// Its branches on own shards, by their place among the node's replicas.
+    /// The branches on own shards, by their place among the node's replicas.
     pub(super) own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
     pub(super) writers: usize,
@@ -145,7 +145,7 @@ pub(super) struct CommitProgress {
     pub(super) undurable: usize,
     /// The client has been answered.
     pub(super) reported: bool,
-    /// Its decision took too long: participants receive it like those with a new leader, and the coordinator sends them nothing else.
+    /// The decision took too long: participants receive it like those with a new leader, and the coordinator sends them nothing else.
     pub(super) handed_over: bool,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct DecidedBranch {
 
 /// How far a prepared branch is locked: one that a former leader has prepared is locked when its turn comes, in slices.
 enum InDoubtLocks {
-    /// Its turn is to come. It has come on the keys before this place.
+    /// The turn is to come; it has come on the keys before this place.
     Waiting(BranchPlace),
     /// The writes before this place are in its write set.
     Writing(Transaction<PooledSession>, BranchPlace),

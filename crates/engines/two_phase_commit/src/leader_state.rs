@@ -18,13 +18,13 @@ pub(super) struct LeaderState {
     since: Epoch,
     /// How many entries the stream had when it was prepared.
     inherited: u64,
-    /// These are decided and replayed: nothing of former leaderships can follow.
+    /// The inherited entries are decided and replayed: nothing of former leaderships can follow.
     began: bool,
     /// Of this stream, all that is in doubt is locked or resolved.
     recovered: bool,
     /// Where the first entry of this leadership is in the stream, once it is appended.
     seal: Option<u64>,
-    /// That entry is durable: a majority has accepted it under a ballot of this leadership, so every later leader inherits
+    /// The entry is durable: a majority has accepted it under a ballot of this leadership, so every later leader inherits
     /// it, and of former leaderships nothing that is not before it.
     sealed: bool,
     /// All streams of the shard are recovered.

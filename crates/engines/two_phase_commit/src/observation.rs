@@ -36,7 +36,7 @@ pub enum TwoPhaseCommitObservation {
         shard: ShardId,
         /// The clock that was resolved.
         clock: Clock,
-        /// Its piece was installed; otherwise its coordinator gave it up.
+        /// The piece was installed; otherwise its coordinator gave it up.
         installed: bool,
     },
     /// A leader appends that a transaction which is prepared on its shard is aborted.
@@ -113,7 +113,7 @@ pub enum TwoPhaseCommitObservation {
         shard: ShardId,
         /// The appointment.
         ballot: Ballot,
-        /// Its index in the stream.
+        /// The index in the stream.
         index: u64,
         /// The safe clock that it carries.
         safe: Clock,

@@ -180,7 +180,7 @@ impl ShardStream {
     }
 }
 
-/// Its leader's part.
+/// The leader's part.
 impl ShardStream {
     /// The stream is prepared under `ballot`, with so many entries, in a leadership that began in epoch `since`.
     pub(super) fn lead(&mut self, ballot: Ballot, since: Epoch, inherited: u64) {
@@ -308,7 +308,7 @@ impl ShardStream {
         self.replay.stabilize(ignored);
     }
 
-    /// It begins behind the entries for which this stands: see [`PreparedReplay::restore`].
+    /// Begins behind the entries for which this stands: see [`PreparedReplay::restore`].
     ///
     /// # Panics
     /// If this worker appends to it.

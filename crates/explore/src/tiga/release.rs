@@ -80,7 +80,7 @@ impl Tiga {
             && !self.has_voted(state, at, id)
     }
 
-    /// It would stand behind an entry that touches a shard which has not answered: what that one stands behind is not known.
+    /// The transaction would stand behind an entry that touches a shard which has not answered: what that one stands behind is not known.
     fn is_undecided(&self, state: &State, at: At, id: u8) -> bool {
         let leader = self.serving(state, at).expect("serves");
         let is_open =

@@ -50,7 +50,7 @@ pub(super) struct Tentative {
     pub predecessors: u8,
     /// A vote is final, and so is its digest.
     pub is_voted: bool,
-    /// It stands in the record of a recovery, so one list is enough for the next one.
+    /// The transaction stands in the record of a recovery, so one list is enough for the next one.
     pub is_recorded: bool,
 }
 
@@ -162,7 +162,7 @@ pub(super) struct Replica {
     pub promised: BallotNumber,
     /// Ballot and record under which its log and its tentative list stand.
     pub accepted: (BallotNumber, Record),
-    /// It holds so many entries of the log of the accepted ballot.
+    /// The replica holds so many entries of the log of the accepted ballot.
     pub length: u8,
     pub tentative: Vec<Tentative>,
     /// So many entries of each ballot's log it has ever reported as synced, as a follower.

@@ -57,7 +57,7 @@ impl Step<'_> {
         }
     }
 
-    /// Those that were answered, and those whose writes they have read.
+    /// Transactions that were answered, and those whose writes they have read.
     fn committed(&self) -> Set {
         let answered = self.answered();
         let states = answered.iter().map(|number| &self.state.transactions[usize::from(number)]);

@@ -35,7 +35,7 @@ pub(super) struct Transaction {
     pub worker: u8,
     pub reads: Set,
     pub writes: Set,
-    /// It deletes the rows that it writes.
+    /// The transaction deletes the rows that it writes.
     pub deletes: bool,
 }
 
@@ -211,7 +211,7 @@ pub(super) fn named(name: &str) -> Scenario {
     }
 }
 
-/// Those in which granules move, and no node dies.
+/// Scenarios in which granules move, and no node dies.
 fn moves(name: &str) -> Scenario {
     let once = Budget { duplicates: 1, ..Budget::default() };
     let taken = || vec![write(0, 0, &[], &[0]), write(2, 0, &[], &[0])];
@@ -264,7 +264,7 @@ fn moves(name: &str) -> Scenario {
     }
 }
 
-/// Those in which nodes die.
+/// Scenarios in which nodes die.
 fn failures(name: &str) -> Scenario {
     let both = |first, second| vec![write(first, 0, &[], &[0]), write(second, 0, &[], &[0])];
     match name {

@@ -14,7 +14,7 @@ pub(super) struct Holding {
     pub pending: Option<PendingRecord>,
     /// The newest `o_ts` it has learned of.
     pub hint: OwnershipTs,
-    /// It has asked for this, and was not answered.
+    /// The node has asked for this, and was not answered.
     pub requested: Option<Kind>,
     /// Whether it has a copy of the rows, as owner or as reader.
     pub is_replica: bool,
@@ -88,14 +88,14 @@ pub(super) struct Node {
     pub is_alive: bool,
     /// The configuration as far as it has learned.
     pub view: Configuration,
-    /// It is a directory node that has no records yet.
+    /// Whether this is a directory node that has no records yet.
     pub is_copying: bool,
     pub holdings: Vec<Holding>,
     pub pipelines: [Coordinated; 2],
     pub followed: BTreeMap<Pipeline, Followed>,
     /// The slots of dead coordinators that it replays, and the nodes that have acknowledged each.
     pub replays: BTreeMap<(Pipeline, u8), Set>,
-    /// It knows that all live nodes have replayed.
+    /// The node knows that all live nodes have replayed.
     pub barrier: bool,
     pub collected: BTreeMap<(Granule, OwnershipTs), Collected>,
 }
@@ -108,10 +108,10 @@ pub(super) enum Status {
     Reading {
         checked: u8,
     },
-    /// Its owner has committed it, and not all readers have acknowledged.
+    /// The owner has committed it, and not all readers have acknowledged.
     Pending,
     Answered,
-    /// Its node died before it was answered.
+    /// The node died before it was answered.
     Lost,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Seen {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct TransactionState {
     pub status: Status,
-    /// Those that were answered before it began.
+    /// Transactions that were answered before it began.
     pub after: Set,
     /// Each granule it has read, with the writers it has seen.
     pub reads: Vec<(Granule, Vec<u8>)>,

@@ -103,7 +103,7 @@ impl Core for Talkative {
     }
 }
 
-/// It asks for many times of what it may be behind, and more than fits on the way; were it served while it
+/// The client asks for many times of what it may be behind, and more than fits on the way; were it served while it
 /// does not read, it would be closed for that.
 #[test]
 fn a_client_that_does_not_read_is_not_served() {

@@ -177,7 +177,7 @@ pub enum RecoveryStage {
     /// The incoming node was asked to host a manager, and has not answered yet.
     #[coded(tag = 0)]
     Reaching,
-    /// Its manager learns the log.
+    /// The manager learns the log.
     #[coded(tag = 1)]
     Learning {
         /// Entries that the incoming manager has.
@@ -185,7 +185,7 @@ pub enum RecoveryStage {
         /// The total number.
         of: u64,
     },
-    /// It votes, and the outgoing one is being removed.
+    /// The incoming manager votes, and the outgoing one is being removed.
     #[coded(tag = 2)]
     Voting,
     /// The loss of a shard is written into the managers' log.

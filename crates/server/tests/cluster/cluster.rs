@@ -149,7 +149,7 @@ impl Cluster {
         server.join().expect("it ends since it was asked to");
     }
 
-    /// It begins another process.
+    /// The node begins another process.
     pub fn restart(&mut self, node: NodeId) {
         let at = node.0 as usize;
         assert!(self.servers[at].is_none(), "{node} runs");
@@ -304,7 +304,7 @@ pub struct Client<'c> {
     cluster: &'c Cluster,
     /// Names its requests for sessions.
     token: u64,
-    /// Its sessions, and the last number that each has used.
+    /// The sessions, and the last number that each has used.
     sessions: BTreeMap<ShardId, (CallSession, u64)>,
 }
 

@@ -25,7 +25,7 @@ fn has_log(place: &TempDir, node: NodeId) -> bool {
     Path::exists(&folder(place, node).join("manager.redb"))
 }
 
-/// Its process ends, and its disk is gone.
+/// The process ends, and its disk is gone.
 fn lose(cluster: &mut Cluster, place: &TempDir, node: NodeId) {
     cluster.kill(node);
     std::fs::remove_dir_all(folder(place, node)).expect("removed");

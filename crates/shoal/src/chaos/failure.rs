@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Something that happens to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedFailure {
-    /// Its process is killed. `shoal local` starts another.
+    /// The process is killed. `shoal local` starts another.
     Kill,
-    /// Its process is stopped for a while.
+    /// The process is stopped for a while.
     Pause(Duration),
     /// For a while no packet passes between the node and other nodes. Clients still reach it.
     Partition(Duration),
@@ -33,7 +33,7 @@ pub enum PacketDirection {
 /// The node to which it happens.
 #[derive(Debug, Clone)]
 pub struct Victim {
-    /// Its place among the nodes.
+    /// The place among the nodes.
     pub at: usize,
     /// The node that fails.
     pub node: LocalNode,

@@ -136,7 +136,7 @@ enum Fault {
     Pause,
     /// The node is cut off from the others for a while
     Partition,
-    /// Its packets to other nodes are lost for a while, or theirs to it; needs `shoal local --namespaces`
+    /// Packets of the node to others are lost for a while, or packets of others to it; needs `shoal local --namespaces`
     OneWay,
     /// Now this, now that
     #[default]
@@ -146,9 +146,9 @@ enum Fault {
 /// Which packets are lost, by its name on the command line.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Lost {
-    /// Those that the others send
+    /// Packets that the others send
     In,
-    /// Those that it sends
+    /// Packets that the node sends
     #[default]
     Out,
 }

@@ -34,7 +34,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// That `what` cannot be done with the file at `path`.
+    /// The error that `what` cannot be done with the file at `path`.
     pub fn file(what: &str, path: &Path, error: impl Display) -> CommandError {
         CommandError::Usage(format!("cannot {what} {}: {error}", path.display()))
     }

@@ -118,7 +118,7 @@ fn switch(protocol: &'static Protocol, name: &str) -> Result<&'static Switch, Co
     protocol.switch(name).ok_or_else(|| unknown("rule", name, protocol.name, known))
 }
 
-/// That this name is unknown, and the names that are known.
+/// The error that this name is unknown, and the names that are known.
 fn unknown<'a>(
     what: &str,
     name: &str,

@@ -25,7 +25,7 @@ pub struct Security {
 pub struct LocalCluster {
     /// The process that started it, and ends it.
     pub process: u32,
-    /// Its nodes, in the order of their numbers.
+    /// The nodes, in the order of their numbers.
     pub nodes: Vec<LocalNode>,
     /// Are they in network namespaces of their own?
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct LocalNode {
     /// Where it answers for its health and metrics, if it does.
     #[serde(default)]
     pub http: Option<String>,
-    /// Its process; that of the cluster, if it has none of its own.
+    /// The process; that of the cluster, if it has none of its own.
     pub process: u32,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What has to be known of an experiment, before and after it.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,

@@ -38,7 +38,7 @@ pub struct Figures {
 /// What a node does, by what its workers report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NodeFigures {
-    /// Its name in the topology.
+    /// The name in the topology.
     pub name: String,
     /// The name of its datacenter.
     pub datacenter: String,

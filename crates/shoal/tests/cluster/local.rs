@@ -130,7 +130,7 @@ impl Local {
         self.nodes()[0]["http"].as_str().expect("an address").to_owned()
     }
 
-    /// Its nodes, as its folder describes them.
+    /// The nodes, as the cluster's folder describes them.
     fn nodes(&self) -> Vec<serde_json::Value> {
         let json = std::fs::read_to_string(self.file("cluster.json")).expect("it runs");
         let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -19,7 +19,7 @@ struct Module {
     file: String,
     /// The names it imports, each with whether it is re-exported, and its full path.
     names: BTreeMap<String, (bool, ModulePath)>,
-    /// Its code without the imports.
+    /// The code without the imports.
     code: String,
 }
 

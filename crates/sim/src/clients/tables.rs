@@ -105,7 +105,7 @@ impl Lives {
         *self.dropping.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// That is answered: the table is dropped, or nothing was.
+    /// The request is answered: the table is dropped, or nothing was.
     fn dropped(&mut self, name: &str, table: Option<TableId>) {
         self.gone.extend(table);
         *self.dropping.get_mut(name).expect("it was asked for") -= 1;

@@ -90,7 +90,7 @@ impl Keys {
         self.all.len()
     }
 
-    /// Their numbers in random order.
+    /// The numbers in random order.
     pub fn shuffled(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         Random::new(2).shuffle(&mut order);

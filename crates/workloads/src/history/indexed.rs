@@ -55,7 +55,7 @@ pub(super) struct Write {
 #[derive(Debug)]
 struct Key {
     name: String,
-    /// Its kind, and the first line from which that follows; a null does not determine it.
+    /// The kind, and the first line from which that follows; a null does not determine it.
     kind: Option<(KeyKind, usize)>,
 }
 

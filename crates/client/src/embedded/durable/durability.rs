@@ -13,7 +13,7 @@ pub(crate) struct Durability {
     /// `None` where nothing is to be waited for.
     shared: Option<Arc<Shared>>,
     clock: Clock,
-    /// Its number among the waits, once it has one.
+    /// The number among the waits, once it has one.
     number: Option<u64>,
 }
 

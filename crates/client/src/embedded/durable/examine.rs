@@ -31,7 +31,7 @@ pub struct ExaminedTable {
     pub name: Box<str>,
     /// The number by which the log names it.
     pub id: TableId,
-    /// Its rows, as they would be restored.
+    /// The rows, as they would be restored.
     pub rows: u64,
 }
 

@@ -34,7 +34,7 @@ struct World {
     numbers: Vec<Vec<u64>>,
     /// Sessions that never begin, or not again.
     refused: BTreeSet<u64>,
-    /// Those of them that were over when the worker dropped them.
+    /// Sessions that were over when the worker dropped them.
     forgotten: BTreeMap<u64, WorkerSession>,
     asks: VecDeque<ClientRequest>,
     replies: VecDeque<ClientReply>,

@@ -73,7 +73,7 @@ impl Mako {
         effects.observe(|| MakoObservation::Settled { watermark: last });
     }
 
-    /// Its epoch has ended without it.
+    /// The epoch has ended without it.
     pub(crate) fn tell_rolled_back(
         &mut self,
         stamp: &Stamp,

@@ -37,7 +37,7 @@ pub(super) struct OpenTransaction {
     pub(super) awaited: u32,
     /// What is to become of it once all reads are answered; `None` while its body runs.
     pub(super) ending: Option<BodyEnd>,
-    /// It was handed to the protocol at this time.
+    /// When the transaction was handed to the protocol.
     pub(super) handed_at: Option<Time>,
 }
 

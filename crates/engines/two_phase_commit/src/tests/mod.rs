@@ -115,7 +115,7 @@ impl Hand {
         self.step(EngineEvent::Configured { configuration, incarnation })
     }
 
-    /// It leads again since this epoch, and has inherited what has come.
+    /// The node leads again since this epoch, and has inherited what has come.
     fn take_over(&mut self, since: u32) -> Vec<TwoPhaseCommitMessage> {
         self.configure(NodeId(0), since);
         let length = self.worker.streams[0].replay().length();

@@ -18,7 +18,10 @@ use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
 use shoal_types::wire::encode;
-use shoal_types::{ClusterId, DatacenterId, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{
+    ClusterId, DatacenterId, Epoch, EventTimes, NodeId, ShardId, Time, TransactionTime, WorkerId,
+    WorkerPlace,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -446,6 +449,10 @@ impl<E: TracedEngine> Cluster<E> {
     fn step(&mut self, node: NodeId, event: WorkerEvent<E::Message>) {
         let mut effects = WorkerEffects::observed();
         let worker = self.workers.get_mut(&node).expect("up");
+        if E::USES_TRANSACTION_CLOCK {
+            let now = TransactionTime { time: self.now, error_bound: Some(Duration::ZERO) };
+            worker.set_times(EventTimes { now, arrived: now });
+        }
         worker.step(self.now, event, &mut effects);
         let observations = effects.observations.iter().flatten();
         let lines = observations.filter_map(|it| E::observe(it, self.shows_replay));

@@ -2,7 +2,7 @@
 //! nodes also say what is between managers: `server/src/envelope.rs` and `raft/src/code/` hold those forms.
 
 use super::cluster::Cluster;
-use super::engines::{Mako, TracedEngine, TwoPhaseCommit};
+use super::engines::{Mako, Tiga, TracedEngine, TwoPhaseCommit, Zeus};
 use super::messages::{show_worker_message, to_manager_text, to_node_text};
 use super::run_command;
 use shoal_cluster::manager::{ToManager, ToNode};
@@ -165,4 +165,19 @@ fn the_conversation_of_two_phase_commit_keeps_its_form() {
     let kinds = [&own[..], &STREAM].concat();
     let script = [TRANSACTIONS, COORDINATED_ANYWHERE];
     check::<TwoPhaseCommit>("two_phase_commit", "cluster shards=3", &script, &kinds);
+}
+
+#[test]
+fn the_conversation_of_zeus_keeps_its_form() {
+    let own = ["Req", "Inv", "Ack", "Val", "ReplicationInv", "ReplicationAck", "ReplicationVal"];
+    let cluster = "cluster shards=3 managed coordinators=1";
+    check::<Zeus>("zeus", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE, FAILURE], &own);
+}
+
+#[test]
+fn the_conversation_of_tiga_keeps_its_form() {
+    let own = ["Submit", "Vote", "Propose", "Reads", "ReadsDone"];
+    let kinds = [&own[..], &STREAM].concat();
+    let cluster = "cluster shards=3 managed coordinators=1";
+    check::<Tiga>("tiga", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE], &kinds);
 }

@@ -6,6 +6,7 @@ pub use shoal_engine::operation::{Operation, OperationResult};
 pub use shoal_engine::{Engine, LocalDatabase, Procedures, TransactionId};
 pub use shoal_mako::message::{MakoReply, MakoRequest};
 pub use shoal_mako::{Mako, MakoMessage, MakoObservation, MakoOptions, StampForm};
+pub use shoal_tiga::{Tiga, TigaEngineMessage, TigaEngineOptions, TigaObservation};
 pub use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
 pub use shoal_two_phase_commit::{
     TwoPhaseCommit, TwoPhaseCommitMessage, TwoPhaseCommitObservation, TwoPhaseCommitOptions,

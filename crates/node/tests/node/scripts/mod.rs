@@ -31,6 +31,7 @@ mod engines;
 mod mako;
 mod messages;
 mod observations;
+mod tiga;
 mod transactions;
 mod two_phase_commit;
 mod zeus;

@@ -47,7 +47,7 @@ pub struct FaultsCommand {
 struct BugSearch {
     planted: PlantedBugCase,
     tally: SearchTally,
-    /// Its recorded seed caught it.
+    /// The recorded seed caught it.
     as_recorded: bool,
 }
 
