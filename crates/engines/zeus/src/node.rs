@@ -216,7 +216,9 @@ impl ZeusNode {
             MessageBody::Nack { granule, record } | MessageBody::Val { granule, record } => {
                 self.is_granule(granule) && is_reached(record.o_ts.version)
             }
-            MessageBody::Recruit { granule } => self.is_granule(granule),
+            MessageBody::Recruit { granule, o_ts } => {
+                self.is_granule(granule) && is_reached(o_ts.version)
+            }
             MessageBody::Inv(inv) => self.is_plausible_inv(inv),
             MessageBody::Ack(OwnershipAck { inv, rows }) => {
                 let is_mine = self.view.member(self.node) == Some(inv.requested.by);
@@ -305,7 +307,9 @@ impl ZeusNode {
                 let records = records.unwrap_or_default();
                 self.ownership.take_copy(scope!(self), &self.pipelines, from, records);
             }
-            MessageBody::Recruit { granule } => self.ownership.on_recruit(scope!(self), &granule),
+            MessageBody::Recruit { granule, o_ts } => {
+                self.ownership.on_recruit(scope!(self), &granule, o_ts);
+            }
         }
     }
 

@@ -70,7 +70,7 @@ fn text_of(body: &MessageBody) -> String {
             let last = if copy.is_last { " last" } else { "" };
             format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
         }
-        MessageBody::Recruit { granule } => format!("Recruit {}", name(granule)),
+        MessageBody::Recruit { granule, .. } => format!("Recruit {}", name(granule)),
     }
 }
 

@@ -130,7 +130,7 @@ fn ownership_body() -> impl Strategy<Value = MessageBody> {
         (inv(), option::of(carried()))
             .prop_map(|(inv, rows)| MessageBody::Ack(OwnershipAck { inv, rows })),
         (granule(), record()).prop_map(|(granule, record)| MessageBody::Val { granule, record }),
-        granule().prop_map(|granule| MessageBody::Recruit { granule }),
+        (granule(), o_ts()).prop_map(|(granule, o_ts)| MessageBody::Recruit { granule, o_ts }),
     ]
 }
 
@@ -193,7 +193,7 @@ fn known_body() -> impl Strategy<Value = MessageBody> {
             MessageBody::Request(request) => known(&mut request.granule),
             MessageBody::Nack { granule, .. }
             | MessageBody::Val { granule, .. }
-            | MessageBody::Recruit { granule } => known(granule),
+            | MessageBody::Recruit { granule, .. } => known(granule),
             MessageBody::Inv(inv) => known_inv(inv),
             MessageBody::Ack(ack) => known_inv(&mut ack.inv),
             MessageBody::ReplicationInv(inv) => {

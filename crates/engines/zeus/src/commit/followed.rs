@@ -6,7 +6,7 @@ use crate::ownership::Ownership;
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
-use shoal_types::{NodeId, Time};
+use shoal_types::{Backoff, NodeId, Time};
 use std::collections::BTreeMap;
 
 /// What a follower keeps of a pipeline.
@@ -31,6 +31,8 @@ pub struct Held {
     pub from: NodeId,
     /// When the sender is reminded that it is not validated here.
     pub remind_at: Time,
+    /// The waits until then.
+    pub reminders: Backoff,
 }
 
 /// All pipelines that a node follows, and those that it replays. Pipelines of the dead stay, as a few numbers each: another
@@ -68,9 +70,10 @@ impl FollowedPipelines {
             followed.learn(Slot(slot.0 - 1));
             self.replays.forget(pipeline, Slot(slot.0 - 1));
         }
-        let remind_at = scope.now + scope.options.repeat_after;
         if followed.applied < slot {
-            followed.received.insert(slot, Held { inv, from, remind_at });
+            let mut reminders = scope.options.repeats();
+            let remind_at = scope.now + reminders.advance();
+            followed.received.insert(slot, Held { inv, from, remind_at, reminders });
         } else if let Some(held) = followed.pending.get_mut(&slot) {
             (held.inv.followers, held.from) = (inv.followers, from);
         }
@@ -101,11 +104,11 @@ impl FollowedPipelines {
         }
     }
 
-    /// Reminds senders of what is still pending here: the `ReplicationVal` was lost, or the slot waits for another
-    /// follower.
+    /// Reminds senders of what is still pending here, ever later: the `ReplicationVal` was lost, or the slot waits for another
+    /// follower. Of a pipeline the last slot is named, since what validates it validates those before it.
     pub(crate) fn remind(&mut self, scope: &mut Scope<'_>) {
         for (pipeline, followed) in &mut self.followed {
-            let Some((slot, held)) = followed.pending.last_key_value() else { continue };
+            let Some((slot, held)) = followed.pending.iter_mut().next_back() else { continue };
             if held.remind_at > scope.now || self.replays.has(*pipeline, *slot) {
                 continue;
             }
@@ -114,8 +117,7 @@ impl FollowedPipelines {
             if scope.view.is_live(to) && to != scope.node {
                 scope.send(to, body);
             }
-            let remind_at = scope.now + scope.options.repeat_after;
-            followed.pending.values_mut().for_each(|held| held.remind_at = remind_at);
+            held.remind_at = scope.now + held.reminders.advance();
         }
     }
 

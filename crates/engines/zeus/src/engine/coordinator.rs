@@ -72,7 +72,8 @@ impl Zeus {
             return;
         }
         let transaction = self.transactions.entry(sequence);
-        let transaction = transaction.or_insert_with(|| ZeusTransaction::new(remote_branches));
+        let transaction =
+            transaction.or_insert_with(|| ZeusTransaction::new(remote_branches, &self.prediction));
         for (shard, operations) in operations {
             self.runtime.counters.operations += operations.len() as u64;
             transaction.take(shard, operations);
@@ -88,7 +89,8 @@ impl Zeus {
         remote_branches.marks.submit(self.now());
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
-        let transaction = transaction.or_insert_with(|| ZeusTransaction::new(&remote_branches));
+        let transaction =
+            transaction.or_insert_with(|| ZeusTransaction::new(&remote_branches, &self.prediction));
         for (shard, operations) in rest {
             self.runtime.counters.operations += operations.len() as u64;
             transaction.take(shard, operations);
@@ -362,8 +364,10 @@ impl Zeus {
     /// Answers a transaction with its outcome.
     fn tell(&mut self, sequence: u64, outcome: Result<()>, effects: &mut ZeusEffects) {
         let Some(transaction) = self.transactions.get(&sequence) else { return };
-        if matches!(outcome, Err(Error::Aborted(_))) {
-            transaction.remember();
+        match &outcome {
+            Ok(()) => transaction.teach(),
+            Err(Error::Aborted(_)) => transaction.remember(),
+            Err(_) => {}
         }
         let remote_branches = Rc::clone(&transaction.remote_branches);
         self.forget(sequence, effects);

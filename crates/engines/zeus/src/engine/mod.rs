@@ -15,6 +15,7 @@
 //! | `options.rs`, `message.rs`, `metrics.rs`, `observation.rs` | configuration, messages, what is measured, what a checker sees |
 //! | `shared.rs` | what the workers of a node share |
 //! | `transaction.rs` | operations of a transaction, on the node's rows |
+//! | `write_prediction.rs` | which reads are expected to be followed by writes |
 //! | `coordinator.rs` | a transaction from its first operation until it is answered |
 //! | `membership.rs` | configurations, ends of epochs |
 
@@ -26,6 +27,7 @@ mod observation;
 mod options;
 mod shared;
 mod transaction;
+mod write_prediction;
 
 pub use message::ZeusEngineMessage;
 pub use metrics::ZeusCounters;
@@ -50,8 +52,10 @@ use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use transaction::ZeusTransaction;
+use write_prediction::WritePrediction;
 
 type ZeusEffects = EngineEffects<ZeusEngineMessage, ZeusObservation>;
 
@@ -66,6 +70,8 @@ pub struct Zeus {
     transactions: BTreeMap<u64, ZeusTransaction>,
     /// Of them those that are looked at in each step: they wait for something that no event shows.
     watched: BTreeSet<u64>,
+    /// Which reads are expected to be followed by writes.
+    prediction: Rc<WritePrediction>,
     /// As which member of the configuration the transactions run; `None` while the node is out.
     member: Option<Member>,
     configuration: Option<Arc<Configuration>>,
@@ -122,6 +128,7 @@ impl Engine for Zeus {
             runtime: Runtime::new(worker_context),
             transactions: BTreeMap::new(),
             watched: BTreeSet::new(),
+            prediction: Rc::default(),
             member: None,
             configuration: None,
             lease_end: Time::ZERO,

@@ -3,6 +3,7 @@
 //! Operations are done here, on the node's own rows: a read waits until the granule is here at the level that it needs, and
 //! until the row is validated. Writes are kept until the commit; reads see them.
 
+use super::write_prediction::WritePrediction;
 use crate::commit::LocalCommit;
 use crate::granule::{GranuleId, GranuleLayout};
 use crate::message::GranuleWrites;
@@ -22,7 +23,7 @@ use shoal_types::{
     Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time, WorkerId,
 };
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -38,6 +39,7 @@ pub(super) struct ZeusTransaction {
     writes: BTreeMap<GranuleId, BTreeMap<RowKey, Option<Bytes>>>,
     /// What it has touched, with the levels that it needs.
     pub(super) granules: KnownGranules,
+    prediction: Rc<WritePrediction>,
     batches: Vec<Batch>,
     /// What is to become of it once nothing of it is left to be done; `None` while its body runs.
     pub(super) ending: Option<BodyEnd>,
@@ -91,12 +93,16 @@ impl From<Rejected> for NotDone {
 }
 
 impl ZeusTransaction {
-    pub(super) fn new(remote_branches: &Rc<RemoteBranches>) -> ZeusTransaction {
+    pub(super) fn new(
+        remote_branches: &Rc<RemoteBranches>,
+        prediction: &Rc<WritePrediction>,
+    ) -> ZeusTransaction {
         ZeusTransaction {
             remote_branches: Rc::clone(remote_branches),
             reads: ReadSet::default(),
             writes: BTreeMap::new(),
             granules: remote_branches.over_attempts(|known: &mut KnownGranules| known.clone()),
+            prediction: Rc::clone(prediction),
             batches: Vec::new(),
             ending: None,
             is_committed: false,
@@ -220,11 +226,14 @@ impl ZeusTransaction {
         table: TableId,
         granule: &GranuleId,
     ) -> Result<(), NotDone> {
-        let level = self.need(granule, self.reads_at(node, table));
-        match node.holds(now, granule, level, self.remote_branches.asked_at()) {
-            true => Ok(()),
-            false => Err(NotDone::Waits(Obstacle::Granule(granule.clone(), level))),
+        let mut level = self.need(granule, self.reads_at(node, table));
+        if node.holds(now, granule, level, self.remote_branches.asked_at()) {
+            return Ok(());
         }
+        if self.prediction.expects_write(granule) {
+            level = self.need(granule, Level::Owner);
+        }
+        Err(NotDone::Waits(Obstacle::Granule(granule.clone(), level)))
     }
 
     fn get(
@@ -315,6 +324,14 @@ impl ZeusTransaction {
         let read: Vec<GranuleId> = self.reads.granules().cloned().collect();
         for granule in read.iter().chain(&self.writes.keys().cloned().collect::<Vec<_>>()) {
             self.need(granule, Level::Owner);
+        }
+    }
+
+    /// It has committed: what it has read, it has written too or not.
+    pub(super) fn teach(&self) {
+        let read: BTreeSet<&GranuleId> = self.reads.granules().collect();
+        for granule in read {
+            self.prediction.learn(granule, self.writes.contains_key(granule));
         }
     }
 

@@ -10,7 +10,7 @@
 use super::Ownership;
 use crate::granule::GranuleId;
 use crate::message::MessageBody;
-use crate::record::{Level, READERS_MIN, RequestKind};
+use crate::record::{Level, OwnershipTs, READERS_MIN, RequestKind};
 use crate::scope::Scope;
 use shoal_types::NodeId;
 use std::ops::Bound;
@@ -18,31 +18,71 @@ use std::ops::Bound;
 /// So many readers more than [`READERS_MIN`] may stay after a move: nodes that read a granule often would only ask again.
 const READERS_SPARE: usize = 1;
 
-/// So many granules are looked at in each turn of `ZeusOptions::repeat_after`.
-const CORRECTED_MAX: usize = 64;
+/// So many granules that cannot be corrected yet are looked at in each turn of `ZeusOptions::repeat_after`.
+const LOOKED_AT_MAX: usize = 64;
+
+/// How far the degree of a granule is.
+enum DegreeProgress {
+    /// There is nothing for this node to do.
+    Done,
+    /// Another node was asked, or the directory was.
+    Asked,
+    /// Something else has to be over first.
+    Later,
+}
 
 impl Ownership {
     /// Looks at the granules of this node whose readers have changed, and has their number corrected.
     pub(crate) fn restore_degree(&mut self, scope: &mut Scope<'_>) {
-        if self.recruit_at > scope.now || self.uneven.is_empty() {
+        if self.recruit_at > scope.now {
             return;
         }
         self.recruit_at = scope.now + scope.options.repeat_after;
-        // In turn, since each may take some time and many nodes may have died.
-        let after = self.corrected.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let turn: Vec<GranuleId> =
-            self.uneven.range((after, Bound::Unbounded)).take(CORRECTED_MAX).cloned().collect();
-        for granule in &turn {
-            if !self.correct_degree(scope, granule) {
-                self.uneven.remove(granule);
+        for granule in self.corrections.due(scope.now) {
+            if let DegreeProgress::Later = self.correct(scope, &granule) {
+                self.note_asked(scope, &granule);
             }
         }
-        self.corrected = turn.into_iter().nth(CORRECTED_MAX - 1);
+        // In turn, since each may take some time and many nodes may have died.
+        let corrected = self.corrected.take();
+        let after = corrected.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let others = self.uneven.range((after, Bound::Unbounded));
+        let others = others.filter(|granule| !self.corrections.is_under_way(granule));
+        let turn: Vec<GranuleId> = others.take(LOOKED_AT_MAX).cloned().collect();
+        let mut looked_at = 0;
+        for granule in &turn {
+            if self.corrections.room() == 0 {
+                break;
+            }
+            self.correct(scope, granule);
+            looked_at += 1;
+        }
+        let is_last = looked_at == turn.len() && looked_at < LOOKED_AT_MAX;
+        let last = looked_at.checked_sub(1).map(|last| turn[last].clone()).or(corrected);
+        self.corrected = last.filter(|_| !is_last);
     }
 
-    /// Whether there is still something to be done.
-    fn correct_degree(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) -> bool {
-        let Some(holding) = self.granules.get(granule) else { return false };
+    /// Has the degree of a granule corrected, and notes how far that is.
+    fn correct(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) -> DegreeProgress {
+        let progress = self.correct_degree(scope, granule);
+        match progress {
+            DegreeProgress::Done => {
+                self.uneven.remove(granule);
+                self.corrections.end(granule, scope.now);
+            }
+            DegreeProgress::Asked => self.note_asked(scope, granule),
+            DegreeProgress::Later => {}
+        }
+        progress
+    }
+
+    fn note_asked(&mut self, scope: &Scope<'_>, granule: &GranuleId) {
+        let as_of = self.known_o_ts(granule);
+        self.corrections.ask(granule, as_of, scope.now, scope.options.repeats());
+    }
+
+    fn correct_degree(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) -> DegreeProgress {
+        let Some(holding) = self.granules.get(granule) else { return DegreeProgress::Done };
         let record = &holding.record;
         let is_lost = record.is_uncreated() || record.replicas().next().is_none();
         let adopts = record.owner.is_none()
@@ -50,41 +90,50 @@ impl Ownership {
             && scope.is_directory_node(granule)
             && scope.directory(granule).next() == Some(scope.node);
         if record.owner != Some(scope.node) && !adopts {
-            return false;
+            return DegreeProgress::Done;
         }
         if !holding.is_settled() {
-            return true;
+            return DegreeProgress::Later;
         }
         if adopts {
-            if scope.may_pass_barrier() && self.adopt_at <= scope.now {
-                self.request(scope, granule, RequestKind::Own, scope.now);
+            if !scope.may_pass_barrier() || self.adopt_at > scope.now {
+                return DegreeProgress::Later;
             }
-            return true;
+            self.request(scope, granule, RequestKind::Own, scope.now);
+            return DegreeProgress::Asked;
         }
         if record.readers.len() < READERS_MIN {
             let others = scope.directory(granule).chain(scope.view.live());
             let mut others = others.filter(|node| record.level_of(*node) == Level::None);
-            let Some(recruited) = others.next() else { return false };
+            let Some(recruited) = others.next() else { return DegreeProgress::Done };
             drop(others);
-            scope.send(recruited, MessageBody::Recruit { granule: granule.clone() });
-            return true;
+            let o_ts = record.o_ts;
+            scope.send(recruited, MessageBody::Recruit { granule: granule.clone(), o_ts });
+            return DegreeProgress::Asked;
         }
         if record.readers.len() > READERS_MIN + READERS_SPARE {
             let directory: Vec<NodeId> = scope.directory(granule).collect();
             let is_other = |reader: &&NodeId| !directory.contains(reader);
             let reader = record.readers.iter().rev().find(is_other).or(record.readers.last());
-            let Some(reader) = reader.copied() else { return false };
+            let Some(reader) = reader.copied() else { return DegreeProgress::Done };
             self.request(scope, granule, RequestKind::Drop(reader), scope.now);
-            return true;
+            return DegreeProgress::Asked;
         }
-        false
+        DegreeProgress::Done
     }
 
     /// The owner has too few readers and chose this node. It asks once; the owner repeats itself.
-    pub(crate) fn on_recruit(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
+    pub(crate) fn on_recruit(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        o_ts: OwnershipTs,
+    ) {
         let holding = self.granules.get(granule);
         let is_asking = holding.is_some_and(|holding| holding.request.is_some());
         if self.level(scope.node, granule) == Level::None && !is_asking {
+            let holding = self.holding_mut(granule);
+            holding.hint = holding.hint.max(o_ts);
             self.request(scope, granule, RequestKind::Read, scope.now);
         }
     }

@@ -24,10 +24,11 @@
 //! | `driver.rs` | a directory node that grants requests |
 //! | `favoured.rs` | whose turn is next |
 //! | `arbiter.rs` | invalidation, acknowledgement, validation, replay |
-//! | `degree.rs` | how many readers a granule has |
+//! | `degree.rs`, `corrections.rs` | how many readers a granule has, and how many are corrected at a time |
 //! | `open.rs` | what is pending or requested, and when it is due |
 
 mod arbiter;
+mod corrections;
 mod degree;
 mod driver;
 mod favoured;
@@ -36,6 +37,7 @@ mod open;
 mod requester;
 mod wants;
 
+use corrections::{Corrections, LOOKED_AT_AFTER};
 use favoured::Favoured;
 pub use holding::{Holding, OpenRequest, PendingInv};
 use open::OpenGranules;
@@ -97,6 +99,8 @@ pub struct Ownership {
     favoured: BTreeMap<GranuleId, Favoured>,
     /// Granules of this node that may have too few or too many readers.
     uneven: BTreeSet<GranuleId>,
+    /// Those of them that are being corrected.
+    corrections: Corrections,
     /// The last of those that were looked at, if there are more.
     corrected: Option<GranuleId>,
     recruit_at: Time,
@@ -120,6 +124,7 @@ impl Ownership {
             changed: BTreeSet::new(),
             favoured: BTreeMap::new(),
             uneven: BTreeSet::new(),
+            corrections: Corrections::default(),
             corrected: None,
             recruit_at: Time::ZERO,
             adopt_at: Time::ZERO,
@@ -218,6 +223,10 @@ impl Ownership {
         self.changed.insert(granule.clone());
         scope.rows.change(granule);
         self.schedule(scope, granule);
+        let o_ts = self.known_o_ts(granule);
+        if self.corrections.look_at(granule, o_ts, scope.now) {
+            self.recruit_at = self.recruit_at.min(scope.now + LOOKED_AT_AFTER);
+        }
         let Some(holding) = self.granules.get(granule) else { return };
         if holding.is_forgettable()
             && !scope.is_directory_node(granule)
@@ -234,6 +243,11 @@ impl Ownership {
             Some(at) => self.open.set(granule, at),
             None => self.open.close(granule),
         }
+    }
+
+    /// The timestamp of the newest record of the granule that is validated here.
+    fn known_o_ts(&self, granule: &GranuleId) -> OwnershipTs {
+        self.granules.get(granule).map(|holding| holding.record.o_ts).unwrap_or_default()
     }
 
     fn holding_mut(&mut self, granule: &GranuleId) -> &mut Holding {
@@ -288,6 +302,7 @@ impl Ownership {
         // No acknowledgement of an earlier epoch is taken.
         self.forgotten.clear();
         self.favoured.clear();
+        self.corrections = Corrections::default();
         self.recruit_at = scope.now;
         // Transactions that need a granule come first.
         self.adopt_at = scope.now + scope.options.adopt_after();

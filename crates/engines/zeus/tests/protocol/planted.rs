@@ -14,14 +14,14 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::FirstAckValidates, 9),
     (ZeusPlantedBug::AckUnapplied, 9),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::SkipChecks, 146),
+    (ZeusPlantedBug::SkipChecks, 172),
     (ZeusPlantedBug::HearOldEpoch, 8),
     (ZeusPlantedBug::KeepAfterRemoval, 95),
     (ZeusPlantedBug::ValidateNewer, 9),
     (ZeusPlantedBug::ClockWithoutGranule, 0),
     (ZeusPlantedBug::DriveOnPending, 2),
-    (ZeusPlantedBug::AnswerBeforeCopy, 74),
-    (ZeusPlantedBug::CopyWithoutPending, 507),
+    (ZeusPlantedBug::AnswerBeforeCopy, 734),
+    (ZeusPlantedBug::CopyWithoutPending, 2543),
 ];
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
