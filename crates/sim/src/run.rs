@@ -7,7 +7,7 @@
 //! replicas catch up. *Judge*: replicas are equal, acknowledged transactions are there, workloads find their
 //! data consistent, and the history is strictly serializable.
 
-use crate::checks::replicas::{self, VersionJudges};
+use crate::checks::replicas;
 use crate::clients::outside::OutsideClient;
 use crate::clients::process::{ClientProcess, ProcessEnvironment};
 use crate::clients::{ClientContext, Ledger, calls, histories};
@@ -602,14 +602,11 @@ impl<E: Subject> PreparedRun<E> {
         let gone = |node| self.simulation.is_gone(node);
         let (installed, lost) = (checks.installed(), self.simulation.lost());
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
-        let partly_installed =
-            |shard, stamp: &shoal_types::Stamp| checks.is_partly_installed(shard, stamp);
         let topology = self.simulation.truth_topology();
         if self.replaces && !self.simulation.are_replicas_full() {
             return Err("a replica has no copy of its shard yet".to_owned());
         }
-        let judges = VersionJudges { rolled_back, partly_installed };
-        replicas::check(&topology, installed, lost, holders, store, gone, &judges)
+        replicas::check(&topology, installed, lost, holders, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -19,6 +19,8 @@ pub struct Installed {
     last: BTreeMap<NodeId, BTreeMap<InstalledKey, InstallOrder>>,
     /// Versions of epochs that are not settled.
     open: BTreeMap<Epoch, Vec<(InstalledKey, Stamp)>>,
+    /// The newest version of a key that followers applied, and no leader was seen to install.
+    unseen: BTreeMap<InstalledKey, InstallOrder>,
     /// Tables that the managers have dropped: nodes drop their rows when they learn of it.
     dropped: BTreeSet<TableId>,
 }
@@ -120,6 +122,7 @@ impl Installed {
             shards: vec![BTreeMap::new(); shards],
             last: BTreeMap::new(),
             open: BTreeMap::new(),
+            unseen: BTreeMap::new(),
             dropped: BTreeSet::new(),
         }
     }
@@ -127,6 +130,31 @@ impl Installed {
     /// The model's rows of a table on a shard.
     pub fn rows(&self, shard: ShardId, table: TableId) -> Option<&Rows> {
         self.shards[shard.0 as usize].get(&table)
+    }
+
+    /// Whether a leader was seen to install this version, or a newer one.
+    pub fn has_seen(&self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) -> bool {
+        let versions = self.rows(shard, table).and_then(|rows| rows.get(key));
+        let newest = versions.and_then(InstalledVersions::newest);
+        newest.is_some_and(|newest| newest.order >= (stamp.epoch, stamp.clock))
+    }
+
+    /// A follower has applied a version of a transaction whose leader stopped before it had installed all of it.
+    pub fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
+        let newest = self.unseen.entry((shard, table, key.to_vec())).or_default();
+        *newest = (stamp.epoch, stamp.clock).max(*newest);
+    }
+
+    /// Keys of a table whose newest version no leader was seen to install: the model does not know what replicas have there.
+    pub fn unseen(&self, shard: ShardId, table: TableId) -> BTreeSet<&[u8]> {
+        let of_table = (shard, table, Vec::new())..;
+        let unseen =
+            self.unseen.range(of_table).take_while(|(key, _)| (key.0, key.1) == (shard, table));
+        let is_newest = |((_, _, key), order): &(&InstalledKey, &InstallOrder)| {
+            let versions = self.rows(shard, table).and_then(|rows| rows.get(key));
+            versions.and_then(InstalledVersions::newest).is_none_or(|newest| newest.order < **order)
+        };
+        unseen.filter(is_newest).map(|((_, _, key), _)| &key[..]).collect()
     }
 
     /// The managers have dropped a table.

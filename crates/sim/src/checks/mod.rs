@@ -413,11 +413,6 @@ impl<R: EngineRules> Checks<R> {
         R::SPECULATES && self.durable.is_rolled_back(shard, stamp)
     }
 
-    /// Whether a leader stopped while it installed the transaction of the version with this stamp, kept by the shard.
-    pub fn is_partly_installed(&self, shard: ShardId, stamp: &Stamp) -> bool {
-        self.transactions.is_partly_installed(shard, stamp)
-    }
-
     /// Judges an observation of a worker's step.
     ///
     /// # Errors
@@ -476,9 +471,12 @@ impl<R: EngineRules> Checks<R> {
 
     /// A follower has applied a version of a shard.
     fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
-        let transactions = &self.transactions;
-        let is_partly_installed = || transactions.is_partly_installed(shard, stamp);
-        self.replies.applied(shard, stamp, table, key, is_partly_installed);
+        if !self.installed.has_seen(shard, stamp, table, key)
+            && self.transactions.is_partly_installed(shard, stamp)
+        {
+            self.installed.follow(shard, stamp, table, key);
+            self.replies.follow(shard, stamp, table, key);
+        }
     }
 
     /// A worker's stream of a shard is prepared under a ballot, with so many entries.

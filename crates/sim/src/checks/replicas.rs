@@ -6,24 +6,16 @@ use super::verdict::RuleVerdict;
 use shoal_cluster::topology::Topology;
 use shoal_store::{CopyPart, Store, WalkPlace};
 use shoal_types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Rows read in one page of a copy.
 const PAGE_ROWS: usize = 1024;
 
-/// What the checkers of transactions know of the version of a shard with a stamp.
-#[derive(Debug, Clone, Copy)]
-pub struct VersionJudges<R, P> {
-    /// Whether it was rolled back.
-    pub rolled_back: R,
-    /// Whether its leader stopped while it installed the transaction: the model may lack it, and it is committed.
-    pub partly_installed: P,
-}
-
 /// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`.
-/// `holders` returns the replicas of a shard, the leader first, and `store` a replica's store.
+/// `holders` returns the replicas of a shard, the leader first, `store` a replica's store, and `rolled_back` whether the version
+/// with a stamp that a shard keeps was rolled back.
 pub fn check(
     topology: &Topology,
     installed: &Installed,
@@ -31,7 +23,7 @@ pub fn check(
     holders: impl Fn(ShardId) -> Vec<NodeId>,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
-    judges: &VersionJudges<impl Fn(ShardId, &Stamp) -> bool, impl Fn(ShardId, &Stamp) -> bool>,
+    rolled_back: impl Fn(ShardId, &Stamp) -> bool,
 ) -> RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = holders(shard);
@@ -40,14 +32,14 @@ pub fn check(
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };
-            let rejected = |stamp: StampRef<'_>| (judges.rolled_back)(shard, &stamp.to_stamp());
+            let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
             find_rejected(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader;
-            let partly = |stamp: StampRef<'_>| (judges.partly_installed)(shard, &stamp.to_stamp());
             for table in topology.tables().iter() {
                 let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
-                compare(&store, id, model, is_leader, partly)
+                let unseen = installed.unseen(shard, id);
+                compare(&store, id, model, &unseen, is_leader)
                     .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;
             }
         }
@@ -78,24 +70,18 @@ fn find_rejected(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) ->
     found
 }
 
-/// Every live row of the store is that of the model, and the other way round, but for versions that are `partly` installed.
+/// Every live row of the store is that of the model, and the other way round, but for keys that the model does not know.
 fn compare(
     store: &Arc<Store>,
     table: TableId,
     model: &Rows,
+    unseen: &BTreeSet<&[u8]>,
     clocks: bool,
-    partly: impl Fn(StampRef<'_>) -> bool,
 ) -> RuleVerdict {
     let held = rows(store, table)?;
-    let mut session = store.session().map_err(|error| error.to_string())?;
-    let transaction = session.begin();
-    let is_partly_installed = |key: &[u8]| {
-        let newest = transaction.get_where(table, key, |_| true).ok().flatten();
-        newest.is_some_and(|newest| partly(newest.stamp))
-    };
     for (key, versions) in model {
         let found = held.get(key);
-        if versions.may_show(found.map(Vec::as_slice)) || is_partly_installed(key) {
+        if versions.may_show(found.map(Vec::as_slice)) || unseen.contains(&key[..]) {
             continue;
         }
         let key = key.escape_ascii();
@@ -112,10 +98,10 @@ fn compare(
         });
     }
     let mut unknown = held.keys().filter(|key| !model.contains_key(*key));
-    if let Some(key) = unknown.find(|key| !is_partly_installed(key)) {
+    if let Some(key) = unknown.find(|key| !unseen.contains(&key[..])) {
         return Err(format!("'{}' should be absent", key.escape_ascii()));
     }
-    if clocks { compare_clocks(store, table, model, partly) } else { Ok(()) }
+    if clocks { compare_clocks(store, table, model, unseen) } else { Ok(()) }
 }
 
 /// The leader's newest versions are those of the model by their clocks, too.
@@ -123,7 +109,7 @@ fn compare_clocks(
     store: &Arc<Store>,
     table: TableId,
     model: &Rows,
-    partly: impl Fn(StampRef<'_>) -> bool,
+    unseen: &BTreeSet<&[u8]>,
 ) -> RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
@@ -132,8 +118,7 @@ fn compare_clocks(
         let found =
             transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
-        let is_partly_installed = found.is_some_and(|found| partly(found.stamp));
-        if !versions.may_have(order) && !is_partly_installed {
+        if !versions.may_have(order) && !unseen.contains(&key[..]) {
             return Err(format!(
                 "'{}' should have the clock {}, but has {order:?}",
                 key.escape_ascii(),

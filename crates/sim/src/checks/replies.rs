@@ -122,16 +122,9 @@ impl Replies {
 
     /// A follower has applied a version of a transaction whose leader stopped before it had installed all of it: a later
     /// leader may show what no leader was seen to install.
-    pub fn applied(
-        &mut self,
-        shard: ShardId,
-        stamp: &Stamp,
-        table: TableId,
-        key: &[u8],
-        is_partly_installed: impl FnOnce() -> bool,
-    ) {
+    pub fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
         let versions = self.versions.entry((table, key.to_vec())).or_default();
-        if !versions.iter().any(|version| version.is(shard, stamp)) && is_partly_installed() {
+        if !versions.iter().any(|version| version.is(shard, stamp)) {
             versions.push(DurableVersion { shard, stamp: stamp.clone(), value: None });
         }
     }
