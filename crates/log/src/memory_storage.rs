@@ -23,6 +23,8 @@ struct DelayedWrites {
     taken: usize,
     /// The number of decided entries after these.
     decided: LogLength,
+    /// Whether a log on disk gets the changes.
+    is_recorded: bool,
     /// The record of the beginning was taken, or read.
     has_begun: bool,
 }
@@ -41,6 +43,13 @@ impl MemoryStorage {
         MemoryStorage { seen: StorageState::default(), late: Some(Box::default()) }
     }
 
+    /// The same, for a log on disk, which gets the [records](MemoryStorage::take_records) of the changes.
+    #[must_use]
+    pub fn recorded() -> MemoryStorage {
+        let late = DelayedWrites { is_recorded: true, ..DelayedWrites::default() };
+        MemoryStorage { seen: StorageState::default(), late: Some(Box::new(late)) }
+    }
+
     /// The number of changes that are not durable yet.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -57,9 +66,11 @@ impl MemoryStorage {
 
     /// Takes the records of new changes, for a log on disk. They stand for the changes in their order: when a record is
     /// durable, its changes are to be [persisted](MemoryStorage::persist). Empty unless the storage is
-    /// [late](MemoryStorage::late).
+    /// [recorded](MemoryStorage::recorded).
     pub fn take_records(&mut self) -> Vec<RecordedChanges> {
-        let Some(late) = &mut self.late else { return Vec::new() };
+        let Some(late) = self.late.as_mut().filter(|late| late.is_recorded) else {
+            return Vec::new();
+        };
         let mut records = Vec::new();
         let mut changes = 0;
         if !std::mem::replace(&mut late.has_begun, true) {

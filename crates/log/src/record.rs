@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn replayed(records: &[RecordedChanges]) -> MemoryStorage {
-        let mut storage = MemoryStorage::late();
+        let mut storage = MemoryStorage::recorded();
         for RecordedChanges { record, .. } in records {
             let record = StreamRecord::decode(&record.encode()).expect("its own bytes");
             storage.replay(record).expect("in the order in which they were made");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_replayed_is_what_was_recorded() {
-        let mut storage = MemoryStorage::late();
+        let mut storage = MemoryStorage::recorded();
         storage.promise(ballot(1));
         storage.replace(ballot(1), LogLength(0), vec![entry("a"), entry("b")]);
         storage.append(entry("c"));
@@ -196,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_replica_that_begins_again_has_nothing_of_the_one_before() {
-        let mut former = MemoryStorage::late();
+        let mut former = MemoryStorage::recorded();
         former.promise(ballot(3));
         former.replace(ballot(3), LogLength(0), vec![entry("a")]);
         let mut records = former.take_records();
-        let mut storage = MemoryStorage::late();
+        let mut storage = MemoryStorage::recorded();
         storage.promise(ballot(2));
         records.extend(storage.take_records());
         let storage = replayed(&records);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_was_trimmed_is_in_the_log_and_what_a_snapshot_stands_for_is_not() {
-        let mut storage = MemoryStorage::late();
+        let mut storage = MemoryStorage::recorded();
         storage.promise(ballot(1));
         storage.replace(ballot(1), LogLength(0), vec![entry("a"), entry("b")]);
         storage.decide(LogLength(2));
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_record_that_cannot_follow_is_refused() {
         let (ballot, from, decided) = (ballot(1), LogLength(1), LogLength(0));
-        let mut storage = MemoryStorage::late();
+        let mut storage = MemoryStorage::recorded();
         let replace = StreamRecord::Replace { ballot, from, decided, entries: vec![] };
         let append = StreamRecord::Append { decided: LogLength(1), entry: entry("a") };
         let zero = StreamRecord::Promise { ballot: Ballot::default() };

@@ -87,7 +87,10 @@ impl<E: Engine> Bench<E> {
                     self.timers[at] = Some(earlier);
                 }
                 WorkerEffect::Nudge { .. } => self.queue.push_back((at, WorkerEvent::Nudged)),
-                WorkerEffect::Reply(_) | WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {}
+                WorkerEffect::Reply(_)
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Write { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
     }

@@ -5,6 +5,7 @@ use shoal_engine::client::{ReplyToClient, RequestFromClient};
 use shoal_engine::engine::StepOutput;
 use shoal_types::wire::Coded;
 use shoal_types::{ShardId, Time, WorkerId, WorkerPlace};
+use shoal_wal::Record;
 
 /// A message between workers.
 #[derive(Debug, Clone, Coded)]
@@ -57,6 +58,11 @@ pub enum WorkerEvent<M> {
         /// The number of changes.
         changes: usize,
     },
+    /// Of the records that the worker has asked to write, in their order, so many more are durable.
+    Recorded {
+        /// Their number.
+        records: u64,
+    },
     /// The timer fired. Spurious events are legal.
     Timer,
     /// Another worker of this node has changed the shared state, or a task was spawned.
@@ -79,6 +85,12 @@ pub enum WorkerEffect<M> {
     Tell {
         /// What the node sends.
         message: ToManager,
+    },
+    /// Write these records into the worker's log on disk, behind those before. [`WorkerEvent::Recorded`] says when they are
+    /// durable; nothing waits for that but what the streams acknowledge.
+    Write {
+        /// What the log gets, in this order.
+        records: Vec<Record>,
     },
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
     /// a shard than what is left of that, or it was [away](shoal_cluster::manager::ManagerClient::is_behind) for too long.

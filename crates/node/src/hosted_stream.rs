@@ -9,6 +9,8 @@ use std::time::Duration;
 /// A stream, and the part of it that the engine has received.
 pub(super) struct HostedStream {
     pub(super) stream: Stream,
+    /// Its place in the order in which the worker has begun streams: another stream of the same shard has another number.
+    pub(super) number: u64,
     pub(super) timer: Option<Time>,
     /// The number of entries that the engine has received.
     pub(super) delivered: u64,
@@ -58,6 +60,7 @@ impl HostedStream {
         node: NodeId,
         options: shoal_log::StreamOptions,
         storage: MemoryStorage,
+        number: u64,
     ) -> HostedStream {
         let start = storage.log().start();
         assert_eq!(
@@ -68,6 +71,7 @@ impl HostedStream {
         let stream = Stream::new(node, members, options, storage);
         HostedStream {
             stream,
+            number,
             timer: None,
             delivered: 0,
             accepted: (Ballot::default(), 0),

@@ -6,12 +6,14 @@
 //! | `events.rs` | what happens to a worker, and what it wants done |
 //! | `worker.rs` | a worker's step: the order of events and effects; timers |
 //! | `hosted_stream.rs` | a stream, and the part of it that the engine has received |
+//! | `records.rs` | what streams have recorded for the log on disk, and is not durable |
 //! | `streams.rs` | the streams of a worker: which node leads each, and what the engine receives of it |
 //! | `membership.rs` | what the workers of a node share: the configuration, the lease |
 
 mod events;
 mod hosted_stream;
 mod membership;
+mod records;
 mod streams;
 mod tables;
 #[cfg(test)]

@@ -25,9 +25,11 @@ impl<E: Engine> Worker<E> {
         for (shard, assignment) in (0..).map(ShardId).zip(&known.configuration.shards) {
             if assignment.holds(self.node) {
                 let (options, new_storage) = (&self.stream_options, self.new_storage);
+                let number = &mut self.streams_begun;
                 self.streams.entry(shard).or_insert_with(|| {
-                    let members = assignment.members();
-                    HostedStream::new(members, shard, self.node, options.clone(), new_storage())
+                    *number += 1;
+                    let (members, options) = (assignment.members(), options.clone());
+                    HostedStream::new(members, shard, self.node, options, new_storage(), *number)
                 });
             }
         }
@@ -86,6 +88,22 @@ impl<E: Engine> Worker<E> {
         for shard in shards {
             let held = self.streams.get_mut(&shard).expect("held");
             if held.stream.storage().pending() > 0 {
+                held.stream.storage_mut().persist(changes);
+                self.stream_step(now, shard, shoal_log::StreamEvent::Persisted, effects);
+            }
+        }
+    }
+
+    /// So many more records of all streams are durable. Those of streams that have ended since count for nothing.
+    pub(super) fn recorded(
+        &mut self,
+        now: Time,
+        records: u64,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        for ((shard, number), changes) in self.records.persist(records) {
+            let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
+            if let Some(held) = held {
                 held.stream.storage_mut().persist(changes);
                 self.stream_step(now, shard, shoal_log::StreamEvent::Persisted, effects);
             }
@@ -213,6 +231,7 @@ impl<E: Engine> Worker<E> {
         let mut wanted = Vec::new();
         let promised = held.stream.ballot();
         held.stream.step(now, event, &mut wanted);
+        self.records.add(shard, held.number, held.stream.storage_mut().take_records());
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {

@@ -1,7 +1,9 @@
 //! What a worker reports to its engine of the entries that it accepts under another node: a follower of one stream, which
 //! receives the messages of its leaders by hand, and an engine that records its events.
 
-use super::{Membership, Worker, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use super::{
+    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+};
 use bytes::Bytes;
 use shoal_cluster::manager::{Configuration, Incarnation, ManagerOptions, StateMachine};
 use shoal_cluster::topology::Topology;
@@ -10,9 +12,12 @@ use shoal_engine::metrics::{CommitStage, EngineCounters, RuntimeCounters, ShardM
 use shoal_engine::{
     Engine, EngineEffects, EngineEvent, LocalDatabase, PlantedBug, Procedures, WorkerPlace,
 };
-use shoal_log::{LogLength, MemoryStorage, StreamMessage, StreamOptions};
+use shoal_log::{
+    LogLength, MemoryStorage, StreamMessage, StreamOptions, StreamRecord, StreamStorage,
+};
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_wal::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -197,6 +202,99 @@ impl<const RECEIVES_ACCEPTED: bool> Follower<RECEIVES_ACCEPTED> {
     fn persist(&mut self) -> Vec<String> {
         self.step(WorkerEvent::Persisted { changes: usize::MAX })
     }
+
+    /// What is acknowledged to the leader in a step, and written into the log on disk.
+    fn effects(&mut self, event: WorkerEvent<u64>) -> (Vec<StreamMessage>, Vec<Record>) {
+        let mut effects = WorkerEffects::new();
+        self.worker.step(Time(1), event, &mut effects);
+        let (mut sent, mut written) = (Vec::new(), Vec::new());
+        for effect in effects.effects {
+            match effect {
+                WorkerEffect::Send { message: WorkerMessage::Stream { message, .. }, .. } => {
+                    sent.push(message);
+                }
+                WorkerEffect::Write { records } => written.extend(records),
+                other => panic!("{other:?}"),
+            }
+        }
+        (sent, written)
+    }
+}
+
+fn append_of(ballot: Ballot, prev: u64, entries: &[&'static str]) -> WorkerEvent<u64> {
+    let message = StreamMessage::Append {
+        ballot,
+        adopted: Ballot::default(),
+        base: LogLength(0),
+        prev: LogLength(prev),
+        decided: LogLength(0),
+        everywhere: LogLength::ZERO,
+        round: 0,
+        entries: bytes(entries),
+    };
+    let from = WorkerPlace { node: ballot.node, worker: WorkerId(0) };
+    let message = WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message };
+    WorkerEvent::Received { from, message }
+}
+
+/// How many entries these messages acknowledge.
+fn acknowledged(messages: &[StreamMessage]) -> Vec<u64> {
+    let length = |message: &StreamMessage| match message {
+        StreamMessage::Accepted { length, .. } => length.0,
+        other => panic!("{other:?}"),
+    };
+    messages.iter().map(length).collect()
+}
+
+#[test]
+fn what_the_log_on_disk_does_not_have_is_not_acknowledged() {
+    let mut follower = follower(MemoryStorage::recorded());
+    let first = ballot(1, 0);
+    let (sent, mut log) = follower.effects(append_of(first, 0, &["a", "b"]));
+    assert_eq!(acknowledged(&sent), [0; 0]);
+    // The promise, and the move to the ballot with both entries. That the stream begins is recorded already.
+    assert_eq!(log.len(), 2);
+    let (sent, more) = follower.effects(append_of(first, 2, &["c"]));
+    assert_eq!((acknowledged(&sent), more.len()), (vec![], 1));
+    log.extend(more);
+    let (sent, more) = follower.effects(WorkerEvent::Recorded { records: 2 });
+    assert_eq!((sent, more), (vec![], vec![]), "only the promise is durable");
+    let (sent, _) = follower.effects(WorkerEvent::Recorded { records: 1 });
+    assert_eq!(acknowledged(&sent), [2]);
+    let (sent, _) = follower.effects(WorkerEvent::Recorded { records: 1 });
+    assert_eq!(acknowledged(&sent), [3]);
+    // The next process begins with what the log has.
+    let mut storage = MemoryStorage::recorded();
+    for Record { kind, shard, payload } in log {
+        assert_eq!((kind, shard), (StreamRecord::KIND, SHARD));
+        let record = StreamRecord::decode(&payload).expect("a record");
+        storage.replay(record).expect("in order");
+    }
+    assert_eq!((storage.promised(), storage.log().length()), (first, LogLength(3)));
+    let mut next = Follower::<true>::new(storage);
+    assert_eq!(next.step(WorkerEvent::Start), ["promised e1.n0", "accepted e1.n0 3 [a b c]"]);
+    assert_eq!(next.effects(WorkerEvent::Nudged), (vec![], vec![]), "nothing is recorded twice");
+}
+
+#[test]
+fn what_a_stream_recorded_that_has_ended_counts_for_no_later_one() {
+    let mut follower = follower(MemoryStorage::recorded());
+    follower.worker.new_storage = MemoryStorage::recorded;
+    let first = ballot(1, 0);
+    let (_, former) = follower.effects(append_of(first, 0, &["a"]));
+    let voters = follower.configuration.shards[0].voters.clone();
+    follower.configuration.shards[0].voters.retain(|voter| *voter != FOLLOWER);
+    assert_eq!(follower.appoint(first), [""; 0]);
+    assert!(follower.worker.stream(SHARD).is_none(), "it holds no replica any more");
+    follower.configuration.shards[0].voters = voters;
+    assert_eq!(follower.appoint(first), [""; 0]);
+    let (_, later) = follower.effects(append_of(first, 0, &["a"]));
+    // And that each begins.
+    let (former, later) = (former.len() as u64 + 1, later.len() as u64 + 1);
+    let (sent, _) = follower.effects(WorkerEvent::Recorded { records: former });
+    assert_eq!(acknowledged(&sent), [0; 0], "these are the records of the replica before");
+    let (sent, _) = follower.effects(WorkerEvent::Recorded { records: later });
+    assert_eq!(acknowledged(&sent), [1]);
 }
 
 /// The follower of node 0, appointed in epoch 1.

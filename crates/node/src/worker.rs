@@ -19,6 +19,7 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::HostedStream;
 use super::membership::{KnownConfiguration, Membership};
+use super::records::PendingRecords;
 use super::tables::{self, TableClients};
 use shoal_cluster::manager::{
     Ask, Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent,
@@ -86,6 +87,10 @@ pub struct Worker<E: Engine> {
     /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
     /// there is one by the topology and what is stored.
     pub(super) streams: BTreeMap<ShardId, HostedStream>,
+    /// How many streams this worker has begun.
+    pub(super) streams_begun: u64,
+    /// What streams have recorded for the log on disk.
+    pub(super) records: PendingRecords,
     /// How streams pace themselves.
     pub(super) stream_options: shoal_log::StreamOptions,
     /// See [`WorkerOrigin::new_storage`].
@@ -129,16 +134,17 @@ impl<E: Engine> Worker<E> {
         let topology = &setup.topology;
         let held: BTreeSet<ShardId> =
             topology.shards_of(node).chain(storages.keys().copied()).collect();
-        let held = held.into_iter().map(|shard| {
+        let held = held.into_iter().zip(1..).map(|(shard, number)| {
             let storage = storages.remove(&shard).unwrap_or_else(new_storage);
             let members = StreamMembers {
                 voters: topology.voters(shard).to_vec(),
                 learners: topology.learners(shard).to_vec(),
                 all_promise: false,
             };
-            (shard, HostedStream::new(members, shard, node, setup.streams.clone(), storage))
+            let options = setup.streams.clone();
+            (shard, HostedStream::new(members, shard, node, options, storage, number))
         });
-        let streams = held.collect();
+        let streams: BTreeMap<ShardId, HostedStream> = held.collect();
         Worker {
             node,
             worker,
@@ -149,6 +155,8 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
+            streams_begun: streams.len() as u64,
+            records: PendingRecords::default(),
             streams,
             stream_options: setup.streams.clone(),
             new_storage,
@@ -227,6 +235,7 @@ impl<E: Engine> Worker<E> {
             ("entries that streams keep", entries.sum::<u64>() as usize),
             ("events for the manager client", self.membership.pending()),
             ("events for the engine", self.news.len()),
+            ("records that are not durable", self.records.len()),
             ("clients that wait for a change of tables", self.table_clients.len()),
         ];
         let manager_client = self.manager_client.iter().flat_map(ManagerClient::sizes);
@@ -315,6 +324,7 @@ impl<E: Engine> Worker<E> {
                 self.manager_client_step(now, ManagerClientEvent::Received(message), effects);
             }
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
+            WorkerEvent::Recorded { records } => self.recorded(now, records, effects),
             WorkerEvent::Timer => self.on_timer(now, effects),
             WorkerEvent::Nudged => {
                 self.engine_step(now, shoal_engine::EngineEvent::Nudged, effects);
@@ -323,6 +333,10 @@ impl<E: Engine> Worker<E> {
         self.pass_news(now, effects);
         self.pass_words(now, effects);
         self.set_timer(now, effects);
+        let records = self.records.take_new();
+        if !records.is_empty() {
+            effects.effects.push(WorkerEffect::Write { records });
+        }
     }
 
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read

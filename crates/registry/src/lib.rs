@@ -26,6 +26,9 @@ pub struct EngineInfo {
     pub about: &'static str,
     /// Whether an operator may accept the loss of a shard's majority.
     pub accepts_losses: bool,
+    /// Whether a node whose logs are on disk has its memory when it restarts: all that the engine has to know is in the
+    /// streams.
+    pub keeps_memory: bool,
     /// Whether each replica of a shard has all its rows in one store. Otherwise rows have replicas of their own.
     pub replicates_shards: bool,
 }
@@ -134,6 +137,7 @@ engines! {
         title: "Mako",
         about: "Certify first, replicate in the background",
         accepts_losses: true,
+        keeps_memory: true,
         replicates_shards: true,
     }
     TwoPhaseCommit {
@@ -142,6 +146,7 @@ engines! {
         title: "Two-phase commit",
         about: "The classic one, to compare with",
         accepts_losses: false,
+        keeps_memory: true,
         replicates_shards: true,
     }
     Zeus {
@@ -150,6 +155,7 @@ engines! {
         title: "Zeus",
         about: "Move rows to the node that uses them, commit there",
         accepts_losses: false,
+        keeps_memory: false,
         replicates_shards: false,
     }
     Tiga {
@@ -158,6 +164,7 @@ engines! {
         title: "Tiga",
         about: "Order by synchronized clocks, commit in one wide-area round trip; experimental, not for data (docs/tiga.md)",
         accepts_losses: false,
+        keeps_memory: false,
         replicates_shards: false,
     }
 }

@@ -158,6 +158,7 @@ impl<E: Engine> WorkerHost<E> {
                 }
                 out.stop();
             }
+            WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
             WorkerEffect::Timer { at } => out.timer(at),
             WorkerEffect::Nudge { worker } => out.nudge(worker),
         }

@@ -33,7 +33,7 @@ const PLAN: [(&str, &[&str]); 26] = [
     ("zeus", &["engine"]),
     ("tiga", &["engine"]),
     ("registry", &["mako", "two_phase_commit", "zeus", "tiga"]),
-    ("node", &["engine"]),
+    ("node", &["engine", "wal"]),
     ("raft", &["cluster"]),
     ("net", &["types"]),
     ("disk", &["wal"]),

@@ -2,6 +2,7 @@
 //! node's process; the next one begins with what the node's streams have stored.
 
 use crate::clock::NodeClock;
+use crate::disk::SimulatedDisk;
 use crate::metrics::Engines;
 use crate::transaction_clocks::{EventInstant, TransactionClocks};
 use shoal_cluster::manager::{ManagerClient, ManagerOptions, ProcessInstance};
@@ -19,6 +20,9 @@ use std::time::Duration;
 /// The fork of the random source from which transaction clocks are drawn; no other part of the cluster draws
 /// from it.
 const TRANSACTION_CLOCKS: u64 = 1;
+
+/// The fork from which the volumes and delays of disks are drawn.
+const DISKS: u64 = 2;
 
 /// A worker with its inbox and timers.
 pub(crate) struct SimulatedWorker<E: Engine> {
@@ -49,8 +53,10 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     pub keys: u64,
     /// Whether changes of its streams are scheduled to become durable.
     pub persists: bool,
-    /// What the streams of the node's last process had stored.
+    /// What the streams of the node's last process had stored, where they have no disk.
     storages: BTreeMap<ShardId, MemoryStorage>,
+    /// Where its streams are recorded, if they are on disk.
+    pub disk: Option<SimulatedDisk>,
 }
 
 /// The nodes of a simulated cluster.
@@ -79,11 +85,13 @@ pub(crate) struct SimulatedCluster<E: Engine> {
 
 impl<E: Engine> SimulatedCluster<E> {
     /// A cluster that is about to start. Its nodes have manager clients if there are managers, which have
-    /// these options. `is_late` if changes of streams become durable later.
+    /// these options. `is_late` if changes of streams become durable later; `disks` if they are recorded on disks, whose
+    /// operations take at most so long.
     pub fn new(
         setup: &Setup<E::Options>,
         clocks: Vec<NodeClock>,
         is_late: bool,
+        disks: Option<Duration>,
         options: Option<ManagerOptions>,
         seed: u64,
     ) -> SimulatedCluster<E> {
@@ -114,6 +122,7 @@ impl<E: Engine> SimulatedCluster<E> {
             keys: 0,
             persists: false,
             storages: BTreeMap::new(),
+            disk: None,
         };
         let mut cluster = SimulatedCluster {
             simulated_workers: places.map(simulated_worker).collect(),
@@ -132,6 +141,13 @@ impl<E: Engine> SimulatedCluster<E> {
             random: Random::new(seed),
             gone: Engines::default(),
         };
+        if let Some(longest) = disks {
+            let random = Random::new(seed).fork(DISKS);
+            for (number, worker) in (0..).zip(&mut cluster.simulated_workers) {
+                let disk = SimulatedDisk::new(worker.place, longest, random.fork(number));
+                worker.disk = Some(disk);
+            }
+        }
         nodes.into_iter().take(founders).for_each(|node| cluster.begin_instance(node, false));
         cluster
     }
@@ -208,9 +224,7 @@ impl<E: Engine> SimulatedCluster<E> {
             self.options.as_ref().map(|it| ManagerClient::new(node, instance, lost, it.clone()));
         for simulated_worker in self.workers_of(node) {
             let seed = self.random.next_u64();
-            let kept = std::mem::take(&mut self.simulated_workers[simulated_worker].storages);
-            let storages = if lost { BTreeMap::new() } else { kept };
-            let new_storage = if self.is_late { MemoryStorage::late } else { MemoryStorage::new };
+            let (storages, new_storage) = self.begin_storages(simulated_worker, lost);
             let origin = match &self.options {
                 None => {
                     let fixed = WorkerOrigin::fixed(&setup.topology, seed);
@@ -230,14 +244,34 @@ impl<E: Engine> SimulatedCluster<E> {
         }
     }
 
-    /// Ends a node's process: its workers and their inboxes are dropped.
-    pub fn end_instance(&mut self, node: NodeId) {
+    /// What the streams of a worker had stored before, unless that is lost, and what makes the storage of another stream.
+    fn begin_storages(
+        &mut self,
+        simulated_worker: usize,
+        lost: bool,
+    ) -> (BTreeMap<ShardId, MemoryStorage>, fn() -> MemoryStorage) {
+        let simulated_worker = &mut self.simulated_workers[simulated_worker];
+        if let Some(disk) = &mut simulated_worker.disk {
+            if lost {
+                disk.replace();
+            }
+            return (disk.begin(), MemoryStorage::recorded);
+        }
+        let kept = std::mem::take(&mut simulated_worker.storages);
+        let storages = if lost { BTreeMap::new() } else { kept };
+        (storages, if self.is_late { MemoryStorage::late } else { MemoryStorage::new })
+    }
+
+    /// Ends a node's process: its workers and their inboxes are dropped. Without `power`, its disks lose what was not
+    /// flushed.
+    pub fn end_instance(&mut self, node: NodeId, power: bool) {
         for simulated_worker in self.workers_of(node) {
             let simulated_worker = &mut self.simulated_workers[simulated_worker];
             let worker = simulated_worker.worker.take().expect("it is alive");
             self.gone += &Engines::of(worker.engine());
             simulated_worker.storages = worker.into_storages();
             simulated_worker.storages.values_mut().for_each(MemoryStorage::crash);
+            simulated_worker.disk.iter_mut().for_each(|disk| disk.crash(power));
             simulated_worker.persists = false;
             simulated_worker.has_begun = false;
             simulated_worker.inbox.clear();

@@ -50,6 +50,8 @@ pub struct FaultWeights {
     pub crash: u32,
     /// Crashes all nodes of a datacenter, which restart.
     pub datacenter: u32,
+    /// Crashes all nodes at once, whose disks lose what was not flushed.
+    pub power: u32,
     /// Pauses all workers of a node.
     pub pause: u32,
     /// Cuts a node off from some others.
@@ -109,6 +111,8 @@ pub enum ScheduledFault {
     Crash(usize),
     /// Crashes all nodes and managers of this datacenter.
     Datacenter(usize),
+    /// Crashes all nodes. They restart with what their disks have flushed, and any part of what was written.
+    Power,
     /// Pauses all workers of this node.
     Pause(usize),
     /// Loses messages between this node and those others in this direction.
@@ -184,6 +188,7 @@ impl FaultSchedule {
             (ScheduledFault::Manager(below(random, managers)), managed(weights.manager)),
             (ScheduledFault::Forget(below(random, shards)), managed(weights.forget)),
             (ScheduledFault::Diverge(below(random, shards)), managed(weights.diverge)),
+            (ScheduledFault::Power, managed(weights.power)),
             (ScheduledFault::Stall(below(random, workers)), weights.stall),
         ];
         let all: u64 = kinds.iter().map(|(_, weight)| u64::from(*weight)).sum();

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], [`fault_schedule`] | the parts of the
+//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], `disk`, [`fault_schedule`] | the parts of the
 //! simulated environment |
 //! | [`simulation`] | the event loop that runs a cluster in it |
 //! | [`clients`] | the clients, on workers and outside |
@@ -27,6 +27,7 @@ pub mod coverage;
 pub mod cpu;
 pub mod demonstrations;
 pub mod digest;
+mod disk;
 pub mod distances;
 mod draw;
 pub mod engines;

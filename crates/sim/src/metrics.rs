@@ -70,6 +70,8 @@ counts! {
         lost,
         /// How often all nodes of a datacenter crashed at once.
         datacenters_lost,
+        /// How often all nodes lost power at once.
+        power_lost,
         /// Connections of clients that broke.
         connections_broken,
         /// How often all workers of a node were stalled.

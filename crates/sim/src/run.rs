@@ -79,6 +79,10 @@ const COMMIT_IDS_ONE_IN: u64 = 2;
 /// From this seed on, nodes are added and removed while clients run. Lower seeds keep the meaning that they had before.
 pub(crate) const NODES_FROM: u64 = 1 << 28;
 
+/// In these seeds streams are on disks, with an engine whose nodes can keep their memory, and power fails. Others keep the
+/// meaning that they had before.
+pub(crate) const DISK_SEEDS: Range<u64> = 1 << 29..1 << 30;
+
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
 
@@ -230,6 +234,9 @@ impl<E: Subject> PreparedRun<E> {
         let fails = scenario.failures.fails;
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
+        if DISK_SEEDS.contains(&seed) && fails && E::PROTOCOL.info().keeps_memory {
+            scenario.keep_on_disks(&mut root.fork(23));
+        }
         let mut lot = root.fork(14);
         if E::PROTOCOL.info().accepts_losses
             && scenario.fault_schedule.forgets
@@ -308,6 +315,7 @@ impl<E: Subject> PreparedRun<E> {
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
             persistence_ns: scenario.persistence_ns,
+            disks: scenario.disks,
             is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };

@@ -129,6 +129,8 @@ pub struct Scenario {
     /// The longest time until a stream's promises and entries are durable, in nanoseconds; 0 if they are
     /// durable at once.
     pub persistence_ns: u64,
+    /// Whether streams are recorded on virtual disks, which keep them over crashes of all nodes.
+    pub disks: bool,
     /// The faults of the run.
     pub fault_schedule: FaultSchedule,
     /// How often epochs change, in an engine that follows them.
@@ -180,6 +182,7 @@ impl Scenario {
         Scenario {
             cpu,
             persistence_ns: one_of(random, &[0, 0, 20_000, round_trip_ns, 10 * MS]),
+            disks: false,
             changes: changes(random, span_ns),
             failures,
             fault_schedule,
@@ -228,6 +231,19 @@ impl Scenario {
         };
     }
 
+    /// Records streams on disks, which crashes leave: at times all nodes lose power at once.
+    pub fn keep_on_disks(&mut self, random: &mut Random) {
+        self.disks = true;
+        self.persistence_ns = self.persistence_ns.max(20_000);
+        self.fault_schedule.forgets = false;
+        self.fault_schedule.weights.power = one_of(random, &[1, 2, 8]);
+        let every_ns = self.span_ns / random.range_inclusive(3, 20);
+        self.fault_schedule.every_ns = match self.fault_schedule.every_ns {
+            0 => every_ns,
+            drawn => drawn.min(every_ns),
+        };
+    }
+
     /// Adds the loss of a majority of a shard's voters; the other shards get nodes of their own.
     pub fn lose(&mut self, random: &mut Random) {
         self.shape.shards = self.shape.shards.max(2);
@@ -273,7 +289,8 @@ impl fmt::Display for Scenario {
             write!(f, "a message costs {} µs; ", self.cpu.message.as_micros())?;
         }
         if self.persistence_ns > 0 {
-            write!(f, "durable within {} µs; ", self.persistence_ns / 1000)?;
+            let on = if self.disks { "on disk" } else { "durable" };
+            write!(f, "{on} within {} µs; ", self.persistence_ns / 1000)?;
         }
         let FaultSchedule { troubles, every_ns, .. } = self.fault_schedule;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;

@@ -44,6 +44,7 @@ impl Served {
                 WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {
                     unreachable!("there is no manager")
                 }
+                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
             }
         }
     }

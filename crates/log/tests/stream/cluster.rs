@@ -65,7 +65,7 @@ impl DiskLog {
     fn recover(&mut self, disk: &MemoryStorage) -> MemoryStorage {
         self.written.clear();
         self.changes = 0;
-        let mut recovered = MemoryStorage::late();
+        let mut recovered = MemoryStorage::recorded();
         for record in &self.durable {
             let record = StreamRecord::decode(record).expect("its own bytes");
             recovered.replay(record).expect("in the order in which they were made");
@@ -131,9 +131,11 @@ impl Cluster {
         };
         let all: Vec<_> = cluster.members.all().chain(others.iter().copied()).collect();
         for id in all {
-            let stream = Some(
-                cluster.stream(id, if late { MemoryStorage::late() } else { MemoryStorage::new() }),
-            );
+            let stream =
+                Some(cluster.stream(
+                    id,
+                    if late { MemoryStorage::recorded() } else { MemoryStorage::new() },
+                ));
             let (log, wanted) = (DiskLog::default(), Vec::new());
             let node = Node { stream, disk: None, log, timer: None, wanted };
             cluster.nodes.insert(id, node);

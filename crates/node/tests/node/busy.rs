@@ -50,6 +50,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 WorkerEffect::Send { .. }
                 | WorkerEffect::Nudge { .. }
                 | WorkerEffect::Tell { .. }
+                | WorkerEffect::Write { .. }
                 | WorkerEffect::Superseded => {}
             }
         }

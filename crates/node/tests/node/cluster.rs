@@ -123,7 +123,10 @@ impl<E: Engine> Cluster<E> {
                 WorkerEffect::Nudge { worker } => {
                     self.send(Duration::from_nanos(200), (to.0, worker), WorkerEvent::Nudged);
                 }
-                WorkerEffect::Reply(_) | WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {}
+                WorkerEffect::Reply(_)
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Write { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
     }

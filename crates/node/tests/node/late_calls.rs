@@ -78,6 +78,7 @@ impl<E: Engine> Alone<E> {
             | WorkerEffect::Timer { .. }
             | WorkerEffect::Nudge { .. }
             | WorkerEffect::Tell { .. }
+            | WorkerEffect::Write { .. }
             | WorkerEffect::Superseded => None,
         })
     }

@@ -530,6 +530,7 @@ impl<E: Forge> Cluster<E> {
                 WorkerEffect::Nudge { .. }
                 | WorkerEffect::Reply(_)
                 | WorkerEffect::Tell { .. }
+                | WorkerEffect::Write { .. }
                 | WorkerEffect::Superseded => {}
             }
         }

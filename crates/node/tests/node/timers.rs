@@ -21,6 +21,7 @@ fn timers(
         | WorkerEffect::Reply(_)
         | WorkerEffect::Nudge { .. }
         | WorkerEffect::Tell { .. }
+        | WorkerEffect::Write { .. }
         | WorkerEffect::Superseded => None,
     };
     effects.effects.iter().filter_map(timer).collect()

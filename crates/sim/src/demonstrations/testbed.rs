@@ -203,6 +203,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             clients: Vec::new(),
             cpu,
             persistence_ns: 0,
+            disks: false,
             is_judged: false,
             managers,
         };

@@ -116,6 +116,7 @@ impl<E: Simulated> Simulation<E> {
             ScheduledFault::Pause(node) => self.pause(NodeId(node as u32), until),
             ScheduledFault::Crash(node) => self.crash(NodeId(node as u32), until),
             ScheduledFault::Datacenter(datacenter) => self.crash_datacenter(datacenter, until),
+            ScheduledFault::Power => self.cut_power(until),
             ScheduledFault::Part(node, others, way) => self.part(node, others, way, until),
             ScheduledFault::Clock(clock) => self.disturb_clock(clock, fault_schedule.wild_clocks),
             ScheduledFault::Elect => {
@@ -238,6 +239,17 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
+    /// Crashes all nodes at once, and as many managers as may be down. They restart one after the other.
+    fn cut_power(&mut self, until: Time) {
+        self.work.power_lost += 1;
+        let restarts = until.0 - self.now.0 + 1;
+        for node in (0..self.cluster.clocks.len() as u32).map(NodeId) {
+            let until = Time(until.0 + self.random.below(restarts));
+            self.crash_with(node, until, false);
+        }
+        (0..self.manager_count()).for_each(|manager| self.stop_manager(manager, until));
+    }
+
     /// Loses messages between a node and some others.
     pub(super) fn part(&mut self, node: usize, others: Isolation, way: LostDirection, until: Time) {
         let ends: Vec<usize> = match (others, self.configuration()) {
@@ -288,6 +300,11 @@ impl<E: Simulated> Simulation<E> {
 
     /// Crashes a node, which restarts at `until`.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
+        self.crash_with(node, until, true);
+    }
+
+    /// Crashes a node, which restarts at `until`. Its disks lose what they have not flushed, without `power`.
+    fn crash_with(&mut self, node: NodeId, until: Time, power: bool) {
         if !self.cluster.is_up(node) {
             return;
         }
@@ -297,7 +314,7 @@ impl<E: Simulated> Simulation<E> {
             }
             self.forgetful.insert(node, false);
         }
-        self.end_instance(node, until);
+        self.end_instance(node, until, power);
         let gone_percent =
             self.fault_schedule.map_or(0, |fault_schedule| fault_schedule.gone_percent);
         if gone_percent > 0
@@ -315,8 +332,8 @@ impl<E: Simulated> Simulation<E> {
         self.queue.push(until, SimulationEvent::Restart { node, instance, lost });
     }
 
-    /// Ends the process of a node that is up.
-    pub(super) fn end_instance(&mut self, node: NodeId, until: Time) {
+    /// Ends the process of a node that is up. Without `power`, its disks lose what they have not flushed.
+    pub(super) fn end_instance(&mut self, node: NodeId, until: Time, power: bool) {
         if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
             for stage in self.recoveries.interrupted(node, truth) {
                 self.coverage.interrupted(stage);
@@ -325,7 +342,7 @@ impl<E: Simulated> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{node} crashes, until {until}")));
         self.work.crashes += 1;
         self.digest.word(u64::from(node.0) << 8 | 0xc0);
-        self.cluster.end_instance(node);
+        self.cluster.end_instance(node, power);
         self.break_connections_to(node);
         if let Some(checks) = &mut self.checks {
             checks.crashed(node);

@@ -86,7 +86,7 @@ impl<E: Simulated> Simulation<E> {
         let node = *self.random.pick(&idle)?;
         let may_die = self.replacements.asked.is_empty() && self.lease() < LEASE_MAX;
         if may_die && self.cluster.is_up(node) {
-            self.end_instance(node, Time::MAX);
+            self.end_instance(node, Time::MAX, true);
             self.gone.insert(node);
         }
         Some(ClusterChange::RemoveNode { node })
@@ -125,7 +125,7 @@ impl<E: Simulated> Simulation<E> {
     /// The last process of a node that was removed ends.
     pub(super) fn retire(&mut self, node: NodeId) {
         if self.cluster.is_up(node) {
-            self.end_instance(node, Time::MAX);
+            self.end_instance(node, Time::MAX, true);
         }
         self.gone.insert(node);
         self.cluster.set_file(node, None);

@@ -57,7 +57,7 @@ impl<E: Simulated> Simulation<E> {
         self.forgetful.insert(node, false);
         let was_up = self.cluster.is_up(node);
         if was_up {
-            self.end_instance(node, back_at.unwrap_or(Time::MAX));
+            self.end_instance(node, back_at.unwrap_or(Time::MAX), true);
         }
         match back_at {
             None => {

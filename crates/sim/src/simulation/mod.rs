@@ -95,6 +95,8 @@ pub struct SimulationWorld {
     /// The longest time until a stream's promises and entries are durable, in nanoseconds; 0 if they are
     /// durable at once.
     pub persistence_ns: u64,
+    /// Whether streams are recorded on virtual disks, whose operations take up to a quarter of that time.
+    pub disks: bool,
     /// Whether engines' observations are judged by their rules.
     pub is_judged: bool,
     /// The managers' settings; `None` if the configuration never changes.
@@ -303,6 +305,7 @@ impl<E: Simulated> Simulation<E> {
                 setup,
                 world.clocks,
                 world.persistence_ns > 0,
+                world.disks.then(|| Duration::from_nanos(world.persistence_ns / 4)),
                 options,
                 root.fork(2).next_u64(),
             ),
@@ -656,6 +659,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Received { .. }
             | WorkerEvent::Client(_)
             | WorkerEvent::Persisted { .. }
+            | WorkerEvent::Recorded { .. }
             | WorkerEvent::FromManager { .. } => {}
         }
         let worker = state.worker.as_mut().expect("a worker that takes a step is up");
@@ -723,6 +727,7 @@ impl<E: Simulated> Simulation<E> {
                     }
                 }
                 WorkerEffect::Tell { message } => self.tell_managers(end, place.node, &message),
+                WorkerEffect::Write { records } => self.record(simulated_worker, records),
                 WorkerEffect::Superseded => self.superseded(place)?,
                 WorkerEffect::Nudge { worker } => {
                     self.nudge(

@@ -1,15 +1,31 @@
-//! Storages that lag behind memory: changes of a stream become durable some time later.
+//! Storages that lag behind memory: changes of a stream become durable some time later, or when the disk has their records.
 
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_node::WorkerEvent;
 use shoal_types::Time;
+use shoal_wal::Record;
 
 impl<E: Simulated> Simulation<E> {
+    /// Writes what a worker's streams have recorded.
+    pub(super) fn record(&mut self, simulated_worker: usize, records: Vec<Record>) {
+        let disk = self.cluster.simulated_workers[simulated_worker].disk.as_mut();
+        disk.expect("streams that are recorded are on a disk").write(records);
+    }
+
     /// Plans when the changes of a worker's streams become durable, where storages lag.
     pub(super) fn await_persistence(&mut self, simulated_worker: usize) {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
+        if let Some(disk) = &mut state.disk {
+            let due = disk.due(self.now).filter(|_| !state.persists && state.worker.is_some());
+            let Some(due) = due else { return };
+            state.persists = true;
+            let instance = self.cluster.instances[state.place.node.0 as usize];
+            let simulated_worker = simulated_worker as u32;
+            let event = SimulationEvent::Persisted { simulated_worker, instance };
+            return self.queue.push(due.max(Time(self.now.0 + 1)), event);
+        }
         let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {
             return;
         };
@@ -26,7 +42,7 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// Some or all pending changes of a worker's streams are durable.
+    /// Some or all pending changes of a worker's streams are durable, or its disk has ended an operation.
     pub(super) fn persist(
         &mut self,
         simulated_worker: usize,
@@ -36,7 +52,16 @@ impl<E: Simulated> Simulation<E> {
         if self.cluster.instances[node.0 as usize] != instance || !self.cluster.is_up(node) {
             return Ok(());
         }
-        self.cluster.simulated_workers[simulated_worker].persists = false;
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
+        state.persists = false;
+        if let Some(disk) = &mut state.disk {
+            let records = disk.complete(self.now);
+            self.await_persistence(simulated_worker);
+            return match records {
+                0 => Ok(()),
+                records => self.reach(simulated_worker, WorkerEvent::Recorded { records }),
+            };
+        }
         let all = self.random.chance(1, 2);
         let changes = if all { usize::MAX } else { 1 + self.random.below(4) as usize };
         self.reach(simulated_worker, WorkerEvent::Persisted { changes })

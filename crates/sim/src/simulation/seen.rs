@@ -52,6 +52,7 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Nudged => 5,
             WorkerEvent::FromManager { .. } => 6,
             WorkerEvent::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
+            WorkerEvent::Recorded { records } => 8 | (*records & 0xff) << 8,
         };
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | simulated_worker as u64);
@@ -110,6 +111,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEffect::Timer { .. }
             | WorkerEffect::Nudge { .. }
             | WorkerEffect::Tell { .. }
+            | WorkerEffect::Write { .. }
             | WorkerEffect::Superseded => None,
         });
         for (to, reply) in replies {

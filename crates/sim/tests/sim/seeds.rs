@@ -119,6 +119,25 @@ fn seeds_keep_the_rules_over_unequal_distances_and_between_regions() {
     seeds_keep_the_rules_in::<TwoPhaseCommit>(Some(SimulatedRegions::Three), 0..2);
 }
 
+/// From this seed on, streams are on disks where nodes fail, and at times all nodes lose power at once.
+fn seeds_on_disks_keep_the_rules<E: Subject>() {
+    let mut power_lost = 0;
+    for seed in (1 << 29)..(1 << 29) + 12 {
+        power_lost += kept::<E>(seed, RunOptions::default()).metrics.work.power_lost;
+    }
+    assert!(power_lost > 0, "power was always there");
+}
+
+#[test]
+fn seeds_on_disks_keep_the_rules_of_mako() {
+    seeds_on_disks_keep_the_rules::<Mako>();
+}
+
+#[test]
+fn seeds_on_disks_keep_the_rules_of_two_phase_commit() {
+    seeds_on_disks_keep_the_rules::<TwoPhaseCommit>();
+}
+
 /// From this seed on, in one of four a node without replicas coordinates.
 fn seeds_with_a_coordinator_without_replicas_keep_the_rules<E: Subject>() {
     let mut coordinated = 0;

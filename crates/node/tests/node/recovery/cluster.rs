@@ -476,6 +476,7 @@ impl<E: Tested> Cluster<E> {
                     }
                 }
                 WorkerEffect::Reply(ReplyToClient { to, reply }) => self.replies.push((to, reply)),
+                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
                 WorkerEffect::Superseded => {
                     let worker = &self.workers[&place];
                     let is_behind = worker.manager_client().is_some_and(ManagerClient::is_behind);

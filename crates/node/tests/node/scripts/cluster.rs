@@ -481,6 +481,7 @@ impl<E: TracedEngine> Cluster<E> {
                     *asked = at.min(*asked);
                 }
                 WorkerEffect::Nudge { worker } => panic!("there is no {worker}"),
+                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
                 WorkerEffect::Superseded => {
                     self.trace.push(format!("{node} ends its process, and begins another, empty"));
                     self.crash(node);
