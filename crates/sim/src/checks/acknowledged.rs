@@ -87,6 +87,7 @@ fn is_there(id: TransactionId, seen: &SeenAttempt) -> RuleVerdict {
         let drawn = seen.drawn.iter().find(|it| (it.0, it.1) == (*shard, *clock));
         drawn.is_none_or(|(.., installed)| *installed)
             || seen.installed.iter().any(|it| (it.0, it.1.clock) == (*shard, *clock))
+            || seen.followed.contains(&(*shard, *clock))
     };
     let missing = certified.writes.iter().find(|write| !is_there(write));
     if let Some((shard, clock)) = missing {

@@ -472,7 +472,7 @@ impl<R: EngineRules> Checks<R> {
     /// A follower has applied a version of a shard.
     fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
         if !self.installed.has_seen(shard, stamp, table, key)
-            && self.transactions.is_partly_installed(shard, stamp)
+            && self.transactions.follow(shard, stamp)
         {
             self.installed.follow(shard, stamp, table, key);
             self.replies.follow(shard, stamp, table, key);

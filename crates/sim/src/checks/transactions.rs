@@ -22,6 +22,8 @@ pub struct SeenAttempt {
     pub certified: Option<Certified>,
     /// The shards on which it installed versions, and the stamps of those as the shards keep them.
     pub installed: Vec<(ShardId, Stamp)>,
+    /// Versions that followers applied, and no leader was seen to install: it stopped before.
+    pub followed: Vec<(ShardId, Clock)>,
     /// The clocks that were drawn for it, and whether each was resolved as installed: a branch that had only
     /// absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
@@ -100,16 +102,21 @@ impl Transactions {
         seen
     }
 
-    /// Whether the version with this stamp was certified, and the leader stopped before it had installed all versions of the
-    /// transaction on the shard: other replicas may have some that were not seen.
-    pub fn is_partly_installed(&self, shard: ShardId, stamp: &Stamp) -> bool {
-        self.seen.values().any(|seen| {
+    /// A follower has applied the version with this stamp, which no leader was seen to install. Returns whether the leader
+    /// stopped before it had installed all versions of the transaction on the shard.
+    pub fn follow(&mut self, shard: ShardId, stamp: &Stamp) -> bool {
+        let is_partly_installed = |seen: &&mut SeenAttempt| {
             let has_version = |certified: &Certified| {
                 certified.stamp.epoch == stamp.epoch
                     && certified.writes.contains(&(shard, stamp.clock))
             };
             seen.certified.as_ref().is_some_and(has_version)
                 && !seen.drawn.contains(&(shard, stamp.clock, true))
+        };
+        let seen = self.seen.values_mut().find(is_partly_installed);
+        seen.is_some_and(|seen| {
+            seen.followed.push((shard, stamp.clock));
+            true
         })
     }
 
