@@ -169,14 +169,39 @@ fn the_conversation_of_two_phase_commit_keeps_its_form() {
 
 #[test]
 fn the_conversation_of_zeus_keeps_its_form() {
-    let own = ["Req", "Inv", "Ack", "Val", "ReplicationInv", "ReplicationAck", "ReplicationVal"];
+    let own = [
+        "Request",
+        "Inv",
+        "Ack",
+        "Nack",
+        "Val",
+        "ReplicationInv",
+        "ReplicationAck",
+        "ReplicationVal",
+        "Replayed",
+        "ReplayedHeard",
+        "CopyRequest",
+        "Copy",
+    ];
     let cluster = "cluster shards=3 managed coordinators=1";
     check::<Zeus>("zeus", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE, FAILURE], &own);
 }
 
 #[test]
 fn the_conversation_of_tiga_keeps_its_form() {
-    let own = ["Submit", "Vote", "Propose", "Reads", "ReadsDone"];
+    let own = [
+        "Submit",
+        "Vote",
+        "Propose",
+        "Ready",
+        "Settled",
+        "ListWanted",
+        "List",
+        "Query",
+        "Answer",
+        "Reads",
+        "ReadsDone",
+    ];
     let kinds = [&own[..], &STREAM].concat();
     let cluster = "cluster shards=3 managed coordinators=1";
     check::<Tiga>("tiga", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE], &kinds);
